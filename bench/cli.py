@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.report import machine, write
-from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
+from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
 WIKIHOLT = [*PYTHON, "-c", "import sys; from wikiholt.interfaces.cli.main import main; sys.exit(main())"]

@@ -27,7 +27,7 @@ _MAX_LOG_BYTES = 1 << 18
 def run_server(data: Path, model: str, seconds: float, address_file: Path, log_file: Path) -> None:
     """Run `wikiholt serve` until a signal. Its address and its log are written to files."""
     install_fake_model(model, seconds)
-    periodic._BACKUP_START_DELAY_S, periodic._BACKUP_POLL_S = 0.3, 0.5
+    periodic.ScheduledBackups.start_delay_s, periodic.ScheduledBackups.poll_s = 0.3, 0.5
     sys.stdout, sys.stderr = address_file.open("w"), _MappedLog(log_file)
     chosen = FAST_SERVE_SETTINGS if model == REAL_MODEL else {**FAST_SERVE_SETTINGS, "model": model}
     settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]

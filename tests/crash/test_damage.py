@@ -150,8 +150,8 @@ def test_a_word_that_is_lost_while_a_service_runs_causes_no_empty_result(
 def test_a_service_compares_the_indexes_in_use_and_repairs_differences(
     wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
-    monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
+    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.start_delay_s", 0.1)
+    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.poll_s", 0.1)
     # After a comparison that took long on a busy machine, the next one would come too late.
     monkeypatch.setattr("wikiholt.scheduler.periodic._MAX_CPU_SHARE", 1.0)
     assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
@@ -165,8 +165,8 @@ def test_a_service_compares_the_indexes_in_use_and_repairs_differences(
 def test_an_index_that_is_too_large_to_compare_is_checked_as_often_as_its_share_allows(
     wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
-    monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
+    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.start_delay_s", 0.1)
+    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.poll_s", 0.1)
     monkeypatch.setattr(change_marks, "COMPARED_BYTES", 1000)
     wiki.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
     wiki.handle.sync()

@@ -21,8 +21,8 @@ STARTS_PROGRAMS = {
     "app/importer/chroma_source.py": "Python, for a child that reads a copy of a Chroma directory and may crash",
     "caches/chroma/hosts.py": "Python, for the child in which Chroma runs",
     "interfaces/cli/supervisor.py": "Python, for the scheduler and the workers of one service",
-    "interfaces/cli/open_command.py": "the editor of the person who runs the command",
-    "interfaces/cli/demo_wikis/demo_repositories.py": "git, for the example wikis, which come with the package",
+    "interfaces/cli/page_commands.py": "the editor of the person who runs the command",
+    "interfaces/cli/demo_command.py": "git, for the example wikis, which come with the package",
 }
 FORBIDDEN_NAMES = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "marshal", "shelve", "commands", "pty", "xmlrpc", "telnetlib", "code"}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.git_repository import Repository
-from wikiholt.app.model_setup import get_scale
+from wikiholt.app.models import get_scale
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageGraph

@@ -14,7 +14,7 @@ import httpx
 
 from tests.support.fork_server import ForkedPopen, run_forked
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
+from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 _PROGRAM = "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"
 _COMMAND = [sys.executable, "-c", _PROGRAM]

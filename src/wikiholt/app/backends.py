@@ -68,6 +68,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         settings.store, (registry_store.REGISTRY_TABLES, token_buckets.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
     )
     pool = ConnectionPool(settings.postgres_connections)
+    processes = settings.serve_workers + (settings.serve_workers > 1)  # with several workers, the scheduler is another
     # Separate from the indexes of the file store. It contains caches and mirrors, which are deleted with the wiki.
     scratch = settings.data / "scratch"
     store = PostgresStore(catalog, pool, scratch, settings.postgres_lease, hnsw_min_chunks=settings.postgres_hnsw_from)
@@ -90,7 +91,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
         lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
         lambda: assignments.PostgresAssignments(
-            catalog, settings.postgres_lease, settings.postgres_connections * _count_processes(settings)
+            catalog, settings.postgres_lease, settings.postgres_connections * processes
         ),
     )
 
@@ -98,11 +99,6 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
 def get_repositories_directory(settings: Settings) -> Path:
     """The directory of the repositories of managed wikis."""
     return settings.data / Path(settings.repositories_directory or REPOSITORIES_DIRECTORY).expanduser()
-
-
-def _count_processes(settings: Settings) -> int:
-    """The processes of a service: workers, and the scheduler if there are several."""
-    return settings.serve_workers + (settings.serve_workers > 1)
 
 
 def _require_driver() -> None:

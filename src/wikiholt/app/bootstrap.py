@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, get_repositories_directory, open_backend
-from wikiholt.app.model_setup import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
+from wikiholt.app.models import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
@@ -67,15 +67,9 @@ _FILES_PER_WIKI = 16
 _MAX_OPEN_FILES = 8192
 
 
-def open_service(
-    data: Path | None = None,
-    *,
-    config: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    overrides: Mapping[str, object] | None = None,
-) -> WikiService:
-    """Load the settings and build the service of a data directory."""
-    return build_service(load_settings(data, config, environ or {}, overrides or {}))
+def open_service(data: Path | None = None, *, overrides: Mapping[str, object] | None = None) -> WikiService:
+    """Load the settings and build the service of a data directory, without the environment."""
+    return build_service(load_settings(data, overrides=overrides))
 
 
 def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backend | None = None) -> WikiService:

@@ -1,22 +1,23 @@
 """Health checks of `wikiholt doctor`, each with advice for what it finds."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.sign_in_check import find_sign_in_problems
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
-from wikiholt.errors import LoginRefused, WikiholtError
+from wikiholt.errors import LoginRefused, WikiholtError, make_extra_hint
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.people import EVERYONE, GroupRules
 from wikiholt.wikis.service import WikiService
 
 _MIN_FREE_BYTES = 500 * 1024 * 1024
@@ -54,7 +55,7 @@ def check_sign_in(service: WikiService, settings: Settings) -> Iterator[CheckRes
         slugs = [wiki.slug for wiki in service.list_wikis()]
     except WikiholtError:
         return  # run_checks reports it
-    problems = list(find_sign_in_problems(settings, slugs))
+    problems = list(_find_sign_in_problems(settings, slugs))
     for detail, advice in problems:
         yield CheckResult("sign-in", False, detail, advice)
     methods = {
@@ -87,7 +88,7 @@ def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iter
         yield CheckResult("registry", False, error.message, error.hint)
     else:
         yield from _check_registry(service, data / "registry.sqlite", len(wikis), backup_interval)
-        yield from _check_orphans(service, {wiki.id for wiki in wikis})
+        yield from _check_orphans(service)
     for wiki in wikis:
         try:
             yield from _check_wiki(service.get_handle(wiki.slug), backup_interval)
@@ -140,15 +141,14 @@ def _format_wikis(count: int) -> str:
     return "1 wiki" if count == 1 else f"{count} wikis"
 
 
-def _check_orphans(service: WikiService, known: set[str]) -> Iterator[CheckResult]:
-    store = service.components.store
+def _check_orphans(service: WikiService) -> Iterator[CheckResult]:
     try:
-        orphans = [wiki_id for wiki_id in store.list_wiki_ids() if wiki_id not in known]
+        orphans = service.list_unregistered_indexes()
     except WikiholtError:
         return  # _check_databases has reported an unavailable database
     if service.components.databases is None:
         for wiki_id in orphans:
-            detail = f"{store.get_directory(wiki_id)} belongs to no wiki"
+            detail = f"{service.components.store.get_directory(wiki_id)} belongs to no wiki"
             yield CheckResult("orphans", False, detail, "delete it, unless another program created it")
     elif orphans:
         names = ", ".join(orphans[:_MAX_SHOWN]) + (" …" if len(orphans) > _MAX_SHOWN else "")
@@ -286,3 +286,46 @@ def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckRes
     elif not faults and not status.stale and status.state.pages:
         counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"
         yield CheckResult(subject, True, f"intact and at HEAD; {counts}")
+
+
+# The sign-in settings.
+
+
+_DOCS = "see docs/people.md"
+
+
+def _find_sign_in_problems(settings: Settings, slugs: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What is incomplete in the sign-in settings, each with advice."""
+    has_proxy, has_oidc = bool(settings.people_proxy_user_header), bool(settings.people_oidc_issuer)
+    rules = GroupRules(settings.people_groups).rules
+    if has_proxy:
+        yield from _find_proxy_problems(settings)
+    if has_oidc:
+        yield from _find_oidc_problems(settings)
+    elif settings.people_oidc_client_id or settings.people_oidc_client_secret:
+        yield "people.oidc_issuer is empty, so nobody can sign in with OpenID Connect", "set the issuer of the provider"
+    if (has_proxy or has_oidc) and not rules:
+        yield "people.groups is empty, so persons may read public wikis only", f"map groups to wikis; {_DOCS}"
+    if rules and not (has_proxy or has_oidc):
+        yield "people.groups has no effect without a proxy or OpenID Connect", f"set up one of them; {_DOCS}"
+    for rule in rules:
+        if rule.slug not in (EVERYONE, *slugs):
+            yield f"people.groups names the wiki {rule.slug}, which does not exist", "`wikiholt list` shows all wikis"
+
+
+def _find_proxy_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if not settings.serve_trusted_proxies:
+        yield "serve.trusted_proxies is empty, so the headers of every proxy are ignored", "list the proxy's address"
+    if EVERYONE in settings.serve_trusted_proxies:
+        detail = "serve.trusted_proxies contains *, which is not trusted for the names of persons"
+        yield detail, "list the proxy's own address"
+    groups = {rule.group for rule in GroupRules(settings.people_groups).rules} - {EVERYONE}
+    if groups and not settings.people_proxy_groups_header:
+        yield "people.proxy_groups_header is empty, so persons have no groups", "name the header, such as Remote-Groups"
+
+
+def _find_oidc_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if not settings.people_oidc_client_id:
+        yield "people.oidc_client_id is empty", "register this service at the provider and set its id"
+    if importlib.util.find_spec("authlib") is None or importlib.util.find_spec("httpx2") is None:
+        yield "the extra oidc is not installed", make_extra_hint("oidc")

@@ -1,24 +1,125 @@
-"""The models of an installation: built-in, fetched and remote ones, and what uses them."""
+"""The models of an installation: the one that the settings name, all others, and what uses them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from wikiholt.app.model_setup import get_models_directory, locate_model
+from wikiholt import embedding
 from wikiholt.app.settings.definitions import Settings
+from wikiholt.domain.index import CosineScale, Recipe
+from wikiholt.domain.protocols import Embedder, ModelInfo
 from wikiholt.embedding.fetched_models import (
     FetchedModel,
     find_fetched_model,
+    is_hub_model,
     list_fetched_models,
     remove_fetched_model,
 )
+from wikiholt.embedding.lazy import Lazy, get_model_and_precision
 from wikiholt.embedding.model_card import RERANKER
-from wikiholt.embedding.model_files import ModelFiles, list_built_in_models, resolve_model_name
-from wikiholt.embedding.remote_options import REMOTE_PREFIX, is_remote_model
-from wikiholt.embedding.remote_references import list_references
+from wikiholt.embedding.model_files import ModelFiles, ModelIdentity, list_built_in_models, resolve_model_name
+from wikiholt.embedding.remote_options import REMOTE_PREFIX, RemoteOptions, is_remote_model
 from wikiholt.errors import ModelError, ModelMissing, NotFound, WikiholtError
 from wikiholt.wikis.service import WikiService
+
+_RETRY_DELAY_S = 10.0
+
+
+def get_models_directory(settings: Settings) -> Path:
+    """Where fetched models and the references of remote models are stored."""
+    return settings.data / "models"
+
+
+def make_embedder_loader(settings: Settings) -> Lazy[Embedder]:
+    """A function that loads the model on its first call and returns the same one afterwards."""
+    # Before its first use a server is asked when the model is loaded: searches must not wait for it one after another.
+    retry_delay_s = _RETRY_DELAY_S if is_remote_model(settings.model) else 0.0
+    return Lazy(lambda: load_embedder(settings, settings.model, settings.precision or None), retry_delay_s)
+
+
+def load_embedder(settings: Settings, model: str, precision: str | None) -> Embedder:
+    """Load a model that a setting or an index names. Raises ModelError."""
+    return embedding.load_embedder(
+        locate_model(settings, model),
+        precision=precision,
+        threads=settings.threads or None,
+        device=settings.device,
+        remote=build_remote_options(settings),
+    )
+
+
+def make_identity_getter(settings: Settings) -> Callable[[], ModelInfo]:
+    """A function that describes the model without loading it, except at the first use of a remote model."""
+
+    def get_identity() -> ModelInfo:
+        if not is_remote_model(settings.model):
+            return embedding.identify_model(locate_model(settings, settings.model), settings.precision or None)
+        return identify_remote_model(settings, settings.model) or load_embedder(settings, settings.model, None)
+
+    return cache(get_identity)
+
+
+def identify_remote_model(settings: Settings, model: str) -> ModelIdentity | None:
+    """The identity of a remote model as stored; None before its first use. Raises ModelError."""
+    from wikiholt.embedding.remote_references import find_references  # noqa: PLC0415 - few settings need it
+
+    references = find_references(model, build_remote_options(settings))
+    if references is None:
+        return None
+    local, scale = settings.embedding_local_model, references.scale
+    if local:
+        scale = embedding.identify_model(locate_model(settings, local), None).scale
+    return ModelIdentity(references.fingerprint, model, "remote", references.dimensions, scale)
+
+
+def make_scale_getter(settings: Settings) -> Callable[[Recipe], CosineScale]:
+    """A function that returns the cosine scale of an index's model; the identity if it is not available."""
+
+    def get_remote_or_local_scale(recipe: Recipe) -> CosineScale:
+        if not is_remote_model(recipe.model):
+            return get_scale(recipe)
+        with suppress(ModelError, OSError):
+            identity = identify_remote_model(settings, recipe.model)
+            if identity is not None and identity.fingerprint == recipe.fingerprint:
+                return identity.scale
+        return CosineScale()
+
+    return cache(get_remote_or_local_scale)
+
+
+def get_scale(recipe: Recipe) -> CosineScale:
+    """The cosine scale of the recipe's model, by its model card; the identity if the model is not available."""
+    with suppress(ModelError, OSError):
+        identity = embedding.identify_model(*get_model_and_precision(recipe))
+        if identity.fingerprint == recipe.fingerprint:
+            return identity.scale
+    return CosineScale()
+
+
+def locate_model(settings: Settings, model: str) -> str | Path:
+    """The directory of a fetched model; another model as it is. Raises ModelMissing."""
+    return find_fetched_model(model, get_models_directory(settings)).directory if is_hub_model(model) else model
+
+
+def build_remote_options(settings: Settings) -> RemoteOptions:
+    local = settings.embedding_local_model
+    return RemoteOptions(
+        url=settings.embedding_url,
+        key_variable=settings.embedding_key_variable,
+        timeout_s=settings.embedding_timeout,
+        query_timeout_s=settings.embedding_query_timeout,
+        batch=settings.embedding_batch,
+        max_tokens=settings.embedding_max_tokens,
+        query_prefix=settings.embedding_query_prefix,
+        passage_prefix=settings.embedding_passage_prefix,
+        local_model=str(locate_model(settings, local)) if local else "",
+        directory=get_models_directory(settings),
+    )
+
+
+# All models: built-in, fetched and remote ones.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +165,8 @@ def find_removable_model(settings: Settings, service: WikiService, name: str) ->
 
 def remove_model(model: KnownModel) -> None:
     """Delete a fetched model, or the stored vectors of a remote one."""
+    from wikiholt.embedding.remote_references import list_references  # noqa: PLC0415 - see above
+
     assert model.path is not None
     if model.kind == "remote":
         # There is a file for each pair of prefixes.
@@ -75,6 +178,8 @@ def remove_model(model: KnownModel) -> None:
 
 
 def _iter_models(directory: Path) -> Iterator[KnownModel]:
+    from wikiholt.embedding.remote_references import list_references  # noqa: PLC0415 - see above
+
     for name, built_in, card in list_built_in_models():
         problem = ""
         try:

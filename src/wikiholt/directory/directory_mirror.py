@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -18,14 +18,15 @@ from wikiholt.directory.directory_files import (
     FileStamp,
     find_directory_stamps,
     find_stamp,
+    is_ignored,
     iter_below,
     list_files,
+    list_ignored_files,
     read_file,
     read_link,
     wait_until_quiet,
 )
-from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
-from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, FileRow, FileTable, SnapshotWriter, load_table, open_snapshot
+from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, FileRow, FileTable, SnapshotWriter, load_table
 from wikiholt.domain.git import Author, EntryKind
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, NoPages, NotWritable, StorageError
@@ -104,7 +105,7 @@ class DirectoryMirror:
         }
         rows |= {path: table.rows[path] for path in iter_below(table.rows, listing.unreadable)}
         rows |= {_name_unreadable(path, table): _make_unreadable(path) for path in listing.unreadable}
-        with open_snapshot(make_mirror_runner(self.mirror, self.timeout)) as writer:
+        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout))) as writer:
             changed = {path: entry for path, entry in listing.entries.items() if path not in rows}
             missing = [path for path in table.rows if path not in rows and path not in changed]
             changed |= self._find_reappeared(path for path in missing if not is_ignored(path, ignored))
@@ -130,16 +131,12 @@ class DirectoryMirror:
         stamps = {path: find_stamp(self.root, path) for path in paths}
         rows = {path: row for path, row in table.rows.items() if path not in stamps}
         changed = {path: (EntryKind.FILE, stamp) for path, stamp in stamps.items() if stamp is not None}
-        with open_snapshot(make_mirror_runner(self.mirror, self.timeout)) as writer:
+        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout))) as writer:
             if wait:
                 wait_until_quiet((stamp for _, stamp in changed.values()), never_stop)
             unsettled = self._read_changed(changed, table.rows, rows, writer, never_stop)
             rows |= {path: table.rows[path] for path in unsettled if path in table.rows}
             return self._commit(writer, table, rows, author, message)
-
-    def read_table(self) -> FileTable:
-        """The table of the last snapshot."""
-        return load_table(self.mirror)
 
     def prepare(self) -> None:
         """Create the mirror if there is none or it is damaged."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wikiholt.directory.directory_files import TEMPORARY_PREFIX, find_stamp, list_names, read_file
+from wikiholt.directory.directory_files import TEMPORARY_PREFIX, find_ignored_names, find_stamp, list_names, read_file
 from wikiholt.directory.directory_mirror import PLACEHOLDER_MODE, SHA1_SAMPLE, DirectoryMirror, make_placeholder
-from wikiholt.directory.ignored_files import find_ignored_names
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.git.commit import validate_commit, write_blobs

@@ -4,8 +4,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -130,6 +130,7 @@ class SnapshotWriter:
             )
 
     def close(self) -> None:
+        """Discard what is not committed."""
         self._stack.close()
 
     def _format_change(self, path: str, row: FileRow | None) -> bytes:
@@ -143,13 +144,3 @@ class SnapshotWriter:
         if self._process is None:
             self._process = self._stack.enter_context(self._git.start(*_IMPORT))
         self._process.write(data)
-
-
-@contextmanager
-def open_snapshot(git: GitRunner) -> Iterator[SnapshotWriter]:
-    """A snapshot to write; what is not committed is discarded."""
-    writer = SnapshotWriter(git)
-    try:
-        yield writer
-    finally:
-        writer.close()

@@ -15,10 +15,17 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
-from wikiholt.directory.directory_files import FileStamp, find_stamp, list_names, make_root_error, read_file
+from wikiholt.directory.directory_files import (
+    FileStamp,
+    find_stamp,
+    list_ignored_files,
+    list_names,
+    make_root_error,
+    read_file,
+)
 from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, parse_placeholder
 from wikiholt.directory.directory_writer import DirectoryWriter
-from wikiholt.directory.ignored_files import list_ignored_files
+from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
 from wikiholt.git.filenames import validate_page_file
@@ -167,7 +174,7 @@ class DirectorySource(MirrorSource):
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """The modification time that each file had when its content was first seen."""
-        rows = {decode_file_name(os.fsencode(path)): row for path, row in self._mirror.read_table().rows.items()}
+        rows = {decode_file_name(os.fsencode(path)): row for path, row in load_table(self._path).rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
         for file in files:
             with suppress(OSError):  # in a directory that cannot be read any more

@@ -18,19 +18,9 @@ from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)
 
-_BACKUP_START_DELAY_S = 60.0
-_BACKUP_POLL_S = 300.0
-"""Seconds between two rounds. Also the minimum interval between two backups of the registry."""
-_BACKUP_RETRY_S = 3600.0
-"""Maximum delay before a failed backup is tried again."""
 _BACKUP_REST_RATIO = 4.0
 """Seconds of sleep per second of work."""
 
-_CHECK_START_DELAY_S = 10.0
-_CHECK_POLL_S = 60.0
-"""Seconds between two rounds."""
-_CHECK_RETRY_S = 600.0
-"""Maximum delay before a check that was not possible is tried again."""
 _CHECK_SLICE_S = 0.01
 """Seconds a check works before it sleeps."""
 _MAX_CPU_SHARE = 0.01
@@ -42,33 +32,28 @@ _CHECK_REST_RATIO, _CHECK_REST_RATIO_BUSY = 3.0, 9.0
 class _PeriodicTask(ABC):
     """Processes every wiki of the scheduler about every `interval_s` seconds. Used by one thread."""
 
-    _retry_s: ClassVar[float]
+    start_delay_s: ClassVar[float]
+    poll_s: ClassVar[float]
+    """Seconds between two rounds."""
+    retry_s: ClassVar[float]
+    """Maximum delay before work that failed or was not possible is tried again."""
     _failure_message: ClassVar[str]
 
     def __init__(
-        self,
-        service: WikiService,
-        state: SchedulerState,
-        interval_s: float,
-        sleep: Callable[[float], None],
-        *,
-        start_delay_s: float,
-        poll_s: float,
+        self, service: WikiService, state: SchedulerState, interval_s: float, sleep: Callable[[float], None]
     ) -> None:
         self._service = service
         self._state = state
         self._interval_s = interval_s
         self._sleep = sleep
-        self._start_delay_s = start_delay_s
-        self._poll_s = poll_s
         self._due_at: dict[str, float] = {}
 
     def run(self) -> None:
         """Run rounds until the scheduler stops."""
-        self._sleep(min(self._start_delay_s, self._interval_s))
+        self._sleep(min(self.start_delay_s, self._interval_s))
         while not self._state.stopping:
             self.run_once()
-            self._sleep(min(self._poll_s, self._interval_s / 4))
+            self._sleep(min(self.poll_s, self._interval_s / 4))
 
     def run_once(self) -> None:
         """Process the wikis that are due."""
@@ -100,7 +85,7 @@ class _PeriodicTask(ABC):
         return self._get_retry_delay()
 
     def _get_retry_delay(self) -> float:
-        return min(self._retry_s, self._interval_s)
+        return min(self.retry_s, self._interval_s)
 
     def _is_due(self, entry: WikiEntry) -> bool:
         return self._due_at[entry.wiki.id] <= time.monotonic()
@@ -121,18 +106,15 @@ class _PeriodicTask(ABC):
 class ScheduledBackups(_PeriodicTask):
     """Backs up all wikis that have changed, and the registry."""
 
-    _retry_s = _BACKUP_RETRY_S
+    start_delay_s = 60.0
+    poll_s = 300.0
+    """Also the minimum interval between two backups of the registry."""
+    retry_s = 3600.0
     _failure_message = "%s: no backup could be made: %s"
-
-    def __init__(
-        self, service: WikiService, state: SchedulerState, interval_s: float, sleep: Callable[[float], None]
-    ) -> None:
-        """`interval_s` is the time between two backups of a wiki that changes."""
-        super().__init__(service, state, interval_s, sleep, start_delay_s=_BACKUP_START_DELAY_S, poll_s=_BACKUP_POLL_S)
 
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:  # noqa: ARG002
         try:
-            self._service.registry.backups.create_if_changed(_BACKUP_POLL_S)
+            self._service.registry.backups.create_if_changed(self.poll_s)
         except IndexMissing:
             return
         except (WikiholtError, OSError) as error:
@@ -176,13 +158,15 @@ class ScheduledChecks(_PeriodicTask):
     that are checked in full as often as `_MAX_CPU_SHARE` allows.
     """
 
-    _retry_s = _CHECK_RETRY_S
+    start_delay_s = 10.0
+    poll_s = 60.0
+    retry_s = 600.0
     _failure_message = "%s: the index could not be checked: %s"
 
     def __init__(
         self, service: WikiService, state: SchedulerState, interval_s: float, sleep: Callable[[float], None]
     ) -> None:
-        super().__init__(service, state, interval_s, sleep, start_delay_s=_CHECK_START_DELAY_S, poll_s=_CHECK_POLL_S)
+        super().__init__(service, state, interval_s, sleep)
         self._finished_at: dict[str, float] = {}
         """Wiki id → end of the last check, for indexes too large to compare."""
         self._duration_s: dict[str, float] = {}
@@ -210,7 +194,7 @@ class ScheduledChecks(_PeriodicTask):
     def _check_soon(self, wiki_id: str) -> None:
         """Schedule a full check of an index that is too large to compare, as soon as the CPU share allows."""
         pause = sum(self._duration_s.get(large_id, 0.0) for large_id in self._finished_at) / _MAX_CPU_SHARE
-        due_at = self._finished_at[wiki_id] + max(_CHECK_POLL_S, pause) if wiki_id in self._finished_at else 0.0
+        due_at = self._finished_at[wiki_id] + max(self.poll_s, pause) if wiki_id in self._finished_at else 0.0
         self._due_at[wiki_id] = min(self._due_at[wiki_id], due_at)
         self._finished_at.setdefault(wiki_id, time.monotonic())
 
@@ -239,7 +223,7 @@ class ScheduledChecks(_PeriodicTask):
         try:
             handle = self._service.get_background_handle(entry.wiki.slug)
             if handle.wiki.id != entry.wiki.id:
-                return _CHECK_RETRY_S
+                return self.retry_s
             began = time.thread_time()
             handle.check_integrity(self._make_throttle())
         except (Busy, WikiNotFound, IndexMissing):

@@ -68,8 +68,7 @@ def read_job(store: IndexStore, wiki_id: str) -> ReindexJob:
 
 def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool = False) -> None:
     """Store the job atomically. Without `create`, a removed wiki is ignored. Raises StorageError."""
-    document = {name: _to_json_value(value) for name, value in asdict(job).items()}
-    store.set_note(wiki_id, _JOB_NOTE, json.dumps(document), create=create)
+    store.set_note(wiki_id, _JOB_NOTE, json.dumps(asdict(job), default=datetime.isoformat), create=create)
 
 
 def complete_job(job: ReindexJob, report: SyncReport) -> ReindexJob:
@@ -82,10 +81,6 @@ def complete_job(job: ReindexJob, report: SyncReport) -> ReindexJob:
         problems=len(report.problems),
         revision=report.revision,
     )
-
-
-def _to_json_value(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _parse_job(document: Mapping[str, Any]) -> ReindexJob:
@@ -198,7 +193,7 @@ class ActivityReporter:
         if now - self._reported_at < _REPORT_INTERVAL_S and activity.pages_total == self._reported_total:
             return
         self._reported_at, self._reported_total = now, activity.pages_total
-        self._write_note(json.dumps({**asdict(activity), "since": activity.since.isoformat()}))
+        self._write_note(json.dumps(asdict(activity), default=datetime.isoformat))
 
 
 @contextmanager

@@ -47,10 +47,6 @@ _LONG_SYNC_S = 5.0
 """Such a sync frees more than the next tasks need."""
 
 
-def _find_nothing() -> Iterable[DiscoveredRepository]:
-    return ()
-
-
 class Scheduler:
     """Syncs all wikis of a service, and registers the repositories that `find_repositories` returns."""
 
@@ -58,7 +54,7 @@ class Scheduler:
         self,
         service: WikiService,
         config: SchedulerConfig | None = None,
-        find_repositories: Callable[[], Iterable[DiscoveredRepository]] = _find_nothing,
+        find_repositories: Callable[[], Iterable[DiscoveredRepository]] = lambda: (),
         only_wiki_id: str | None = None,
         assignments: NodeAssignments | None = None,
         watcher: SourceWatcher | None = None,

@@ -3,8 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from wikiholt.errors import (
@@ -76,7 +75,7 @@ class WikiTasks:
         elif entry.failures and now >= entry.retry_at:
             self._state.enqueue(entry, SyncPriority.SCHEDULED)
         else:
-            self._record_errors(entry, None, lambda: self._compare_head(entry))
+            self._record_errors(entry, _RunResult(), lambda: self._compare_head(entry))
 
     def _compare_head(self, entry: WikiEntry) -> None:
         source = self._service.get_source(entry.wiki)
@@ -135,14 +134,14 @@ class WikiTasks:
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)
         if not self.is_up_to_date(entry, result.head):
-            with self._lock_activity(entry) as reporter:
+            with lock_activity(self._service.components.store, entry.wiki.id) as reporter:
                 self._sync_once(entry, handle, result.head, reporter)
         entry.in_progress = False
         entry.clear_failures()
         entry.reindexing = self._has_reindex_job(entry)
         if entry.reindexing:
             result.reindexing = True
-            with self._lock_activity(entry) as reporter:
+            with lock_activity(self._service.components.store, entry.wiki.id) as reporter:
                 self._make_reindex_runner(entry, reporter).run_slice(
                     handle, self._make_pause_check(entry, reindexing=True)
                 )
@@ -163,15 +162,11 @@ class WikiTasks:
         self._state.counts["syncs"] += 1
         self._refresh_entry(entry, handle)
 
-    def _lock_activity(self, entry: WikiEntry) -> AbstractContextManager[ActivityReporter]:
-        return lock_activity(self._service.components.store, entry.wiki.id)
-
     def fetch(self, entry: WikiEntry) -> None:
         """Fetch from the wiki's remote and enqueue the wiki if HEAD has changed."""
         began = time.monotonic()
         self._report_progress(entry, "fetch", SyncProgress(0, 0, 0))
-        result = _RunResult()
-        self._record_errors(entry, result, lambda: self._fetch_once(entry, began))
+        self._record_errors(entry, _RunResult(), lambda: self._fetch_once(entry, began))
         if not entry.running:
             entry.activity = None
         with self._state.changed:
@@ -213,32 +208,31 @@ class WikiTasks:
     def _has_reindex_job(self, entry: WikiEntry) -> bool:
         return read_job(self._service.components.store, entry.wiki.id).is_open
 
-    def _record_errors(self, entry: WikiEntry, result: "_RunResult | None", work: Callable[[], None]) -> None:
+    def _record_errors(self, entry: WikiEntry, result: "_RunResult", work: Callable[[], None]) -> None:
         try:
             work()
         except SyncPaused:
-            if result is not None:
-                result.paused = True
+            result.paused = True
         except (Busy, DatabaseUnavailable) as error:
             if isinstance(error, LockTimeout):  # each try blocks a worker for seconds: increase the delay
                 entry.lock_timeouts = min(entry.lock_timeouts + 1, _MAX_LOCK_TIMEOUTS)
             # Neither is the wiki's fault: retry soon, without counting a failure.
-            if result is not None:
-                result.busy = True
+            result.busy = True
         except SourceMissing as error:
             # A local path is cheap to check and may come back at any time; a missing remote is tried less and less.
-            (self._record_failure if entry.is_remote else self._mark_missing)(entry, None, error)
+            if entry.is_remote:
+                self._record_failure(entry, None, error)
+            else:
+                self._mark_missing(entry, error)
         except WikiholtError as error:
-            self._record_failure(entry, result.head if result else None, error)
+            self._record_failure(entry, result.head, error)
         except Exception as error:  # noqa: BLE001 - the thread serves all wikis and must not end
             _LOG.exception("%s: internal error", entry.wiki.slug)
-            self._record_failure(
-                entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}")
-            )
+            self._record_failure(entry, result.head, WikiholtError(f"{type(error).__name__}: {error}"))
         if self._publish is not None and self._state.get(entry.wiki.id) is entry:
             self._publish(self._service, entry)
 
-    def _mark_missing(self, entry: WikiEntry, _: str | None, error: WikiholtError) -> None:
+    def _mark_missing(self, entry: WikiEntry, error: WikiholtError) -> None:
         if not self._is_registered(entry):
             return
         if not entry.missing:
@@ -266,14 +260,13 @@ class WikiTasks:
             self._state.remove(entry.wiki.id)
             return False
         except WikiholtError:
-            return True
+            pass
         return True
 
     def _make_reindex_runner(self, entry: WikiEntry, reporter: ActivityReporter | None = None) -> ReindexRunner:
-        store = self._service.components.store
         return ReindexRunner(
             entry,
-            store,
+            self._service.components.store,
             self._scheduler_id,
             lambda progress: self._report_progress(entry, "reindex", progress, reporter),
         )
@@ -307,11 +300,11 @@ class WikiTasks:
             reporter.report(entry.activity)
 
 
+@dataclass(slots=True)
 class _RunResult:
     """The outcome of a run."""
 
-    __slots__ = ("busy", "head", "paused", "reindexing")
-
-    def __init__(self) -> None:
-        self.head: str | None = None
-        self.paused = self.busy = self.reindexing = False
+    head: str | None = None
+    paused: bool = False
+    busy: bool = False
+    reindexing: bool = False

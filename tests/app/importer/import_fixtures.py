@@ -10,8 +10,7 @@ import numpy as np
 from tests.support.git_repository import Repository
 from wikiholt.app import bootstrap
 from wikiholt.app.importer.document_importer import DocumentImportReport
-from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.importer.importer import Importer, ImportOptions, iter_prepared_pages
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport, iter_prepared_pages
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow, SharedRows
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray

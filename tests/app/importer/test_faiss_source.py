@@ -10,8 +10,7 @@ import pytest
 
 from tests.app.importer.import_fixtures import ImportFixture, to_metadata, to_vectors
 from wikiholt.app.importer.faiss_source import FaissDirectory
-from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport
 from wikiholt.app.importer.shared_index import OwnershipRules
 from wikiholt.errors import InvalidImport
 

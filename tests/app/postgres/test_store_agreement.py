@@ -8,7 +8,7 @@ import pytest
 
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
-from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, write_demo_wikis
+from wikiholt.interfaces.cli.demo_command import DEMO_QUERIES, write_demo_wikis
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 

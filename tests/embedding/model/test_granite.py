@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import open_service
-from wikiholt.app.model_setup import get_scale
+from wikiholt.app.models import get_scale
 from wikiholt.domain.search import SearchMode
 from wikiholt.embedding import identify_model, load_embedder, model_files
 from wikiholt.embedding.embedder import OnnxEmbedder

@@ -10,8 +10,8 @@ import yaml
 
 from wikiholt.errors import InvalidSource
 from wikiholt.git.source import GitSource
-from wikiholt.interfaces.cli.demo_wikis import demo_repositories
-from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, DemoQuery, write_demo_wikis
+from wikiholt.interfaces.cli import demo_command
+from wikiholt.interfaces.cli.demo_command import DEMO_QUERIES, DemoQuery, write_demo_wikis
 
 SLUGS = ("allotment", "runbook")
 
@@ -46,7 +46,7 @@ def test_every_demo_wiki_has_ten_to_fourteen_pages_and_its_own_home(wikis: dict[
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[str, Path], slug: str) -> None:
-    shipped = files(demo_repositories.__package__).joinpath(slug)
+    shipped = files(demo_command.__package__).joinpath("demo_wikis", slug)
     origin = {"Practices/当番の引き継ぎ.md": "Practices/handover-ja.md"}
     for file, text in read_pages(wikis[slug]).items():
         assert text == shipped.joinpath(*origin.get(file, file).split("/")).read_text("utf-8")
@@ -55,7 +55,7 @@ def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[s
 
 def test_every_page_of_the_package_is_written(wikis: dict[str, Path]) -> None:
     for slug, path in wikis.items():
-        shipped = Path(str(files(demo_repositories.__package__))) / slug
+        shipped = Path(str(files(demo_command.__package__))) / "demo_wikis" / slug
         assert len(read_pages(path)) == len(list(shipped.rglob("*.md")))
 
 

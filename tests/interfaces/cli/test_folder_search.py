@@ -12,7 +12,7 @@ from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import SourceCorrupt
 from wikiholt.git.source import GitSource
-from wikiholt.interfaces.cli import wiki_selection
+from wikiholt.interfaces.cli import selection
 from wikiholt.interfaces.cli.main import main
 from wikiholt.testing.fakes import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
@@ -185,11 +185,11 @@ def test_a_folder_with_very_many_files_is_not_indexed_automatically(
     for number in range(4):
         (folder / f"{number}.md").write_text("# Page")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(wiki_selection, limit, 3)
+    monkeypatch.setattr(selection, limit, 3)
     code, _, err = run("search", "page")
     assert code == 2
     assert f"wikiholt add big {folder}" in err
-    monkeypatch.setattr(wiki_selection, limit, 4)
+    monkeypatch.setattr(selection, limit, 4)
     assert run("search", "page")[0] == 0
 
 

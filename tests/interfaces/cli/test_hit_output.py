@@ -14,7 +14,7 @@ import pytest
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.interfaces.cli.house_wiki import HOUSE_FILES
 from tests.support.git_repository import Repository
-from wikiholt.interfaces.cli.file_places import FilePlaces
+from wikiholt.interfaces.cli.hit_output import FilePlaces
 from wikiholt.interfaces.cli.output import TerminalStyle
 
 

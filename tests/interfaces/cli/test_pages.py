@@ -11,7 +11,7 @@ import pytest
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.interfaces.cli.house_wiki import HOUSE_FILES
 from tests.support.git_repository import Repository
-from wikiholt.interfaces.cli.open_command import build_editor_command
+from wikiholt.interfaces.cli.page_commands import build_editor_command
 
 # ── which page ──
 

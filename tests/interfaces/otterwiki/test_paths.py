@@ -7,7 +7,7 @@ pytest.importorskip("otterwiki")
 
 def make_path_style(**settings: object):  # type: ignore[no-untyped-def]
     # The module imports only Otterwiki helpers and needs no running wiki.
-    from wikiholt.interfaces.otterwiki.page_paths import OtterwikiPaths
+    from wikiholt.interfaces.otterwiki.wiki_resolver import OtterwikiPaths
 
     return OtterwikiPaths(**{"retain_case": False, **settings})
 

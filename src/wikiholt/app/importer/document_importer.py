@@ -4,25 +4,30 @@ All rows are read and their owners resolved before anything is written. It can b
 that are already written are unchanged.
 """
 
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 
-from wikiholt.app.importer.import_report import MAX_EXAMPLES, ImportProof, UnclearOwnership
-from wikiholt.app.importer.importer import ProgressOpener, count_chunks, ignore_progress, verify_index
-from wikiholt.app.importer.shared_index import IGNORE, OwnershipRules, SharedIndex, SharedRow
-from wikiholt.app.importer.vector_spool import open_work_directory
+from wikiholt.app.importer.importer import ImportProof, ProgressOpener, count_chunks, ignore_progress, verify_index
+from wikiholt.app.importer.shared_index import (
+    IGNORE,
+    MAX_EXAMPLES,
+    OwnershipRules,
+    SharedIndex,
+    SharedRow,
+    UnclearOwnership,
+)
+from wikiholt.app.importer.spool import DocumentSpool, open_work_directory
 from wikiholt.domain.git import Author
-from wikiholt.errors import InvalidImport, InvalidSlug, StorageError, WikiholtError
+from wikiholt.errors import InvalidImport, InvalidSlug, WikiholtError
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkOutcome, iter_batches
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import validate_slug
 
-_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
+IMPORT_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
 _READ_ROWS = 1000
 
 
@@ -83,7 +88,10 @@ class DocumentImporter:
         """Import, unless the owner of a row is unclear. Raises InvalidImport, and then nothing was written."""
         wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
         owners = _OwnerMap(self._options, frozenset(wikis))
-        with open_work_directory(self._data) as directory, closing(_Spool(directory / "documents.sqlite")) as spool:
+        with (
+            open_work_directory(self._data) as directory,
+            closing(DocumentSpool(directory / "documents.sqlite")) as spool,
+        ):
             shared = open_shared_index(directory)
             with closing(shared.iter_rows()) as rows:
                 while batch := list(islice(rows, _READ_ROWS)):
@@ -102,7 +110,7 @@ class DocumentImporter:
             shared.name, owners.rows, owners.excluded, owners.unclear, tuple(results), self._options.dry_run
         )
 
-    def _import_wiki(self, planned: DocumentImport, spool: "_Spool") -> DocumentImport:
+    def _import_wiki(self, planned: DocumentImport, spool: DocumentSpool) -> DocumentImport:
         slug, outcomes, failed = planned.slug, Counter[str](), dict[str, str]()
         proof, fault = None, None
         try:
@@ -112,7 +120,7 @@ class DocumentImporter:
             for batch in iter_batches(spool.iter_pages(slug), lambda page: sum(map(len, page[1]))):
                 faults = {page: reason for page, texts in batch if (reason := self._find_fault(texts))}
                 lines = [BulkLine(0, page, "\n\n".join(texts)) for page, texts in batch if page not in faults]
-                results = handle.pages.write_many(lines, _AUTHOR)
+                results = handle.pages.write_many(lines, IMPORT_AUTHOR)
                 outcomes.update(result.outcome for result in results)
                 outcomes[BulkOutcome.FAILED] += len(faults)
                 faults |= {result.path: result.error.message for result in results if result.error is not None}
@@ -153,17 +161,12 @@ class _OwnerMap:
         self._options = options
         self._slugs = slugs
         self._tenants: dict[str, str | None] = {}
-        self._unclear_pages: dict[str, tuple[str, ...]] = {}
-        self._unclear_tenants: Counter[str] = Counter()
+        self.unclear = UnclearOwnership()
         self.rows = 0
         self.excluded = 0
         for slug in (*options.rules.tenants.values(), *(slug for _, slug in options.rules.owners)):
             if slug != IGNORE and slug not in slugs and not options.create:
                 raise InvalidImport(f"there is no wiki {slug!r}", hint="create it, or use --create")
-
-    @property
-    def unclear(self) -> UnclearOwnership:
-        return UnclearOwnership(self._unclear_pages, dict(self._unclear_tenants))
 
     def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
         """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
@@ -171,10 +174,8 @@ class _OwnerMap:
         owner = self._find_wiki_of_tenant(row.tenant) if row.tenant is not None else self._find_wiki_of_page(row.page)
         if owner == IGNORE:
             self.excluded += 1
-        elif owner is None and row.tenant is not None:
-            self._unclear_tenants[row.tenant] += 1
         elif owner is None:
-            self._unclear_pages.setdefault(row.page, ())
+            self.unclear.add(row.page, row.tenant)
         return None if owner in (None, IGNORE) else (owner, row.page.strip("/"), row.index, row.text)
 
     def _find_wiki_of_page(self, page: str) -> str | None:
@@ -207,36 +208,3 @@ def _is_slug(text: str) -> bool:
     except InvalidSlug:
         return False
     return True
-
-
-class _Spool:
-    """The rows of all wikis in a temporary file."""
-
-    def __init__(self, file: Path) -> None:
-        self._connection = sqlite3.connect(file, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("CREATE TABLE rows (wiki TEXT, page TEXT, number INTEGER, text TEXT)")
-
-    def add(self, rows: Iterator[tuple[str, str, int | None, str]]) -> None:
-        try:
-            self._connection.execute("BEGIN")
-            self._connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
-            self._connection.execute("COMMIT")
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            raise StorageError(f"the documents cannot be stored ({error})", hint="check free disk space") from error
-
-    def count_rows(self) -> Mapping[str, int]:
-        """The number of rows of each wiki, by slug."""
-        return dict(self._connection.execute("SELECT wiki, count(*) FROM rows GROUP BY wiki ORDER BY wiki"))
-
-    def iter_pages(self, slug: str) -> Iterator[tuple[str, list[str]]]:
-        """The pages of one wiki with the texts of their rows, in order."""
-        rows = self._connection.execute(
-            "SELECT page, text FROM rows WHERE wiki = ? ORDER BY page, number, rowid", (slug,)
-        )
-        for page, group in groupby(rows, key=lambda row: str(row[0])):
-            yield page, [text for _, text in group]
-
-    def close(self) -> None:
-        self._connection.close()

@@ -8,21 +8,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import SystemRandom
 
-import numpy as np
-
-from wikiholt.app.importer.import_report import ImportProof, ImportReport, ModelAgreement, WikiImport
 from wikiholt.app.importer.shared_index import (
     IGNORE,
+    DroppedRows,
     OwnershipResolver,
     OwnershipRules,
     ReadSummary,
     SharedIndex,
+    UnclearOwnership,
     read_shared_index,
 )
-from wikiholt.app.importer.vector_spool import ReusingEmbedder, VectorSpool, WikiVectors, open_work_directory
-from wikiholt.domain.index import FloatArray
+from wikiholt.app.importer.spool import (
+    ModelAgreement,
+    ReusingEmbedder,
+    VectorSamples,
+    VectorSpool,
+    WikiVectors,
+    check_agreement,
+    open_work_directory,
+)
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -38,6 +43,53 @@ _TIMING_TEXTS = 96
 
 
 @dataclass(frozen=True, slots=True)
+class ImportProof:
+    """Proof that an index contains the pages and chunks of its wiki at HEAD, and nothing else."""
+
+    revision: str
+    pages: int
+    chunks: int
+    problems: int
+    foreign: int = 0
+    """Pages whose blob is not in the wiki's tree. An import with any has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WikiImport:
+    """One wiki: its size at HEAD, and where the vectors of its texts come from."""
+
+    slug: str
+    pages: int = 0
+    chunks: int = 0
+    rows: int = 0
+    """Rows of the shared index that belong to this wiki."""
+    indexed: int = 0
+    """Texts whose vectors are already in its index."""
+    matched: int = 0
+    """Texts whose vectors are in the shared index."""
+    to_embed: int = 0
+    seconds: float = 0.0
+    """Estimated with --dry-run, measured otherwise."""
+    reused: int = 0
+    embedded: int = 0
+    proof: ImportProof | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The result of an import. `failed` maps wikis to the code and message of their error."""
+
+    source: str
+    rows: int
+    dropped: DroppedRows
+    unclear: UnclearOwnership
+    agreements: tuple[ModelAgreement, ...] = ()
+    wikis: tuple[WikiImport, ...] = ()
+    failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ImportSurvey:
     """One wiki at one revision. Equal texts are counted once."""
 
@@ -48,31 +100,6 @@ class ImportSurvey:
     indexed: int
     matched: int
     to_embed: int
-
-
-@dataclass(slots=True)
-class VectorSamples:
-    """A uniform random sample (reservoir sampling) of the matched texts and vectors of each model."""
-
-    size: int
-    samples: dict[str, list[tuple[str, FloatArray]]] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    new_texts: list[str] = field(default_factory=list)
-    """Some of the texts to embed."""
-    _random: SystemRandom = field(default_factory=SystemRandom)
-
-    def pick_slot(self, model: str) -> int | None:
-        """The slot of the next matched text in the sample of its model; None if it is not drawn."""
-        self.seen[model] = self.seen.get(model, 0) + 1
-        slot = self._random.randrange(self.seen[model])
-        return slot if slot < self.size else None
-
-    def add(self, model: str, slot: int, text: str, vector: FloatArray) -> None:
-        sample = self.samples.setdefault(model, [])
-        if len(sample) < self.size:
-            sample.append((text, vector))
-        else:
-            sample[slot] = (text, vector)
 
 
 def iter_prepared_pages(config: WikiConfig, revision: str, embedder: Embedder) -> Iterator[list[PreparedPage]]:
@@ -123,29 +150,7 @@ def _draw_samples(
         samples.add(models_by_hash[digest], slot, texts[digest], vectors[digest])
 
 
-# Verification: foreign vectors equal those of our model, and an index contains exactly its wiki's HEAD.
-
-
-MIN_SAME_COSINE = 0.9999
-"""The lowest cosine of equal vectors. Between int8 and fp32 of one model it was as low as 0.9959."""
-_MIN_NEAR_COSINE = 0.98
-"""Above this it is probably the same model at another precision."""
-
-
-def check_agreement(model: str, sample: Sequence[tuple[str, FloatArray]], embedder: Embedder) -> ModelAgreement:
-    """Embed the sample again. One different vector is enough to reuse none."""
-    if not sample:
-        return ModelAgreement(model, 0, None, agrees=False, reason="no text matches a text that Wikiholt would embed")
-    ours = embedder.embed_passages([text for text, _ in sample])
-    theirs = np.stack([vector for _, vector in sample])
-    lowest = float(np.min(np.sum(ours * theirs, axis=1)))
-    if lowest >= MIN_SAME_COSINE:
-        return ModelAgreement(model, len(sample), lowest, agrees=True)
-    if lowest >= _MIN_NEAR_COSINE:
-        reason = f"they are close but not equal: probably another precision than {embedder.precision or 'this'}"
-    else:
-        reason = "they are from another model, or damaged"
-    return ModelAgreement(model, len(sample), lowest, agrees=False, reason=reason)
+# Verification: an index contains exactly the HEAD of its wiki.
 
 
 def verify_index(
@@ -281,11 +286,11 @@ class Importer:
             survey = surveys[wiki.slug]
             if survey is None:
                 continue
-            rows = summary.rows_by_wiki.get(wiki.slug, 0)
+            rows = summary.rows_by_wiki[wiki.slug]
             result = _plan_import(wiki.slug, survey, rows, trusted, agreements, seconds_per_text)
             try:
                 if not report.dry_run:
-                    reusing = ReusingEmbedder(embedder, spool.get_wiki_vectors(wiki.slug), trusted)
+                    reusing = ReusingEmbedder(embedder, WikiVectors(spool, wiki.slug), trusted)
                     result = self._import_wiki(wiki, result, survey, reusing)
                 results.append(result)
             except WikiholtError as error:
@@ -298,9 +303,7 @@ class Importer:
         index: WikiIndex | None = None
         try:
             index = self._open_vector_source(wiki, embedder)
-            return build_survey(
-                self._service.get_config(wiki), embedder, index, spool.get_wiki_vectors(wiki.slug), samples
-            )
+            return build_survey(self._service.get_config(wiki), embedder, index, WikiVectors(spool, wiki.slug), samples)
         except WikiholtError as error:
             self._failed[wiki.slug] = (error.code, error.message)
             return None

@@ -1,6 +1,7 @@
 """An index that several wikis share: its rows, the wiki that owns each row, and reading them into a spool."""
 
 import json
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,8 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wikiholt.app.importer.import_report import MAX_EXAMPLES, DroppedRows, UnclearOwnership
-from wikiholt.app.importer.vector_spool import VectorSpool
+from wikiholt.app.importer.spool import VectorSpool
 from wikiholt.domain.index import FloatArray
 from wikiholt.indexing.pipeline import hash_text
 from wikiholt.text.links import fold_path
@@ -138,42 +138,54 @@ class OwnershipResolver:
 # Reading rows into the spool.
 
 
+MAX_EXAMPLES = 10
 _BATCH_ROWS = 1000
 _WRONG_DIMENSIONS = "wrong-dimensions"
 _UNUSABLE_VECTOR = "unusable-vector"
 
 
-@dataclass(slots=True)
-class ReadSummary:
-    """Counts of the rows that were read, dropped and unclear."""
+@dataclass(frozen=True, slots=True)
+class DroppedRows:
+    """Rows that were not imported, by reason, with examples of their pages."""
 
-    rows: int = 0
-    rows_by_wiki: dict[str, int] = field(default_factory=dict)
-    _dropped: dict[str, int] = field(default_factory=dict)
-    _examples: dict[str, list[str]] = field(default_factory=dict)
-    _pages: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _tenants: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
 
-    @property
-    def dropped(self) -> DroppedRows:
-        return DroppedRows(dict(self._dropped), {reason: tuple(pages) for reason, pages in self._examples.items()})
-
-    @property
-    def unclear(self) -> UnclearOwnership:
-        return UnclearOwnership(dict(sorted(self._pages.items())), dict(sorted(self._tenants.items())))
-
-    def add_dropped(self, reason: str, row: SharedRow) -> None:
-        self._dropped[reason] = self._dropped.get(reason, 0) + 1
-        examples = self._examples.setdefault(reason, [])
-        name = row.page if row.tenant is None else f"{row.tenant}: {row.page}"
+    def add(self, reason: str, page: str, tenant: str | None) -> None:
+        self.counts[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        name = page if tenant is None else f"{tenant}: {page}"
         if len(examples) < MAX_EXAMPLES and name not in examples:
             examples.append(name)
 
-    def add_unclear(self, row: SharedRow, wikis: tuple[str, ...]) -> None:
-        if row.tenant is None:
-            self._pages[row.page] = wikis
+
+@dataclass(frozen=True, slots=True)
+class UnclearOwnership:
+    """Rows whose owner the operator must specify before anything is imported."""
+
+    pages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pages that several wikis have, with their wikis."""
+    tenants: Counter[str] = field(default_factory=Counter)
+    """Tenants that are not wikis here, with their number of rows."""
+
+    def add(self, page: str, tenant: str | None, wikis: tuple[str, ...] = ()) -> None:
+        if tenant is None:
+            self.pages[page] = wikis
         else:
-            self._tenants[row.tenant] = self._tenants.get(row.tenant, 0) + 1
+            self.tenants[tenant] += 1
+
+    def __bool__(self) -> bool:
+        return bool(self.pages or self.tenants)
+
+
+@dataclass(slots=True)
+class ReadSummary:
+    """Counts of the rows that were read, and those that were dropped or are unclear."""
+
+    rows: int = 0
+    rows_by_wiki: Counter[str] = field(default_factory=Counter)
+    dropped: DroppedRows = field(default_factory=DroppedRows)
+    unclear: UnclearOwnership = field(default_factory=UnclearOwnership)
 
 
 def read_shared_index(
@@ -184,6 +196,8 @@ def read_shared_index(
     with closing(shared_index.iter_rows()) as rows:
         while batch := list(islice(rows, _BATCH_ROWS)):
             spool.add(_iter_owned_rows(batch, resolver, dimensions, summary))
+    pages, tenants = dict(sorted(summary.unclear.pages.items())), Counter(dict(sorted(summary.unclear.tenants.items())))
+    summary.unclear = UnclearOwnership(pages, tenants)
     return summary
 
 
@@ -194,14 +208,14 @@ def _iter_owned_rows(
         summary.rows += 1
         ownership = resolver.resolve(row.tenant, row.page)
         if ownership.outcome in (RowOutcome.SEVERAL_WIKIS, RowOutcome.UNKNOWN_TENANT):
-            summary.add_unclear(row, ownership.wikis)
+            summary.unclear.add(row.page, row.tenant, ownership.wikis)
         elif ownership.outcome is not RowOutcome.OWNED:
-            summary.add_dropped(str(ownership.outcome), row)
+            summary.dropped.add(str(ownership.outcome), row.page, row.tenant)
         elif (fault := _find_vector_fault(row.vector, dimensions)) is not None:
-            summary.add_dropped(fault, row)
+            summary.dropped.add(fault, row.page, row.tenant)
         else:
             slug = ownership.wikis[0]
-            summary.rows_by_wiki[slug] = summary.rows_by_wiki.get(slug, 0) + 1
+            summary.rows_by_wiki[slug] += 1
             yield slug, hash_text(row.text), row.model, row.vector
 
 

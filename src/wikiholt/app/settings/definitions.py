@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from wikiholt.app.settings.setting import (
+    allow_empty,
     build_unknown_error,
     check_api_url,
     check_boost_rule,
@@ -19,8 +20,6 @@ from wikiholt.app.settings.setting import (
     check_edit_url,
     check_header_name,
     check_jwks_location,
-    check_optional_directory,
-    check_optional_url_template,
     check_provider_url,
     check_resource_url,
     check_server_url,
@@ -158,7 +157,7 @@ class Settings:
         "",
         "With vectors = chroma, instead of a server: the directory of a Chroma that runs as a child process; relative "
         "to data.",
-        check=check_optional_directory,
+        check=allow_empty(check_directory),
     )
     chroma_tenant: str = setting("default_tenant", "The Chroma tenant of the collections.", check=check_chroma_name)
     chroma_database: str = setting(
@@ -226,7 +225,7 @@ class Settings:
         "",
         "The directory of the repositories of wikis that `create` makes; relative to data, by default `repositories`. "
         "With PostgreSQL it must be set, and be on storage that all nodes share.",
-        check=check_optional_directory,
+        check=allow_empty(check_directory),
     )
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
@@ -390,7 +389,7 @@ class WikiSettings:
         choices=(AUTO, *DIALECTS),
     )
     url: str = setting(
-        "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template
+        "", "The link of a hit in this wiki; empty means the general setting.", check=allow_empty(check_url_template)
     )
     edit_url: str = setting(
         "",

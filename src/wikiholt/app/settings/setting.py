@@ -62,8 +62,6 @@ class Setting:
             raise self._build_error(raw, origin, f"it must be {_KIND_NAMES[self.kind]}")
         for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
             self._check_text(text, origin)
-        if isinstance(value, str | tuple):
-            return value
         if isinstance(value, int | float) and not self.minimum <= value <= self.maximum:
             raise self._build_error(raw, origin, f"it must be {self.describe_bounds()}")
         return value
@@ -91,26 +89,12 @@ class Setting:
         return InvalidSetting(f"{self.name} = {shown} ({origin}) is invalid: {reason}.", hint=hint or self.help)
 
 
-def setting(
-    default: T,
-    text: str,
-    *,
-    choices: tuple[str, ...] = (),
-    minimum: float = -math.inf,
-    maximum: float = math.inf,
-    check: Callable[[str], str] | None = None,
-    secret: bool = False,
-) -> T:
-    """Declare a field of a settings class. Returns a dataclass field; typed as its value, as `dataclasses.field` is."""
-    metadata = {
-        "help": text,
-        "choices": choices,
-        "minimum": minimum,
-        "maximum": maximum,
-        "check": check,
-        "secret": secret,
-    }
-    return field(default=default, repr=not secret, metadata=metadata)
+def setting(default: T, text: str, **limits: Any) -> T:
+    """Declare a field of a settings class, with its help text and further fields of `Setting`.
+
+    Returns a dataclass field; typed as its value, as `dataclasses.field` is.
+    """
+    return field(default=default, repr=not limits.get("secret"), metadata={"help": text, **limits})
 
 
 def list_settings(cls: type, *, dotted: bool) -> Mapping[str, Setting]:
@@ -170,6 +154,11 @@ def _parse_path(text: str) -> Path | None:
 # Checks of text values. Each returns the reason why a value is invalid, or an empty string.
 
 
+def allow_empty(check: Callable[[str], str]) -> Callable[[str], str]:
+    """The same check, which also accepts an empty text."""
+    return lambda text: check(text) if text else ""
+
+
 def check_url_template(template: str) -> str:
     """The template of a link; it must contain {path} and no other placeholder."""
     if "{path}" not in template:
@@ -179,11 +168,6 @@ def check_url_template(template: str) -> str:
         return f"{unknown[0]} is not a known placeholder, only {{path}} is"
     scheme = re.match(r"\s*([A-Za-z][A-Za-z0-9+.-]*):", template)
     return "a link must be http or https" if scheme and scheme[1].lower() not in ("http", "https") else ""
-
-
-def check_optional_url_template(template: str) -> str:
-    """The template of a link, or empty."""
-    return check_url_template(template) if template else ""
 
 
 def check_edit_url(template: str) -> str:
@@ -212,40 +196,31 @@ def check_directory(directory: str) -> str:
     return "" if path.strip(" .") and "\0" not in directory else "it is not a directory name"
 
 
-def check_optional_directory(directory: str) -> str:
-    """A directory, or empty."""
-    return check_directory(directory) if directory else ""
-
-
-def _check_host(url: str) -> str:
-    """The reason why this is not an http or https URL with a host; empty if it is one."""
+def _check_host(url: str, credentials_advice: str) -> str:
+    """The reason why this is not an http or https URL with a host and without credentials; may be empty."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return "it is not a URL"
-    is_valid = parts.scheme in ("http", "https") and has_host and url.isprintable() and " " not in url
-    return "" if is_valid else "it must be http:// or https:// and a host"
+    if url and not (parts.scheme in ("http", "https") and has_host and url.isprintable() and " " not in url):
+        return "it must be http:// or https:// and a host"
+    return credentials_advice if parts.username or parts.password else ""
 
 
 def check_server_url(url: str) -> str:
     """The URL of a server without path, query or credentials; may be empty."""
-    if not url or (problem := _check_host(url)):
-        return problem if url else ""
+    if problem := _check_host(url, "put the secret into chroma.token"):
+        return problem
     parts = urlsplit(url)
-    if parts.username or parts.password:
-        return "put the secret into chroma.token"
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
 
 
 def check_api_url(url: str) -> str:
     """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
-    if not url or (problem := _check_host(url)):
-        return problem if url else ""
-    parts = urlsplit(url)
-    if parts.username or parts.password:
-        return "put the key into the variable that embedding.key_variable names"
-    return "it must not contain ? or #" if parts.query or parts.fragment else ""
+    if problem := _check_host(url, "put the key into the variable that embedding.key_variable names"):
+        return problem
+    return "it must not contain ? or #" if urlsplit(url).query or urlsplit(url).fragment else ""
 
 
 def check_store_address(address: str) -> str:
@@ -286,7 +261,7 @@ _NOT_HTTPS = "it must begin with https:// and must not contain ?, # or @"
 def check_jwks_location(location: str) -> str:
     """A file or an https URL; http is allowed for this machine. May be empty."""
     if "://" not in location:
-        return check_optional_directory(location)
+        return check_directory(location) if location else ""
     parts = urlsplit(location)
     is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
     return (

@@ -1,17 +1,21 @@
-"""`wikiholt doctor`, `wikiholt verify-isolation` and `wikiholt settings`."""
+"""`wikiholt doctor`, `verify-isolation`, `settings` and `model`: the installation."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
 from wikiholt.app.isolation_check import check_isolation
+from wikiholt.app.models import KnownModel, find_removable_model, get_models_directory, list_models, remove_model
 from wikiholt.app.settings.definitions import SETTINGS
+from wikiholt.errors import Conflict
 from wikiholt.interfaces.cli.command import (
     PROBLEMS_FOUND_EXIT_CODE,
     CommandContext,
     Subparsers,
     add_command,
+    add_group,
     add_slug,
 )
 from wikiholt.interfaces.cli.output import to_safe_line
@@ -22,6 +26,23 @@ def add_arguments(commands: Subparsers) -> None:
     doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
     add_slug(add_command(commands, "verify-isolation", run_verify_isolation), optional=True)
     add_command(commands, "settings", run_settings)
+    _add_model_commands(commands)
+
+
+def _add_model_commands(commands: Subparsers) -> None:
+    actions = add_group(commands, "model", "action")
+    text = "download an embedding model with an ONNX graph, verify and test it"
+    fetch = add_command(actions, "fetch", run_model_fetch, text=text)
+    fetch.add_argument("model", metavar="hf:ORG/NAME[@REVISION]", help="a repository of the Hugging Face hub")
+    fetch.add_argument("--pooling", choices=("mean", "cls"), default="", help="if the repository does not say it")
+    fetch.add_argument("--query-prefix", metavar="TEXT", help="text before queries, if the repository has no prompts")
+    fetch.add_argument("--passage-prefix", metavar="TEXT", help="text before passages")
+    fetch.add_argument("--graph", default="", metavar="FILE", help="the ONNX file (default: onnx/model.onnx)")
+    add_command(actions, "list", run_model_list, text="list built-in, fetched and remote models")
+    text = "delete a fetched model, or the stored vectors of a remote one"
+    remove = add_command(actions, "remove", run_model_remove, text=text)
+    remove.add_argument("model", metavar="MODEL", help="a name that `model list` shows")
+    remove.add_argument("--force", action="store_true", help="also if it is in use")
 
 
 def run_doctor(context: CommandContext) -> int:
@@ -63,3 +84,78 @@ def run_settings(context: CommandContext) -> int:
         f"{name:{width}}  {json.dumps(value) if isinstance(value, bool) else value}" for name, value in document.items()
     ]
     return context.print_result(document, lines)
+
+
+# Embedding models.
+
+
+_MIB = 1024**2
+
+
+def run_model_fetch(context: CommandContext) -> int:
+    from wikiholt.embedding.model_fetch import fetch_model
+    from wikiholt.embedding.repository_config import FetchOptions
+
+    arguments = context.arguments
+    options = FetchOptions(arguments.pooling, arguments.query_prefix, arguments.passage_prefix, arguments.graph)
+    model = fetch_model(arguments.model, get_models_directory(context.settings), options)
+    card = model.card
+    assert card is not None
+    document = {
+        "model": model.name,
+        "directory": str(model.directory),
+        "dimensions": card.dimensions,
+        "window": card.window,
+        "pooling": card.pooling,
+        "query_prefix": card.query_prefix,
+        "passage_prefix": card.passage_prefix,
+        "licence": card.licence,
+    }
+    lines = [
+        f"Fetched {model.name} to {model.directory}",
+        f"{card.dimensions} dimensions, {card.window} tokens, pooling {card.pooling}, licence {card.licence}",
+        f"query prefix {card.query_prefix!r}, passage prefix {card.passage_prefix!r}; self-test passed",
+        f'Next: model = "{model.name}" in the settings, then wikiholt sync',
+    ]
+    return context.print_result(document, lines)
+
+
+def run_model_list(context: CommandContext) -> int:
+    models = list_models(context.settings, context.service)
+    return context.print_result({"models": [_build_document(model) for model in models]}, _format_table(models))
+
+
+def run_model_remove(context: CommandContext) -> int:
+    name, force = context.arguments.model, context.arguments.force
+    model = find_removable_model(context.settings, context.service, name)
+    if model.used_by and not force:
+        raise Conflict(
+            f"{model.name} is in use: {', '.join(model.used_by)}",
+            hint="choose another model and sync first, or repeat with --force: the next sync then builds indexes again",
+        )
+    remove_model(model)
+    return context.print_result({"removed": model.name}, [f"Removed {model.name}."])
+
+
+def _build_document(model: KnownModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "kind": model.kind,
+        "reranker": model.is_reranker,
+        "dimensions": model.dimensions,
+        "bytes": model.size_bytes,
+        "used_by": list(model.used_by),
+        "problem": model.problem,
+    }
+
+
+def _format_table(models: list[KnownModel]) -> list[str]:
+    width = max(len(model.name) for model in models)
+    lines = []
+    for model in models:
+        size = f"{model.size_bytes / _MIB:.0f} MiB" if model.size_bytes else ""
+        dimensions = str(model.dimensions) if model.dimensions else ""
+        role = "reranker" if model.is_reranker else ""
+        notes = [note for note in (role, model.problem, *model.used_by) if note]
+        lines.append(f"{model.name:{width}}  {model.kind:8}  {dimensions:>5}  {size:>8}  {', '.join(notes)}".rstrip())
+    return lines

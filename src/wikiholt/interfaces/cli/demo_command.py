@@ -1,17 +1,24 @@
 """`wikiholt demo`: creates two example wikis, indexes them and runs example searches."""
 
-import json
+from __future__ import annotations
+
 import os
+import secrets
 import shutil
+import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
-from wikiholt.errors import WikiExists
+from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
+from wikiholt.git.process import build_environment
+from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, DemoQuery, write_demo_wikis
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.schemas.admin_schemas import build_sync_document
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
@@ -27,7 +34,7 @@ def add_arguments(commands: Subparsers) -> None:
 def run_demo(context: CommandContext) -> int:
     """Create the example wikis, index them, run the searches, and show the next steps."""
     directory, as_json, style = context.arguments.directory or Path("demo-data"), context.arguments.json, context.style
-    print_text = output.print_lines if not as_json else _print_nothing
+    print_text = output.print_lines if not as_json else lambda _: None
     repositories = write_demo_wikis(directory / "repositories")
     data = directory / "data"
     service = context.build_service(replace(context.settings, data=data, store=""))
@@ -35,7 +42,8 @@ def run_demo(context: CommandContext) -> int:
         print_text([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []
         for slug, repository in repositories.items():
-            _add_wiki(service, slug, repository)
+            with suppress(WikiExists):  # the demo was run before
+                service.add(slug, str(repository.resolve()), {})
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
@@ -48,22 +56,8 @@ def run_demo(context: CommandContext) -> int:
         print_text(["", style.format_bold(command), style.format_dim(comment), ""])
         print_text(output.format_result(result, style))
     print_text(_format_next_steps(data, style))
-    if as_json:
-        searches = [build_result_document(result) for result in results]
-        sys.stdout.write(json.dumps({"wikis": reports, "searches": searches}, ensure_ascii=False, indent=2) + "\n")
-    return 0
-
-
-def _print_nothing(_: object) -> None:
-    pass
-
-
-def _add_wiki(service: WikiService, slug: str, repository: Path) -> None:
-    try:
-        service.add(slug, str(repository.resolve()), {})
-    except WikiExists:
-        # The demo was run before.
-        return
+    searches = [build_result_document(result) for result in results]
+    return context.print_result({"wikis": reports, "searches": searches}, [])
 
 
 def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:
@@ -102,3 +96,264 @@ def _get_program() -> str:
     if called.name != "wikiholt" or (on_path and Path(on_path).resolve() == called.resolve()):
         return "wikiholt"
     return os.path.relpath(called)
+
+
+# The histories of the wikis. Dates are fixed, so that the commit ids are too.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoCommit:
+    """One commit. A page in `ends_before` has only the text before that heading; `renamed` maps old to new paths."""
+
+    timestamp: int
+    author: str
+    message: str
+    pages: tuple[str, ...] = ()
+    ends_before: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+# Package files have ASCII names. These pages have another path in their wiki, always or in their first commit.
+PATHS_IN_WIKI = {
+    "Practices/handover-ja.md": "Practices/当番の引き継ぎ.md",
+    "Growing/Crop rotation.md": "Growing/Rotation.md",
+}
+
+HISTORIES = {
+    "allotment": (
+        DemoCommit(
+            1758358800,
+            "Ines Okafor",
+            "Begin the handbook",
+            ("Home.md", "Site/Water.md", "Site/Tool shed.md", "Site/Keys and gate.md", "Rules/Bonfires.md"),
+            ends_before={"Home.md": "## Whom to call", "Site/Water.md": "## In a dry summer"},
+        ),
+        DemoCommit(
+            1763197200,
+            "Tomas Reiter",
+            "Add what we know about growing things",
+            ("Growing/Composting.md", "Growing/Kompost anlegen.md", "Growing/Pests.md", "Growing/Crop rotation.md"),
+            ends_before={"Growing/Composting.md": "## Not on the heap", "Growing/Pests.md": "## Blight"},
+        ),
+        DemoCommit(
+            1768035600,
+            "Ines Okafor",
+            "Write down the rules of tenancy and help for new members",
+            ("Rules/Tenancy.md", "First year on a plot.md", "Waiting list.md"),
+        ),
+        DemoCommit(
+            1771578000,
+            "Priya Nair",
+            "Sowing calendar; give crop rotation its full name",
+            ("Growing/Sowing calendar.md",),
+            renamed={"Growing/Rotation.md": "Growing/Crop rotation.md"},
+        ),
+        DemoCommit(
+            1773478800,
+            "Ines Okafor",
+            "After the March work day: dates, dry summers, blight, whom to call",
+            ("Work days.md", "Home.md", "Site/Water.md", "Growing/Pests.md", "Growing/Composting.md"),
+        ),
+    ),
+    "runbook": (
+        DemoCommit(
+            1758100200,
+            "Marit Solheim",
+            "Start the runbook with what broke last summer",
+            (
+                "Home.md",
+                "Services/Overview.md",
+                "Incidents/Certificate expired.md",
+                "Incidents/Database disk full.md",
+                "Practices/Postmortems.md",
+            ),
+            ends_before={"Home.md": "## Everything else"},
+        ),
+        DemoCommit(
+            1765441800,
+            "Jonas Weidmann",
+            "Describe ledger and gull",
+            ("Services/Ledger.md", "Services/Gull.md", "Practices/Deploying.md"),
+            ends_before={"Services/Ledger.md": "## Error codes", "Practices/Deploying.md": "## Quiet times"},
+        ),
+        DemoCommit(
+            1767861000,
+            "Haruka Mori",
+            "On-call, in two languages",
+            ("Practices/On-call.md", "Practices/handover-ja.md"),
+        ),
+        DemoCommit(
+            1772008200,
+            "Marit Solheim",
+            "Duplicate payments, slow checkout, error codes, secrets",
+            (
+                "Incidents/Duplicate payments.md",
+                "Incidents/Slow or failing checkout.md",
+                "Services/Ledger.md",
+                "Practices/Keys and secrets.md",
+            ),
+        ),
+        DemoCommit(
+            1775118600,
+            "Jonas Weidmann",
+            "Backups, quiet times, a fuller front page",
+            ("Practices/Backups.md", "Practices/Deploying.md", "Home.md"),
+        ),
+    ),
+}
+
+
+# Example queries, each with the page that should come first.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoQuery:
+    """A query in one demo wiki, the path of the expected page, and what the query demonstrates."""
+
+    slug: str
+    text: str
+    expected_path: str
+    description: str
+    mode: SearchMode = SearchMode.HYBRID
+    tags: tuple[str, ...] = ()
+    path: str = ""
+
+
+DEMO_QUERIES = (
+    DemoQuery(
+        "allotment",
+        "how do I keep bugs off my vegetables without chemicals",
+        "Growing/Pests",
+        "found by meaning: the page mentions pests, nets and larvae, not bugs or chemicals",
+    ),
+    DemoQuery(
+        "runbook",
+        "a customer was charged two times",
+        "Incidents/Duplicate payments",
+        "found by meaning: the page says that a card was debited twice",
+    ),
+    DemoQuery("runbook", "TRN-5031", "Services/Ledger", "found by keyword: an error code means nothing to a model"),
+    DemoQuery(
+        "allotment",
+        "what am I allowed to burn",
+        "Rules/Bonfires",
+        "narrowed by a filter: only the pages below Rules",
+        path="Rules",
+    ),
+    DemoQuery("allotment", "Komposthaufen umsetzen", "Growing/Kompost anlegen", "a German page among English ones"),
+    DemoQuery("runbook", "当番の交代", "Practices/当番の引き継ぎ", "Japanese, which puts no spaces between words"),
+    DemoQuery("allotment", "I lost my key", "Site/Keys and gate", "each wiki answers for itself: keys of a gate here"),
+    DemoQuery(
+        "runbook",
+        "somebody published a key",
+        "Practices/Keys and secrets",
+        "each wiki answers for itself: keys of a service there",
+    ),
+)
+
+
+# Writing the repositories. Each is written completely or not at all.
+
+
+_GIT_TIMEOUT_S = 60
+
+
+def write_demo_wikis(directory: Path) -> dict[str, Path]:
+    """Create the demo wikis in a directory, by slug. An existing one is not changed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    repositories = {slug: directory / slug for slug in HISTORIES}
+    for slug, repository in repositories.items():
+        if not _exists(repository):
+            _write_repository(slug, repository)
+    return repositories
+
+
+def _exists(repository: Path) -> bool:
+    if not repository.exists() or (repository.is_dir() and not any(repository.iterdir())):
+        return False
+    try:
+        GitSource(repository).get_head()
+    except (SourceError, InvalidSource) as error:
+        raise InvalidSource(
+            f"{repository} exists and is not a demo wiki.", hint="Move it, or choose another directory."
+        ) from error
+    return True
+
+
+def _write_repository(slug: str, repository: Path) -> None:
+    temporary = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
+    try:
+        temporary.mkdir()
+        _run_git(temporary, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
+        stream = b"".join(_format_commit(slug, commit) for commit in HISTORIES[slug])
+        _run_git(temporary, "fast-import", "--quiet", stdin=stream)
+        _run_git(temporary, "reset", "--quiet", "--hard")
+        _move_repository(temporary, repository)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_repository(temporary: Path, repository: Path) -> None:
+    try:
+        temporary.rename(repository)
+    except OSError:
+        # Another process may have created the same repository.
+        if not _exists(repository):
+            raise
+
+
+def _format_commit(slug: str, commit: DemoCommit) -> bytes:
+    """One commit in the format of `git fast-import`."""
+    first, _, last = commit.author.partition(" ")
+    person = f"{commit.author} <{first.lower()}.{last.lower()}@example.org> {commit.timestamp} +0000"
+    lines = [
+        b"commit refs/heads/main\n",
+        f"author {person}\ncommitter {person}\n".encode(),
+        _format_data(commit.message.encode()),
+    ]
+    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in commit.renamed.items()]
+    for page in commit.pages:
+        lines += [
+            f"M 100644 inline {_quote_path(PATHS_IN_WIKI.get(page, page))}\n".encode(),
+            _format_data(_read_page_text(slug, page, commit)),
+        ]
+    return b"".join([*lines, b"\n"])
+
+
+def _read_page_text(slug: str, page: str, commit: DemoCommit) -> bytes:
+    text = files(__package__).joinpath("demo_wikis", slug, *page.split("/")).read_text("utf-8")
+    if page not in commit.ends_before:
+        return text.encode()
+    before, separator, _ = text.partition(f"\n{commit.ends_before[page]}\n")
+    if not separator:
+        raise ValueError(f"{page} has no heading {commit.ends_before[page]}")
+    return before.encode()
+
+
+def _format_data(content: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(content), content)
+
+
+def _quote_path(path: str) -> str:
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _run_git(directory: Path, *arguments: str, stdin: bytes = b"") -> None:
+    command = ["git", "-c", "safe.directory=*", "-c", "core.autocrlf=false", *arguments]
+    try:
+        process = subprocess.run(
+            command,
+            cwd=directory,
+            input=stdin,
+            capture_output=True,
+            env=build_environment(),
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise SourceCorrupt("Git is not installed.", hint="Install git and make sure it is on the PATH.") from error
+    except subprocess.TimeoutExpired as error:
+        raise SourceCorrupt(f"`git {arguments[0]}` timed out.", hint="Check whether the disk is very slow.") from error
+    if process.returncode != 0:
+        message = process.stderr.decode("utf-8", "replace").strip()
+        raise SourceCorrupt(f"`git {arguments[0]}` failed: {message}", hint="Check free disk space.")

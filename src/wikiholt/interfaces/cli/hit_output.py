@@ -1,27 +1,66 @@
-"""Prints hits in the format that the user chose, for people or for scripts."""
+"""Prints hits in the format that the user chose, with places as `path/to/file.md:12`, which editors open."""
 
 import argparse
 import csv
 import io
+import os
+import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from wikiholt.domain.search import Hit, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidQuery, InvalidSetting
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
-from wikiholt.interfaces.cli.file_places import FilePlaces
-from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
-
-if TYPE_CHECKING:
-    from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument
+from wikiholt.interfaces.cli.output import TerminalStyle, find_best_line, to_safe_line
+from wikiholt.interfaces.cli.selection import get_current_directory, get_root
 
 _FORMATS = ("text", "json", "jsonl", "csv", "paths")
 _CSV_COLUMNS = ("score", "confidence", "file", "line", "title", "heading", "snippet")
 _FORMULA_CHARACTERS = ("=", "+", "-", "@")
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlaces:
+    """The places of one wiki's files. `root` is None if the files are not on this disk."""
+
+    root: Path | None
+    current_directory: Path | None
+
+    @classmethod
+    def for_wiki(cls, wiki: Wiki) -> "FilePlaces":
+        return cls(get_root(wiki), get_current_directory())
+
+    def find_path(self, file: str) -> Path | None:
+        """The absolute path of a file, or None if it is not on this disk or a link leads out of the wiki."""
+        if self.root is None:
+            return None
+        path = self.root / file
+        try:
+            return path if path.is_file() and path.resolve().is_relative_to(self.root) else None
+        except (OSError, ValueError):
+            return None
+
+    def to_shown_path(self, file: str) -> str:
+        """The path from the current directory, or the absolute one if shorter; else from the wiki's directory."""
+        path = self.find_path(file)
+        if path is None:
+            return file
+        if self.current_directory is None:
+            return str(path)
+        return min(os.path.relpath(path, self.current_directory), str(path), key=len)
+
+    def format(self, file: str, line: int | None, style: TerminalStyle) -> str:
+        """The place as safe text: a link on a terminal."""
+        text = to_safe_line(self.to_shown_path(file)) + (f":{line}" if line else "")
+        path = self.find_path(file) if style.use_color else None
+        address = f"file://{quote(socket.gethostname())}{quote(os.fsencode(path))}" if path else ""
+        return style.format_link(text, address)
 
 
 def add_hit_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +83,7 @@ class HitPlaces:
     def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
         """The place as safe text. A hit of a merged result names its wiki."""
         label = f"{hit.wiki}: " if hit.wiki else ""
-        return label + self._by_slug.get(hit.wiki, self._first).format_hit(hit, style)
+        return label + self._by_slug.get(hit.wiki, self._first).format(hit.file, find_best_line(hit), style)
 
 
 def print_hits(
@@ -58,21 +97,24 @@ def print_hits(
     arguments = context.arguments
     if arguments.min_score:
         result, document = _drop_low_scores(result, arguments.min_score), None
-    places = HitPlaces(wikis)
-    match choose_format(arguments):
+    places, chosen = HitPlaces(wikis), choose_format(arguments)
+    if document is None and chosen in ("json", "jsonl"):
+        from wikiholt.interfaces.schemas.search_schemas import build_result_document
+
+        document = build_result_document(result)
+    match chosen:
         case "text":
             lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
             output.print_lines([*lines, *hints])
         case "json":
-            sys.stdout.write(output.format_json(document or _build_result_document(result)) + "\n")
+            sys.stdout.write(output.format_json(document) + "\n")
         case "jsonl":
-            hits = (document or _build_result_document(result))["results"]
-            _write_lines(output.format_json(hit, indent=None) for hit in hits)
+            _write_lines(output.format_json(hit, indent=None) for hit in (document["results"] if document else ()))
         case "csv":
             sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
         case "paths":
             _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit)) for hit in result.hits))
-    if choose_format(arguments) not in ("text", "json"):
+    if chosen not in ("text", "json"):
         _print_notes(result)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
 
@@ -85,12 +127,6 @@ def choose_format(arguments: argparse.Namespace) -> str:
             f"Two formats are specified: {' and '.join(sorted(chosen))}.", hint="Use one of --format, --json, --files."
         )
     return str(chosen.pop()) if chosen else "text"
-
-
-def _build_result_document(result: SearchResult) -> "SearchResultDocument":
-    from wikiholt.interfaces.schemas.search_schemas import build_result_document
-
-    return build_result_document(result)
 
 
 def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
@@ -106,7 +142,7 @@ def _format_csv(hits: Iterable[Hit], places: HitPlaces, *, full: bool) -> str:
     for hit in hits:
         texts = [hit.name, " > ".join(hit.heading_path), hit.text if full else hit.snippet.text]
         file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit), *texts))
-        writer.writerow([f"{hit.score:.4f}", hit.confidence, file, output.find_best_line(hit), *cells])
+        writer.writerow([f"{hit.score:.4f}", hit.confidence, file, find_best_line(hit), *cells])
     return table.getvalue()
 
 

@@ -1,24 +1,34 @@
-"""`wikiholt import`: builds one index per wiki from an index that several wikis shared."""
+"""`wikiholt import` builds one index per wiki from an index that several wikis shared; `import-pages` writes pages."""
 
+import json
+import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
-from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions, DocumentImportReport
+from wikiholt.app.importer.document_importer import (
+    IMPORT_AUTHOR,
+    DocumentImporter,
+    DocumentImportOptions,
+    DocumentImportReport,
+)
 from wikiholt.app.importer.faiss_source import FaissDirectory
-from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, UnclearOwnership, WikiImport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
 from wikiholt.app.importer.postgres_source import PostgresTable
-from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
+from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
+from wikiholt.app.importer.spool import ModelAgreement
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.errors import InvalidImport, InvalidSetting, SyncFailed
+from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (
     CommandContext,
     Subparsers,
     add_command,
     add_group,
     add_quiet,
+    add_slug,
     print_error,
 )
 from wikiholt.interfaces.cli.output import (
@@ -29,6 +39,8 @@ from wikiholt.interfaces.cli.output import (
     to_safe_line,
 )
 from wikiholt.interfaces.schemas.admin_schemas import build_document_import_document, build_import_document
+from wikiholt.interfaces.schemas.bulk_schemas import BulkResultDocument, write_lines
+from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult, BulkOutcome
 
 _MAX_SHOWN = 20
 _REASON_TEXTS = {
@@ -40,6 +52,10 @@ _REASON_TEXTS = {
 
 
 def add_arguments(commands: Subparsers) -> None:
+    pages = add_command(commands, "import-pages", run_import_pages)
+    add_slug(pages)
+    pages.add_argument("file", metavar="FILE", help='lines of {"path": …, "content": …}; - reads standard input')
+    pages.add_argument("--message", default="", metavar="TEXT", help="message of the commits")
     kinds = add_group(commands, "import", "kind")
     chroma = add_command(kinds, "chroma", run_import, text="import a Chroma collection")
     chroma.add_argument("location", metavar="DIR_OR_URL", help="its directory, or the URL of the server")
@@ -219,3 +235,46 @@ def _format_wiki(result: WikiImport, style: TerminalStyle, *, dry_run: bool) -> 
     verified = f"exactly the {proof.pages:,} pages and {proof.chunks:,} chunks of {proof.revision[:10]}"
     problems = f", {format_count(proof.problems, 'problem')}" if proof.problems else ""
     return f"{style.format_success('✓')} {result.slug}: {work}; verified: {verified}{problems}"
+
+
+# Pages from NDJSON.
+
+
+def run_import_pages(context: CommandContext) -> int:
+    """Write the pages, report each line that fails, and exit with 2 if any did. With --json, one result per line."""
+    arguments = context.arguments
+    pages = context.service.get_handle(arguments.slug).pages
+
+    def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
+        return pages.write_many(batch, IMPORT_AUTHOR, arguments.message)
+
+    counts: Counter[str] = Counter()
+    try:
+        with nullcontext(sys.stdin.buffer) if arguments.file == "-" else Path(arguments.file).open("rb") as stream:
+            for document in write_lines(stream, write):
+                counts[document["result"]] += 1
+                _print_line(document, as_json=arguments.json)
+    except OSError as error:
+        raise InvalidImport(
+            f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; lines before it are written"
+        ) from error
+    if not arguments.json:
+        sys.stdout.write(_format_summary(arguments.slug, counts))
+    return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
+
+
+def _print_line(document: BulkResultDocument, *, as_json: bool) -> None:
+    error = document["error"]
+    if as_json:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    elif error is not None:
+        path = f" ({to_safe_line(document['path'])})" if document["path"] else ""
+        sys.stderr.write(f"line {document['line']}{path}: {error['code']}: {to_safe_line(error['message'])}\n")
+
+
+def _format_summary(slug: str, counts: Counter[str]) -> str:
+    results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
+    return (
+        f"{slug}: {format_count(counts.total(), 'line')}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n"
+    )

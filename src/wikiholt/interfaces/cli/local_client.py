@@ -1,13 +1,15 @@
-"""Asks a running `serve` of the same data directory for a search: it has the model in memory, so this takes less time.
+"""A search as it was typed, and asking a running `serve` of the same data directory for its result.
 
-Question and answer are one line of JSON each, over a Unix socket that only the owner of the data directory can open.
+The service has the model in memory, so this takes less time. Question and answer are one line of JSON each, over a Unix
+socket that only the owner of the data directory can open.
 """
 
 import json
 import socket
+from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -17,9 +19,11 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from wikiholt import __version__
-from wikiholt.domain.search import SearchResult, Span
+from wikiholt.domain.search import SearchMode, SearchResult, SortOrder, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
     from wikiholt.app.settings.definitions import Settings
@@ -28,6 +32,47 @@ SOCKET_NAME = "search.sock"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 60.0
+_OPTIONS = ("n", "mode", "rerank", "offset", "sort", "facets")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuestion:
+    """The arguments of `wikiholt search`, in types that JSON has."""
+
+    words: list[str]
+    wikis: list[str]
+    folder: str
+    no_sync: bool
+    as_json: bool
+    """Whether the answer is printed as JSON, so that a document is enough."""
+    options: dict[str, Any]
+    filters: dict[str, Any]
+    """The values of the filters by option."""
+
+    @classmethod
+    def from_arguments(cls, arguments: Namespace, *, as_json: bool) -> "SearchQuestion":
+        return cls(
+            arguments.words,
+            arguments.wiki,
+            str(Path.cwd().resolve()),
+            arguments.no_sync,
+            as_json,
+            {name: getattr(arguments, name) for name in _OPTIONS},
+            {param.option: getattr(arguments, param.option[2:].replace("-", "_")) for param in FILTER_PARAMS},
+        )
+
+    def to_request(self) -> SearchRequest:
+        """The search. Raises InvalidQuery."""
+        return SearchRequest(
+            " ".join(self.words),
+            self.options["n"],
+            SearchMode(self.options["mode"]),
+            build_filter(lambda param: self.filters[param.option]),
+            rerank=self.options["rerank"],
+            offset=self.options["offset"],
+            sort=SortOrder(self.options["sort"]),
+            facets=tuple(self.options["facets"]),
+        )
 
 
 class ServiceError(WikiholtError):
@@ -45,7 +90,7 @@ def fingerprint_settings(settings: "Settings") -> str:
     return sha256(json.dumps([__version__, relevant]).encode()).hexdigest()
 
 
-def ask_service(settings: "Settings", question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def ask_service(settings: "Settings", question: SearchQuestion) -> Mapping[str, Any] | None:
     """The answer of the running service to this question; None if there is none, or if it declines.
 
     Raises ServiceError if the search failed.
@@ -55,7 +100,7 @@ def ask_service(settings: "Settings", question: Mapping[str, Any]) -> Mapping[st
         connection.settimeout(_CONNECT_TIMEOUT_S)
         connection.connect(str(path))
         connection.settimeout(_ANSWER_TIMEOUT_S)
-        message = {**question, "settings": fingerprint_settings(settings)}
+        message = {"search": asdict(question), "settings": fingerprint_settings(settings)}
         connection.sendall(json.dumps(message).encode() + b"\n")
         answer: Mapping[str, Any] = json.loads(_read_line(connection))
         if "error" in answer:

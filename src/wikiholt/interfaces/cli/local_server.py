@@ -15,16 +15,16 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.cli.listeners import open_local_listener
 from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
+    SearchQuestion,
     encode_result,
     encode_wiki,
     fingerprint_settings,
 )
-from wikiholt.interfaces.cli.search_question import SearchQuestion
-from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_folder, is_home_or_above
+from wikiholt.interfaces.cli.selection import find_wikis_of_folder, is_home_or_above
+from wikiholt.interfaces.cli.serve_command import open_local_listener
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.wikis.multi_search import search_wikis
 

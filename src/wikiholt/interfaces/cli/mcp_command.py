@@ -11,7 +11,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.wiki_selection import choose_folder_wikis, make_several_error
+from wikiholt.interfaces.cli.selection import choose_folder_wikis, make_several_error
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 
@@ -30,12 +30,9 @@ def add_arguments(commands: Subparsers) -> None:
 
 def run_mcp(context: CommandContext) -> int:
     """Serve the wiki on standard input and output, and keep its index at HEAD meanwhile."""
-    require_mcp()
-    from wikiholt.interfaces.mcp.mcp_server import (
-        ServerOptions,
-        ToolContext,
-        serve_stdio,
-    )
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingDependency("The MCP SDK is not installed.", hint=make_extra_hint("mcp"))
+    from wikiholt.interfaces.mcp.mcp_server import ServerOptions, ToolContext, serve_stdio
 
     arguments, settings = context.arguments, context.settings
     author = _parse_author(arguments.author)
@@ -54,12 +51,6 @@ def run_mcp(context: CommandContext) -> int:
             _log.warning("a sync was interrupted; committed batches are kept")
         application.service.close()
     return 0
-
-
-def require_mcp() -> None:
-    """Raise MissingDependency if the MCP SDK is not installed."""
-    if importlib.util.find_spec("mcp") is None:
-        raise MissingDependency("The MCP SDK is not installed.", hint=make_extra_hint("mcp"))
 
 
 def _choose_slug(context: CommandContext) -> str:

@@ -1,23 +1,27 @@
-"""`wikiholt read`, `similar`, `links` and `recent`: what to do with a page that was found."""
+"""`wikiholt read`, `open`, `similar`, `links` and `recent`: what to do with a page that was found."""
 
+import os
 import re
+import shlex
+import subprocess
 import sys
+import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent, PageLink
 from wikiholt.domain.protocols import Source
-from wikiholt.errors import IndexUnavailable, InvalidQuery, NoCommits, PageNotFound
+from wikiholt.errors import IndexUnavailable, InvalidQuery, InvalidSetting, NoCommits, PageNotFound
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.file_places import FilePlaces
-from wikiholt.interfaces.cli.hit_output import add_hit_options, print_hits
+from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
-from wikiholt.interfaces.cli.page_argument import PageArgument, find_page
-from wikiholt.interfaces.cli.wiki_selection import add_wiki_option, resolve_wiki
+from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, resolve_wiki
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
@@ -44,7 +48,10 @@ def add_arguments(commands: Subparsers) -> None:
     recent = add_command(commands, "recent", run_recent)
     recent.add_argument("-n", type=int, default=10, metavar="N", help="number of pages, 1 to 1000 (default: 10)")
     recent.add_argument("--files", action="store_true", help="print only the files")
-    for parser in (read, similar, links, recent):
+    open_page = add_command(commands, "open", run_open)
+    open_page.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
+    open_page.add_argument("--browser", action="store_true", help="open its address, from the setting url")
+    for parser in (read, similar, links, recent, open_page):
         add_wiki_option(parser)
 
 
@@ -85,7 +92,11 @@ def select_section(page: PageContent, target: PageArgument) -> tuple[str, bool]:
     if not target.heading and target.line is None:
         return page.content, True
     lines = _LINE.findall(page.content)
-    heading = find_heading(page, target.heading) if target.heading else _find_heading_above(page, target.line or 1)
+    if target.heading:
+        heading: Heading | None = find_heading(page, target.heading)
+    else:
+        above = [heading for heading in page.headings if heading.line <= (target.line or 1)]
+        heading = above[-1] if above else None
     if target.line is not None and target.line > len(lines):
         raise PageNotFound(
             f"{page.file} has {len(lines)} lines, not {target.line}.", hint="Omit the line to read the entire page."
@@ -109,11 +120,6 @@ def find_heading(page: PageContent, text: str) -> Heading:
         f"There is no heading {text[:200]!r} on {page.path}.",
         hint=f"Did you mean {' or '.join(near)}?" if near else "The page has no headings; read it without one.",
     )
-
-
-def _find_heading_above(page: PageContent, line: int) -> Heading | None:
-    above = [heading for heading in page.headings if heading.line <= line]
-    return above[-1] if above else None
 
 
 def run_similar(context: CommandContext) -> int:
@@ -245,3 +251,83 @@ def _build_change_document(change: PageChange) -> dict[str, object]:
         "revision": change.commit.revision,
         "deleted": change.deleted,
     }
+
+
+# Opening a page in the editor or in the browser.
+
+
+_LINE_ARGUMENTS = {
+    ("+{line}", "{file}"): "vi vim nvim gvim view nano pico emacs emacsclient kak joe mg micro gedit ne",
+    ("--goto", "{file}:{line}"): "code code-insiders codium cursor windsurf",
+    ("{file}:{line}",): "subl zed zeditor hx helix mcedit",
+    ("--line", "{line}", "{file}"): "kate idea pycharm webstorm",
+}
+"""How editors take a line. Other editors get only the file."""
+
+
+def run_open(context: CommandContext) -> int:
+    handle = _open_wiki(context)
+    target = find_page(handle, context.arguments.page)
+    line, anchor = _find_place(handle, target)
+    path = FilePlaces.for_wiki(handle.wiki).find_path(target.file)
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    if path is not None and editor and not context.arguments.browser:
+        command = build_editor_command(editor, path, line)
+        _run_editor(command)
+        return context.print_result({"path": target.path, "opened": "editor", "command": command}, [])
+    address = handle.build_link(target.path) + (f"#{quote(anchor)}" if anchor else "")
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise _make_nothing_error(handle, target, browser=context.arguments.browser, on_disk=path)
+    if not webbrowser.open(address):
+        raise InvalidSetting(f"No browser could open {address}", hint="Set BROWSER, or open the address yourself.")
+    document = {"path": target.path, "opened": "browser", "address": address}
+    return context.print_result(document, [f"Opened {to_safe_line(address)}"])
+
+
+def _find_place(handle: WikiHandle, target: PageArgument) -> tuple[int | None, str]:
+    """The line and the anchor that the argument names."""
+    if not target.heading:
+        return target.line, ""
+    heading = find_heading(handle.pages.read(target.path), target.heading)
+    return heading.line, heading.anchor
+
+
+def build_editor_command(editor: str, path: Path, line: int | None) -> list[str]:
+    """The command that opens the file at the line. The path is absolute, so that no editor takes it for an option."""
+    try:
+        command = shlex.split(editor)
+    except ValueError:
+        command = []
+    if not command:
+        raise InvalidSetting(f"The editor {editor!r} is not a command.", hint="Set VISUAL or EDITOR to a command.")
+    name = Path(command[0]).name
+    templates = next((form for form, names in _LINE_ARGUMENTS.items() if name in names.split()), None)
+    if line is None or templates is None:
+        return [*command, str(path)]
+    return [*command, *(template.format(file=path, line=line) for template in templates)]
+
+
+def _run_editor(command: list[str]) -> None:
+    try:
+        completed = subprocess.run(command, check=False)
+    except OSError as error:
+        raise InvalidSetting(
+            f"The editor {command[0]!r} cannot be started: {error.strerror}.", hint="Set VISUAL or EDITOR to a command."
+        ) from error
+    if completed.returncode:
+        raise InvalidSetting(
+            f"The editor {command[0]!r} ended with exit code {completed.returncode}.", hint="Check VISUAL and EDITOR."
+        )
+
+
+def _make_nothing_error(
+    handle: WikiHandle, target: PageArgument, *, browser: bool, on_disk: Path | None
+) -> InvalidSetting:
+    address_hint = f"wikiholt set {handle.wiki.slug} url='https://wiki.example.org/{{path}}'"
+    if browser or on_disk is None:
+        problem = f"{target.path} has no address" if browser else f"{target.path} is not a file on this disk"
+        return InvalidSetting(f"{problem}.", hint=f"Set the address of the wiki's pages: {address_hint}")
+    return InvalidSetting(
+        "No editor is set, and the wiki has no address.",
+        hint=f"Set EDITOR, such as EDITOR=nano, or the address of its pages: {address_hint}",
+    )

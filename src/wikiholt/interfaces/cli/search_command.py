@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wikiholt.domain.search import SearchResult
     from wikiholt.domain.wiki import Wiki
-    from wikiholt.interfaces.cli.search_question import SearchQuestion
+    from wikiholt.interfaces.cli.local_client import SearchQuestion
     from wikiholt.search.request import SearchRequest
     from wikiholt.wikis.handle import WikiHandle
     from wikiholt.wikis.service import WikiService
@@ -60,7 +60,7 @@ def add_arguments(commands: Subparsers) -> None:
 
 def run_search(context: CommandContext) -> int:
     """Search through a running service of this data directory if there is one, else in this process."""
-    from wikiholt.interfaces.cli.search_question import SearchQuestion
+    from wikiholt.interfaces.cli.local_client import SearchQuestion
 
     as_json = choose_format(context.arguments) in ("json", "jsonl")
     question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
@@ -76,11 +76,9 @@ def run_search(context: CommandContext) -> int:
 
 def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:
     """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
-    from dataclasses import asdict
-
     from wikiholt.interfaces.cli.local_client import ask_service, decode_result, decode_wiki
 
-    answer = ask_service(context.settings, {"search": asdict(question)})
+    answer = ask_service(context.settings, question)
     if answer is None:
         return None
     wikis = [decode_wiki(document) for document in answer["wikis"]]
@@ -102,7 +100,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
     """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
-    from wikiholt.interfaces.cli.wiki_selection import choose_folder_wikis
+    from wikiholt.interfaces.cli.selection import choose_folder_wikis
 
     words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
     if context.arguments.wiki:
@@ -115,7 +113,7 @@ def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
 
 def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing: bool) -> None:
     """Sync the wiki if its source has changed. If that fails but there is an index, it is searched as it is."""
-    from wikiholt.interfaces.cli.sync_run import run_sync_work
+    from wikiholt.interfaces.cli.index_commands import run_sync_work
 
     slug = handle.wiki.slug
     has_index = context.service.has_index(handle.wiki.id)

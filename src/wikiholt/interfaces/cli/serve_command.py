@@ -1,14 +1,20 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
+import errno
+import json
 import logging
 import os
+import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from wikiholt.errors import InvalidSource
+from wikiholt.errors import Busy, InvalidSetting, InvalidSource
+from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.local_client import is_socket_usable
 from wikiholt.interfaces.cli.output import format_count
 from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
 
@@ -38,7 +44,7 @@ def run_serve(context: CommandContext) -> int:
 
     child = take_child_spec(os.environ)
     if child is not None:
-        from wikiholt.interfaces.cli.worker_process import run_child
+        from wikiholt.interfaces.cli.http_server import run_child
 
         run_child(settings, roots, child, as_json=as_json)
     elif settings.serve_workers > 1:
@@ -64,7 +70,7 @@ def _check_root(path: Path) -> Path:
 # What it is doing: how many wikis it serves, the progress of syncs, and when all are ready.
 
 
-_LOG = logging.getLogger("wikiholt.serve")
+_STATUS_LOG = logging.getLogger("wikiholt.serve")
 
 _POLL_INTERVAL_S = 0.5
 _REPORT_INTERVAL_S = 10.0
@@ -74,7 +80,7 @@ _MAX_NAMED_WIKIS = 3
 def show_status(log_level: str) -> None:
     """Show these lines unless the log level is `error`, although they are only information."""
     if log_level == "warning":
-        _LOG.setLevel(logging.INFO)
+        _STATUS_LOG.setLevel(logging.INFO)
 
 
 @contextmanager
@@ -93,15 +99,15 @@ def report_progress(get_progress: Callable[[], SchedulerProgress]) -> Iterator[N
 def log_start(wikis: int, data: str, roots: Sequence[Path]) -> None:
     """Log how many wikis are served from which data directory, and where others are looked for."""
     if wikis:
-        _LOG.info("serving %s from %s", format_count(wikis, "wiki"), data)
+        _STATUS_LOG.info("serving %s from %s", format_count(wikis, "wiki"), data)
     if roots:
-        _LOG.info("looking for wikis in %s", ", ".join(map(str, roots)))
+        _STATUS_LOG.info("looking for wikis in %s", ", ".join(map(str, roots)))
     elif not wikis:
-        _LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
+        _STATUS_LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
 
 
 def _run(get_progress: Callable[[], SchedulerProgress], stop: Event) -> None:
-    reporter = ProgressReporter(_LOG.info)
+    reporter = ProgressReporter(_STATUS_LOG.info)
     interval = _POLL_INTERVAL_S
     elapsed = 0.0
     while not stop.wait(interval):
@@ -146,3 +152,76 @@ def _format_progress(progress: SchedulerProgress) -> str:
 def _format_activity(slug: str, activity: WikiActivity) -> str:
     pages = f" {activity.pages_done} of {format_count(activity.pages_total, 'page')}" if activity.pages_total else ""
     return f"{activity.kind} of {slug}{pages}"
+
+
+# The sockets on which it answers.
+
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open the socket for HTTP. Raises Busy if the port is in use."""
+    address = host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
+        # asyncio sets this only for sockets with an explicit protocol. Without it, the body of a response waits 40 ms
+        # for the acknowledgement of its headers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        in_use = getattr(error, "errno", 0) == errno.EADDRINUSE
+        error_class = Busy if in_use else InvalidSetting
+        raise error_class(
+            f"Cannot listen on {host} port {port}: {reason}.",
+            hint="Stop the other program, or choose another port with --port."
+            if in_use
+            else "Check --host and --port.",
+        ) from error
+
+
+def print_address(listener: socket.socket, *, as_json: bool) -> None:
+    """Print where the service listens."""
+    host, port = listener.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    if as_json:
+        sys.stdout.write(json.dumps({"listening": address, "host": host, "port": port}) + "\n")
+    else:
+        output.print_lines([f"Wikiholt listens on {address}"])
+    sys.stdout.flush()
+
+
+@contextmanager
+def open_local_listener(path: Path) -> Iterator[socket.socket | None]:
+    """The Unix socket for commands on this machine, removed at the end; None if it is not possible: another service
+    answers there, or the path is too long."""
+    listener = _bind_local(path)
+    try:
+        yield listener
+    finally:
+        if listener is not None:
+            listener.close()
+            path.unlink(missing_ok=True)
+
+
+def _bind_local(path: Path) -> socket.socket | None:
+    if is_socket_usable(path):
+        return None
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        path.chmod(0o600)  # nobody can connect before it listens
+        listener.listen(BACKLOG)
+        listener.setblocking(False)  # several processes may accept, and one gets the connection
+    except OSError as error:
+        _log.info("commands on this machine cannot search through this service: %s", error)
+        listener.close()
+        return None
+    return listener

@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from wikiholt.interfaces.cli.listeners import open_listener, open_local_listener, print_address
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME
+from wikiholt.interfaces.cli.serve_command import open_listener, open_local_listener, print_address
 from wikiholt.wikis.shared_buckets import create_table
 
 if TYPE_CHECKING:
@@ -135,9 +135,8 @@ class ChildSpawner:
                 self._local_listener.fileno() if self._local_listener is not None else None,
             )
             files = [spec.control, spec.pipe, spec.listener, spec.local_listener]
-            command = self._command
             process = subprocess.Popen(
-                command,
+                [*self._command],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, CHILD_VARIABLE: json.dumps(asdict(spec))},
                 pass_fds=[file for file in files if file is not None],

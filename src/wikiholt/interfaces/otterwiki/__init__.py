@@ -1,8 +1,14 @@
 """The Otterwiki plugin: hooks that notify the scheduler of changes, the API and the search pages."""
 
+import importlib
 import os
+import sys
+from contextlib import closing
+from typing import Any
 
 __all__ = ["forget"]
+
+_PLUGIN = "wikiholt.interfaces.otterwiki.plugin"
 
 
 def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -12,6 +18,25 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
     directory. An unknown wiki is not an error. Works in every process that has Otterwiki's WIKIHOLT_* settings in its
     environment. Raises WikiholtError.
     """
-    from wikiholt.interfaces.otterwiki.forget import forget_wiki  # noqa: PLC0415 - Otterwiki must start without it
+    # Otterwiki must start without these.
+    from wikiholt.app.bootstrap import build_service  # noqa: PLC0415
+    from wikiholt.errors import InvalidSetting  # noqa: PLC0415
+    from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig  # noqa: PLC0415
 
-    return forget_wiki(path_or_slug)
+    text = os.fspath(path_or_slug)
+    target = text if isinstance(path_or_slug, str) and not text.startswith("/") else os.path.realpath(text)
+    runtime = _get_runtime()
+    if runtime is not None:
+        return tuple(removed.wiki.slug for removed in runtime.application.service.forget(target))
+    if not os.environ.get("WIKIHOLT_DATA"):
+        raise InvalidSetting(
+            "The data directory of Wikiholt is not set.",
+            hint="Set WIKIHOLT_DATA as for Otterwiki, or call this inside an Otterwiki process.",
+        )
+    with closing(build_service(PluginConfig.from_environment({}, os.environ).load_settings())) as service:
+        return tuple(removed.wiki.slug for removed in service.forget(target))
+
+
+def _get_runtime() -> Any:
+    """Return the runtime of the plugin if Otterwiki runs in this process, else None."""
+    return importlib.import_module(_PLUGIN).plugin.runtime if _PLUGIN in sys.modules else None

@@ -6,6 +6,7 @@ threads of that loop.
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from threading import Lock, Thread
@@ -29,7 +30,7 @@ from wikiholt.interfaces.http.problem_details import (
 )
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.otterwiki.legacy_api import BridgeResponse, call_for_legacy_clients
-from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, load_shared_key, require_csrf_token
+from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import ChangeKind, CommitEvent
@@ -227,7 +228,7 @@ def register(app: Flask, runtime: PluginRuntime) -> None:
     """Add the API to Otterwiki."""
     from otterwiki.server import csrf  # noqa: PLC0415 - that module is still loading when this is called
 
-    shared_key = load_shared_key(app.config)
+    shared_key = SharedKey.from_environment(app.config, os.environ)
     if 0 < len(shared_key.token) < _MIN_KEY_CHARS:
         _log.warning("OTTERWIKI_API_KEY is short enough to be guessed: use at least %d characters", _MIN_KEY_CHARS)
     api = OtterwikiApi(runtime, shared_key)

@@ -20,13 +20,13 @@ class BridgeResponse:
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
-    def with_json(self, document: object, status: int = 200) -> "BridgeResponse":
-        """This response with another JSON document."""
+    def with_json(self, document: object) -> "BridgeResponse":
+        """A response of status 200 with another JSON document and the other headers of this one."""
         body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
         kept = ("content-length", "content-type")
         headers = tuple(header for header in self.headers if header[0].lower() not in kept)
         added = (("content-type", "application/json"), ("content-length", str(len(body))))
-        return BridgeResponse(status, (*headers, *added), body)
+        return BridgeResponse(_OK, (*headers, *added), body)
 
 
 Call = Callable[[dict[str, Any]], BridgeResponse]

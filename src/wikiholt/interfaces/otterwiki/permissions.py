@@ -4,7 +4,6 @@ All decisions are made here, in the thread of the request, and result in a HostG
 """
 
 import hmac
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import HostGrant, parse_bearer_token
-from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki
+from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 from wikiholt.wikis.access import RequestIdentity
 
 _WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -60,10 +59,6 @@ class SharedKey:
 
 
 _SHARED_KEY_VARIABLES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTERWIKI_API_AUTHOR_EMAIL")
-
-
-def load_shared_key(config: Mapping[str, Any]) -> SharedKey:
-    return SharedKey.from_environment(config, os.environ)
 
 
 def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:

@@ -92,7 +92,7 @@ class OtterwikiPlugin:
         self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
         for part in ("api", "search_pages"):
             self._register_part(part, app)
-        self._injects = self._import_part("page_injects")
+        self._injects = self._import_part("search_pages")
         self._runtime.start()
 
     @_catch_errors

@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Condition, Lock, RLock, Thread
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-from flask import Flask, g, request
+from flask import Flask, g, has_request_context, request
 
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
-from wikiholt.domain.wiki import Key, Scope, Wiki
+from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.free_memory import use_one_arena
-from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
-from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
+from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 
@@ -204,22 +204,21 @@ class CurrentWiki:
     wiki: Wiki
     application: Application
 
-    def open_session(self, scope: Scope, key: Key | None = None) -> WikiSession:
+    def open_session(self, scope: Scope) -> WikiSession:
         """Open the wiki with a scope that the caller has checked. Raises WikiNotFound."""
         handle = self.application.service.get_handle(self.wiki.slug)
         if handle.wiki.id != self.wiki.id:  # another wiki has just taken the slug
             raise WikiNotFound("The wiki no longer exists.", hint="Try again.")
         self.application.scheduler.touch(self.wiki.id)
-        grant = Grant(self.wiki, scope, key)
+        grant = Grant(self.wiki, scope, None)
         return WikiSession(grant, handle, self.application.settings.search_fresh_timeout, self.application.scheduler)
 
 
-class _RunningApplication:
+class _RunningApplication(NamedTuple):
     """The open application of one process."""
 
-    def __init__(self, application: Application, options: PluginOptions) -> None:
-        self.application = application
-        self.registrar = WikiRegistrar(application.service, options)
+    application: Application
+    registrar: WikiRegistrar
 
 
 class PluginRuntime:
@@ -282,7 +281,7 @@ class PluginRuntime:
     def notify_changed(self) -> None:
         """Schedule a sync after a commit. Takes microseconds."""
         self._debouncer.notify(
-            [self._resolver.resolve_request()] if is_in_request() else self._resolver.find_outside_request()
+            [self._resolver.resolve_request()] if has_request_context() else self._resolver.find_outside_request()
         )
 
     def _notify_scheduler(self, location: WikiLocation) -> None:
@@ -305,7 +304,7 @@ class PluginRuntime:
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
-        self._running = _RunningApplication(application, self.options)
+        self._running = _RunningApplication(application, WikiRegistrar(application.service, self.options))
         # A save creates many objects and so starts collections, which must not walk through Wikiholt's modules.
         gc.freeze()
         return self._running

@@ -1,12 +1,29 @@
-"""The search and admin pages in Otterwiki's theme. The search page works without JavaScript."""
+"""The search and admin pages in Otterwiki's theme, the HTML injected into its other pages, and their static files.
+
+The search page works without JavaScript. Injected HTML never delays a page. Users without READ permission get nothing.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, Flask, Response, abort, make_response, redirect, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -15,9 +32,9 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import IndexMissing, IndexRepairing, InvalidQuery, NothingIndexed, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.query_params import SearchParams
-from wikiholt.interfaces.otterwiki.page_injects import RUNTIME_EXTENSION_KEY, load_plugin_files, render_scripts
-from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
+from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 from wikiholt.interfaces.schemas.search_schemas import (
     HitDocument,
@@ -26,6 +43,9 @@ from wikiholt.interfaces.schemas.search_schemas import (
     render_matches,
     render_snippet,
 )
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
 
 _log = logging.getLogger(__name__)
 _logged_reasons: set[str] = set()
@@ -128,16 +148,15 @@ def _parse_params(params: Mapping[str, Any]) -> SearchParams:
 # Flask views
 
 
-if TYPE_CHECKING:
-    from werkzeug.wrappers import Response as AnyResponse
-
 _REPEATED_PARAMS = tuple(param.name for param in FILTER_PARAMS if param.is_list)
+_RUNTIME_KEY = "wikiholt"
+"""The key of the PluginRuntime in `app.extensions`."""
 _SINGLE_PARAMS = ("q", "mode", "path", "n", *(param.name for param in FILTER_PARAMS if not param.is_list))
 
 
 def register(app: Flask, runtime: PluginRuntime) -> None:
     """Add the views to Otterwiki."""
-    app.extensions[RUNTIME_EXTENSION_KEY] = runtime
+    app.extensions[_RUNTIME_KEY] = runtime
     blueprint = Blueprint("wikiholt", __name__, url_prefix="/-/wikiholt", template_folder="templates")
     blueprint.add_url_rule("/search", "search", lambda: render_search_page(runtime))
     blueprint.add_url_rule("/admin", "admin", render_admin_page)
@@ -182,10 +201,9 @@ def serve_static_file(version: str, name: str) -> Response:
 
 def _check_permission(permission: str) -> "AnyResponse | None":
     """Return a redirect to the login if the user lacks the permission; abort with 403 if the user is signed in."""
-    # Otterwiki loads this module after its plugins.
-    from otterwiki.auth import current_user, has_permission  # noqa: PLC0415
+    from otterwiki.auth import current_user  # noqa: PLC0415 - Otterwiki loads this module after its plugins
 
-    if has_permission(permission):
+    if _has_permission(permission):
         return None
     if current_user.is_authenticated:
         abort(403)
@@ -196,3 +214,62 @@ def _make_private_response(page: str) -> Response:
     response = make_response(page)
     response.headers["Cache-Control"] = "private, no-cache"
     return response
+
+
+# HTML that is injected into the pages of Otterwiki. It only links scripts, which request data from the API.
+
+
+@cache
+def load_plugin_files() -> StaticFiles:
+    """Read the static files of the web page; files of the plugin replace those with the same name."""
+    return read_static_files(get_web_static_directory(), files(__package__).joinpath("static"))
+
+
+@cache
+def _find_script_imports(*scripts: str) -> tuple[str, ...]:
+    """Return the direct and indirect imports of these scripts, without the scripts themselves."""
+    imports = {name for script in scripts for name in load_plugin_files().find_imports(script)}
+    return tuple(sorted(imports - {*scripts}))
+
+
+def render_head(_: object) -> str | None:
+    """Return the HTML for the head of every page: the stylesheet and the search box scripts."""
+    if not _has_permission("READ"):
+        return None
+    runtime: PluginRuntime = current_app.extensions[_RUNTIME_KEY]
+    scripts = [
+        "search_box.js",
+        *(["suggestions.js"] if runtime.options.dropdown else []),
+        *(["menu.js"] if _has_permission("ADMIN") else []),
+    ]
+    return f'<link rel="stylesheet" href="{_get_static_base()}wiki.css">{render_scripts(*scripts)}'
+
+
+def render_sidebar(page: object) -> str | None:
+    """Return an empty element for the sidebar, which a script fills with linking and related pages."""
+    if not page or not _has_permission("READ"):
+        return None
+    return (
+        f'<div class="wikiholt" id="app.related" data-page="{escape(str(page))}" hidden></div>'
+        f"{render_scripts('related_pages.js')}"
+    )
+
+
+def render_scripts(*names: str) -> str:
+    """Return script tags with preload links for all imports, so that the browser fetches them at once."""
+    base = _get_static_base()
+    preloads = "".join(f'<link rel="modulepreload" href="{base}{name}">' for name in _find_script_imports(*names))
+    return preloads + "".join(f'<script type="module" src="{base}{name}"></script>' for name in names)
+
+
+def _get_static_base() -> str:
+    """Return the URL prefix of static files, which includes the prefix of the wiki."""
+    return escape(
+        url_for("wikiholt.asset", version=load_plugin_files().version, name="wiki.css").removesuffix("wiki.css")
+    )
+
+
+def _has_permission(permission: str) -> bool:
+    from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
+
+    return bool(has_permission(permission))

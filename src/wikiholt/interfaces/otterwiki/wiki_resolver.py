@@ -1,4 +1,4 @@
-"""Finds the wiki of a request from the storage that Otterwiki uses in that request, and registers it.
+"""The wiki of a request: found by the storage that Otterwiki uses in that request, registered, and its page paths.
 
 A host of many wikis may replace Otterwiki's storage for each request, by module attributes or by a proxy object, or
 provide a resolver function.
@@ -15,12 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from flask import has_request_context, request
+from flask import current_app, request
+from otterwiki.util import titleSs
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
+from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import propose_slug
 
@@ -64,10 +66,6 @@ class WikiResolver:
         if not path or not isinstance(path, str | os.PathLike) or not isinstance(slug, str | None):
             raise _build_unknown_wiki_error("the resolver returned no wiki")
         return WikiLocation(os.path.realpath(os.fspath(path)), slug or None)
-
-
-def is_in_request() -> bool:
-    return has_request_context()
 
 
 def _get_storage_path() -> str:
@@ -188,3 +186,57 @@ def _propose_slugs(location: WikiLocation) -> list[str]:
     specific_names = (name for name in reversed(path.parts[1:]) if name.lower() not in _GENERIC_DIRECTORY_NAMES)
     name = next(specific_names, path.name)
     return [propose_slug(name), propose_slug(f"{name[:50]}-{sha256(location.path.encode()).hexdigest()[:8]}")]
+
+
+# Page paths: lower case in git and title case on the page, unless Otterwiki retains the case.
+
+
+@dataclass(frozen=True, slots=True)
+class OtterwikiPaths:
+    """The path style of the wiki of one request."""
+
+    retain_case: bool
+    root: str = ""
+    """The path below which the wiki is mounted, without a trailing slash."""
+    underscore_as_space: bool = False
+    """Whether titles show a space for an underscore (TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES)."""
+
+    def to_display_path(self, path: str) -> str:
+        return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
+
+    def to_display_title(self, name: str, path: str) -> str:
+        """Return the name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
+        last = path.rpartition("/")[2]
+        if name != make_page_name(last):
+            return name
+        title = self.to_display_path(last)
+        return title.replace("_", " ") if self.underscore_as_space else title
+
+    def to_git_path(self, path: str) -> str:
+        clean = "/".join(part for part in path.split("/") if part)
+        return clean if self.retain_case else clean.lower()
+
+    def to_link_path(self, path: str) -> str | None:
+        return self.to_display_path(path)
+
+    def to_url(self, url: str) -> str:
+        return self.root + url if url.startswith("/") else url
+
+    def to_git_prefix(self, prefix: str) -> str:
+        clean = prefix.lstrip("/")
+        return clean if self.retain_case else clean.lower()
+
+
+def get_request_paths() -> OtterwikiPaths:
+    """Return the path style of the current request."""
+    config = current_app.config
+    return OtterwikiPaths(
+        bool(config.get("RETAIN_PAGE_NAME_CASE", False)),
+        request.script_root,
+        bool(config.get("TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES", False)),
+    )
+
+
+def _capitalize(part: str) -> str:
+    # Otterwiki did not create a name that is not lower case, and shows it unchanged.
+    return str(titleSs(part)) if part == part.lower() else part

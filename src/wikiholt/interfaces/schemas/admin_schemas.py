@@ -14,7 +14,8 @@ from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
     from wikiholt.app.importer.document_importer import DocumentImportReport
-    from wikiholt.app.importer.import_report import ImportReport, UnclearOwnership
+    from wikiholt.app.importer.importer import ImportReport
+    from wikiholt.app.importer.shared_index import UnclearOwnership
     from wikiholt.app.settings.setting import Setting
     from wikiholt.domain.index import ReindexEstimate, SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki

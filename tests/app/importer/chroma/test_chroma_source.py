@@ -15,8 +15,7 @@ from tests.app.importer.import_fixtures import ImportFixture, write_rows
 from tests.support.chroma_server import RunningChroma
 from tests.support.fork_server import CHROMA_MODULES, run_forked
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
-from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
 from wikiholt.errors import InvalidImport, StorageError
 

@@ -8,8 +8,7 @@ import pytest
 from tests.app.importer.import_fixtures import ImportFixture
 from tests.support.postgres_server import PostgresServer
 from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions
-from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport
 from wikiholt.app.importer.postgres_source import PostgresTable
 from wikiholt.app.importer.shared_index import OwnershipRules
 from wikiholt.errors import InvalidImport

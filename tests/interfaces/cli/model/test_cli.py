@@ -301,7 +301,7 @@ def test_a_wiki_keeps_its_own_settings(run: CommandRunner, wiki: Repository) -> 
 
 
 def test_the_demo_finds_what_it_promises(place: Path, run: CommandRunner) -> None:
-    from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES
+    from wikiholt.interfaces.cli.demo_command import DEMO_QUERIES
 
     code, out, _ = run("demo", str(place / "demo"), "--json")
     assert code == 0

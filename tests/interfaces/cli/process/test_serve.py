@@ -28,8 +28,8 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Busy, InvalidSetting
 from wikiholt.interfaces.cli import http_server
-from wikiholt.interfaces.cli.listeners import open_listener
 from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.cli.serve_command import open_listener
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
 PAGE_COUNT = choose(1500, 400)

@@ -12,7 +12,7 @@ from tests.support.services import make_cached_service
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import WikiNotFound
 from wikiholt.interfaces.cli.command import CommandContext
-from wikiholt.interfaces.cli.wiki_selection import resolve_wiki
+from wikiholt.interfaces.cli.selection import resolve_wiki
 
 
 def resolve(data: Path, slug: str | None = None) -> str:

@@ -9,8 +9,8 @@ import pytest
 from tests.support.wait import wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import Busy
+from wikiholt.scheduler.nodes import SchedulerLink, WorkerRequests
 from wikiholt.scheduler.wiki_records import SchedulerCounters
-from wikiholt.scheduler.worker_link import SchedulerLink, WorkerRequests
 
 
 class FakeScheduler:

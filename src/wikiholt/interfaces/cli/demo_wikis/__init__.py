@@ -1,1 +1,0 @@
-"""The pages of the demo wikis, and writing them as git repositories."""
