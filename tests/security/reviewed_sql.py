@@ -219,12 +219,6 @@ _BY_MODULE = {
         "tables.chunks",
         "within",
     ),
-    "storage/sqlite/fts.py": (
-        "_FIELD_WEIGHTS",
-        "condition",
-        "conditions",
-        "execute(sql)",
-    ),
     "storage/sqlite/index.py": (
         "HAS_ORDER_OVERRIDE",
         "ORDER_COLUMNS",
@@ -253,16 +247,19 @@ _BY_MODULE = {
         "field_sum",
         "name",
     ),
-    "storage/sqlite/page_queries.py": (
+    "storage/sqlite/pool.py": ("WRITER_PRAGMA",),
+    "storage/sqlite/queries.py": (
         "CONTENTS_COLUMNS",
         "HAS_ALIAS",
+        "STORED_PAGE_COLUMNS",
+        "_FIELD_WEIGHTS",
         "_LINK_COLUMNS",
+        "condition",
+        "conditions",
         "execute(sql)",
         "execute(sql.format(_format_placeholders(batch)))",
         "matching",
-        "STORED_PAGE_COLUMNS",
     ),
-    "storage/sqlite/pool.py": ("WRITER_PRAGMA",),
     "storage/sqlite/query_log.py": (
         "_COLUMNS",
         "_SCHEMA_VERSION",

@@ -14,9 +14,9 @@ from wikiholt.storage.checksums import compute_page_checksum, encode_page_parts
 from wikiholt.storage.page_table import CONTENTS_COLUMNS, PageRow, to_page_contents
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, LinkRow
+from wikiholt.storage.postgres.rows import DerivedPageColumns
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import decode_strings, encode_vectors
+from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow, decode_strings, encode_vectors
 
 Row = tuple[Any, ...]
 

@@ -46,7 +46,7 @@ from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
-from wikiholt.storage.sqlite.rows import decode_terms, to_datetime
+from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
 
 _VECTOR_BATCH_ROWS = 2_000
 _KEYWORD_BATCH_ROWS = 500
@@ -186,7 +186,7 @@ class PostgresIndex:
             return None
         with self._connections.read_connection() as db:
             sql = f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id"
-            return rows.to_id_array(db.execute(sql, values, binary=True).fetchall())
+            return to_id_array(db.execute(sql, values, binary=True).fetchall())
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         return self._keywords.find_matching_page_ids(query)
@@ -242,7 +242,7 @@ class PostgresIndex:
                 binary=True,
             ).fetchall()
             dropped = index_writer.read_dropped(db, self._tables, version)
-        dropped_ids = rows.to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
+        dropped_ids = to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
         return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped_ids)
 
     @contextmanager
@@ -259,7 +259,7 @@ class PostgresIndex:
             added = db.execute(sql, (version,), binary=True).fetchall()
             dropped = index_writer.read_dropped(db, self._tables, version)
         keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
-        dropped_ids = rows.to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
+        dropped_ids = to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
         return KeywordDelta(current, keyword_rows, dropped_ids)
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:

@@ -23,9 +23,10 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.full_pages import make_vector_rows, read_full_pages
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
+from wikiholt.storage.postgres.rows import DerivedPageColumns, GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import rows as packing
+from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
 
 Row = tuple[Any, ...]
 
@@ -58,17 +59,6 @@ class DroppedRow:
     version: int
     chunk_ids: list[int]
     page_ids: list[int]
-
-
-def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[ChunkRow]:
-    """Make the rows of a page's chunks, with consecutive ids from `first_id`."""
-    chunk_rows = []
-    for offset, (chunk, digest, _) in enumerate(zip(entry.chunks, entry.hashes, entry.vectors, strict=True)):
-        path, lines = packing.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-        chunk_rows.append(
-            ChunkRow(first_id + offset, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
-        )
-    return chunk_rows
 
 
 def derive_page_columns(
@@ -335,11 +325,11 @@ class _PostgresWriter:
             page_id = ids.get(entry.page.file)
             if page_id is None:
                 page_id, next_page = next_page, next_page + 1
-            page_chunks = make_chunk_rows(page_id, next_chunk, entry)
+            page_chunks = packing.make_chunk_rows(page_id, next_chunk, entry)
             next_chunk += len(page_chunks)
             columns = to_page_columns(entry) | {"id": page_id, "version": self._state.version + 1}
             page = PageRow._make(columns[name] for name in PageRow._fields)
-            tags, links = sorted(fold_tags(entry.page.metadata)), rows.to_link_rows(entry.page.links)
+            tags, links = sorted(fold_tags(entry.page.metadata)), packing.to_link_rows(entry.page.links)
             derived = derive_page_columns(page, page_chunks, entry.vectors, tags, links)
             terms += derived.size
             pages.append((*page, *derived))
@@ -362,7 +352,7 @@ class _PostgresWriter:
             move = moves[full.page.file]
             terms = replace(packing.decode_terms(full.page.words), name=move.name_terms)
             page = move_page_row(full.page, move, terms, self._state.version + 1)
-            links = full.links if move.links is None else rows.to_link_rows(move.links)
+            links = full.links if move.links is None else packing.to_link_rows(move.links)
             derived = derive_page_columns(page, full.chunks, full.vectors, full.tags, links)
             terms_added += derived.size - full.derived.size
             pages.append((*page, *derived))

@@ -10,7 +10,7 @@ from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import encode_key, encode_text
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.page_queries import count_facets
+from wikiholt.storage.sqlite.queries import count_facets
 
 _POSTGRES = SqlDialect(
     "%s",

@@ -22,11 +22,12 @@ from wikiholt.storage.postgres.errors import make_foreign_state_error
 from wikiholt.storage.postgres.full_pages import FullPage, iter_full_pages
 from wikiholt.storage.postgres.index_writer import DroppedRow
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow
+from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
 
 Row = tuple[Any, ...]
 

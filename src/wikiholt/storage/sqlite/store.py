@@ -17,7 +17,7 @@ from wikiholt.domain.index import Recipe, VerificationResult
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage import wiki_files
-from wikiholt.storage.sqlite import backup, schema, wiki_directory
+from wikiholt.storage.sqlite import schema, wiki_directory
 from wikiholt.storage.sqlite.change_marks import (
     Checksums,
     FileMark,
@@ -241,11 +241,7 @@ class SqliteStore:
     def import_backup(self, wiki_id: str, file: Path) -> int:
         with translate_os_errors():
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            generations = self._get_generations(wiki_id)
-            generation = generations.find_unused_number()
-            generations.write_origin(generation, GenerationOrigin.BACKUP)
-            backup.import_copy(file, generations.get_file(generation), generation, wiki_id)
-        return generation
+            return self._get_generations(wiki_id).import_backup(file)
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
