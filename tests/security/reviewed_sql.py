@@ -119,11 +119,8 @@ _BY_MODULE = {
         "execute(sql.SQL('DROP INDEX CONCURRENTLY IF EXISTS {}').format(name))",
         "execute(statement)",
         "execute(statement.format(sql.Identifier(schema)))",
-    ),
-    "storage/postgres/migrations.py": (
         "_BATCH_WIKIS",
         "execute(migration_statement)",
-        "execute(statement)",
     ),
     "storage/postgres/move.py": (
         "_PLACEMENT_COLUMNS",
@@ -134,15 +131,6 @@ _BY_MODULE = {
         "execute(sql.SQL(\"UPDATE {} SET text = %s WHERE name = 'layout'\").format(state))",
         "execute(sql.SQL('DELETE FROM state WHERE NOT ({})').format(sql.SQL(_CONTENT_ROWS)))",
         "execute(statement)",
-    ),
-    "storage/postgres/notes.py": ("execute(statement)",),
-    "storage/postgres/page_queries.py": (
-        "HAS_ALIAS",
-        "clause or 'true'",
-        "execute(sql)",
-        "STORED_PAGE_COLUMNS",
-        "source",
-        "tables.pages",
     ),
     "storage/postgres/placements.py": (
         "_COLUMNS",
@@ -164,6 +152,18 @@ _BY_MODULE = {
         "execute(sql.SQL('REVOKE ALL ON DATABASE {database} FROM PUBLIC').format(**names))",
         "execute(sql.SQL('REVOKE CREATE ON SCHEMA {types} FROM PUBLIC').format(**names))",
         "execute(statement)",
+    ),
+    "storage/postgres/queries.py": (
+        "HAS_ALIAS",
+        "STORED_PAGE_COLUMNS",
+        "_VECTOR_PARAMETER",
+        "clause or 'true'",
+        "execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))",
+        "execute(sql)",
+        "source",
+        "tables.chunks",
+        "tables.pages",
+        "within",
     ),
     "storage/postgres/query_log.py": (
         "_RECORD_COLUMNS",
@@ -211,13 +211,6 @@ _BY_MODULE = {
         "_LEVEL_EXPRESSION",
         "execute(_CLEANUP_STATEMENT)",
         "execute(statement)",
-    ),
-    "storage/postgres/vector_search.py": (
-        "_VECTOR_PARAMETER",
-        "execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))",
-        "execute(sql)",
-        "tables.chunks",
-        "within",
     ),
     "storage/sqlite/index.py": (
         "HAS_ORDER_OVERRIDE",

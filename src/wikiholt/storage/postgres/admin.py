@@ -10,12 +10,12 @@ import psycopg
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import migrations, move, role_admin, schema
+from wikiholt.storage.postgres import maintenance, move, role_admin, schema
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.storage.postgres.connection_budget import COUNT_NODES, read_budget
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.wiki_files import list_wiki_directories
+from wikiholt.storage.sqlite.wiki_directory import list_wiki_directories
 
 _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
@@ -103,7 +103,7 @@ class PostgresDatabaseAdmin:
     def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
         total = sum(status.behind for status in self.get_statuses())
         progress(0, total)
-        return migrations.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total))).failed
+        return maintenance.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total)))
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)

@@ -36,13 +36,13 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
-from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
+from wikiholt.storage.postgres import index_writer, integrity, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.full_pages import read_page_contents
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
-from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
+from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
@@ -207,11 +207,11 @@ class PostgresIndex:
     def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
-                hits = vector_search.search_hnsw(db, self._tables, vector, limit)
+                hits = queries.search_hnsw(db, self._tables, vector, limit)
             if hits is not None:
                 return hits
         with self._connections.read_connection() as db:
-            hits = vector_search.search_exact(db, self._tables, vector, limit, page_ids)
+            hits = queries.search_exact(db, self._tables, vector, limit, page_ids)
             if page_ids is None and not len(hits.chunk_ids) and limit > 0:
                 self._require_no_chunks(db)
         return hits
@@ -331,19 +331,19 @@ class PostgresIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         with self._connections.read_connection() as db:
-            return page_queries.list_pages(db, self._tables, where, limit, offset)
+            return queries.list_pages(db, self._tables, where, limit, offset)
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
         with self._connections.read_connection() as db:
-            return page_queries.find_pages_by_key(db, self._tables, keys)
+            return queries.find_pages_by_key(db, self._tables, keys)
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         with self._connections.read_connection() as db:
-            return list(page_queries.iter_links(db, self._tables, page_ids))
+            return list(queries.iter_links(db, self._tables, page_ids))
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
         with self._connections.read_connection() as db:
-            return list(page_queries.find_links_by_key(db, self._tables, keys))
+            return list(queries.find_links_by_key(db, self._tables, keys))
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
@@ -353,7 +353,7 @@ class PostgresIndex:
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         with self._connections.read_connection() as db:
-            return page_queries.get_facets(db, self._tables, where, properties)
+            return queries.get_facets(db, self._tables, where, properties)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (

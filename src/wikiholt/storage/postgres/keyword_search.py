@@ -14,8 +14,8 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
-from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
+from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.rows import decode_terms, to_id_array
 from wikiholt.text.bm25 import (

@@ -21,7 +21,7 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.storage.postgres.provision import remove_placement, remove_schema
 from wikiholt.storage.postgres.timeouts import retry_lock_timeouts
-from wikiholt.storage.wiki_files import validate_wiki_id
+from wikiholt.storage.sqlite.wiki_directory import validate_wiki_id
 
 _MAX_CACHED_PLACEMENTS = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"

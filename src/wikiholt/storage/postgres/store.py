@@ -25,8 +25,7 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.regular_files import make_quarantine_name
-from wikiholt.storage import wiki_files
-from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
+from wikiholt.storage.postgres import generations, locks, maintenance, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
@@ -37,6 +36,7 @@ from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConne
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.sqlite import schema as files
+from wikiholt.storage.sqlite import wiki_directory
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _STATUS_TTL_S = 0.5
@@ -75,7 +75,7 @@ class PostgresStore:
     # ── status ───────────────────────────────────────────────────────────────────────────────────
 
     def get_directory(self, wiki_id: str) -> Path:
-        wiki_files.validate_wiki_id(wiki_id)
+        wiki_directory.validate_wiki_id(wiki_id)
         return self._scratch / wiki_id
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
@@ -90,7 +90,7 @@ class PostgresStore:
         return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
 
     def list_wiki_ids(self) -> Sequence[str]:
-        return sorted({*self.placements.list_wiki_ids(), *wiki_files.list_wiki_directories(self._scratch)})
+        return sorted({*self.placements.list_wiki_ids(), *wiki_directory.list_wiki_directories(self._scratch)})
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
@@ -118,10 +118,10 @@ class PostgresStore:
         return VerificationResult.COMPARED
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        local_bytes = wiki_files.get_directory_bytes(self.get_directory(wiki_id))
+        local_bytes = wiki_directory.get_directory_bytes(self.get_directory(wiki_id))
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return local_bytes + notes.get_schema_bytes(connection)
+                return local_bytes + generations.get_schema_bytes(connection)
         except IndexMissing:
             return local_bytes
 
@@ -220,14 +220,14 @@ class PostgresStore:
     def get_activity(self, wiki_id: str) -> str | None:
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return notes.read_lease_text(connection, ACTIVITY_LEASE)
+                return generations.read_lease_text(connection, ACTIVITY_LEASE)
         except IndexUnavailable:
             return None
 
     def get_note(self, wiki_id: str, name: str) -> str | None:
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return notes.read_note(connection, name)
+                return generations.read_note(connection, name)
         except IndexUnavailable:
             return None
 
@@ -237,7 +237,7 @@ class PostgresStore:
         with suppress(IndexMissing):
             for _ in range(2):
                 with self.get_connections(wiki_id).write_transaction() as connection:
-                    is_current = notes.write_note(connection, name, text)
+                    is_current = generations.write_note(connection, name, text)
                 if is_current:
                     return
                 self.placements.invalidate(wiki_id)
@@ -301,7 +301,7 @@ class PostgresStore:
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
-        removed = [*self.placements.remove(wiki_id), *wiki_files.list_files(directory)]
+        removed = [*self.placements.remove(wiki_id), *wiki_directory.list_files(directory)]
         shutil.rmtree(directory, ignore_errors=True)
         return removed
 
@@ -338,7 +338,7 @@ class PostgresStore:
         if status.layout is not None:
             status.layout.require_supported()
             if status.layout.number < schema.SCHEMA_LAYOUT:
-                migrations.upgrade_one(self.placements, self.placements.get(wiki_id))
+                maintenance.upgrade_one(self.placements, self.placements.get(wiki_id))
         return status
 
     def _list_generations(self, wiki_id: str) -> list[GenerationRow]:
