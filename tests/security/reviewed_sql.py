@@ -39,6 +39,7 @@ _BY_MODULE = {
         "execute(_RENEW_NODE)",
         "execute(_REQUEST_WORK)",
         "execute(_TAKE_REQUESTS)",
+        "execute(_SELECT_AVAILABLE)",
     ),
     "storage/postgres/catalog.py": (
         "CATALOG_SCHEMA",
@@ -48,7 +49,6 @@ _BY_MODULE = {
         "execute(sql.SQL(step))",
         "execute(statement)",
     ),
-    "storage/postgres/connection_budget.py": ("execute(_SELECT_AVAILABLE)",),
     "storage/postgres/full_pages.py": (
         "', '.join(ChunkRow._fields)",
         "CONTENTS_COLUMNS",
@@ -69,6 +69,16 @@ _BY_MODULE = {
         "execute(schema.build_drop_statement(placement.schema, number))",
         "execute(sql.SQL('; ').join(statements))",
         "execute(sql.SQL(statement))",
+        "execute(statement)",
+    ),
+    "storage/postgres/home_tables.py": (
+        "EMPTY_CHECKSUM",
+        "_LEVEL_EXPRESSION",
+        "execute(_CLEANUP_STATEMENT)",
+        "execute(_convert_placeholders(statement))",
+        "execute(copy)",
+        "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
+        "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
         "execute(statement)",
     ),
     "storage/postgres/index.py": (
@@ -152,6 +162,12 @@ _BY_MODULE = {
         "execute(sql.SQL('REVOKE ALL ON DATABASE {database} FROM PUBLIC').format(**names))",
         "execute(sql.SQL('REVOKE CREATE ON SCHEMA {types} FROM PUBLIC').format(**names))",
         "execute(statement)",
+        "execute(_FIND_CREATOR)",
+        "execute(call)",
+        "execute(exists)",
+        "execute(joined)",
+        "execute(sql.SQL('DROP OWNED BY {}').format(sql.Identifier(role)))",
+        "execute(statement.format(**names))",
     ),
     "storage/postgres/queries.py": (
         "HAS_ALIAS",
@@ -176,21 +192,6 @@ _BY_MODULE = {
         "execute(sql.SQL(_GRANT).format(role=sql.Identifier(placement.role), **names))",
         "execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))",
     ),
-    "storage/postgres/registry_store.py": (
-        "EMPTY_CHECKSUM",
-        "execute(_convert_placeholders(statement))",
-        "execute(copy)",
-        "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
-        "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
-    ),
-    "storage/postgres/role_admin.py": (
-        "execute(_FIND_CREATOR)",
-        "execute(call)",
-        "execute(exists)",
-        "execute(joined)",
-        "execute(sql.SQL('DROP OWNED BY {}').format(sql.Identifier(role)))",
-        "execute(statement.format(**names))",
-    ),
     "storage/postgres/schema.py": ("execute(statement)",),
     "storage/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
@@ -206,11 +207,6 @@ _BY_MODULE = {
     "storage/postgres/store.py": (
         "execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{SWEEP_LOCK_TIMEOUT_S:.3f}s'))",
-    ),
-    "storage/postgres/token_buckets.py": (
-        "_LEVEL_EXPRESSION",
-        "execute(_CLEANUP_STATEMENT)",
-        "execute(statement)",
     ),
     "storage/sqlite/index.py": (
         "HAS_ORDER_OVERRIDE",

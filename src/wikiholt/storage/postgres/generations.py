@@ -6,7 +6,6 @@ creates and drops tables, in the same transaction as the row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from psycopg import sql
 
@@ -18,6 +17,7 @@ from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import STATE_COLUMNS, get_part_names, make_initial_state, split_text
 from wikiholt.storage.postgres.schema import MOVED_MARK, GenerationTables, SchemaLayout
+from wikiholt.storage.sqlite.generations import GenerationOrigin
 
 _GENERATION_COLUMNS = (
     "number, published, origin, condition, text, fingerprint, dimensions, pipeline, model, precision, revision"
@@ -35,22 +35,13 @@ _LOST_TABLES_WINDOW = 20
 _RESERVED_NOTES = {"writer", "activity", "layout", "mark"}
 
 
-class PostgresGenerationOrigin(StrEnum):
-    """What a generation is built from."""
-
-    SCRATCH = "nothing"
-    PREVIOUS = "before"
-    """Reuses vectors of the published generation."""
-    BACKUP = "backup"
-
-
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
     """The columns of `state` that identify a generation."""
 
     number: int
     published: bool
-    origin: PostgresGenerationOrigin
+    origin: GenerationOrigin
     condition: str
     """`building`, `good` or `aside` (quarantined)."""
     reason: str
@@ -102,7 +93,7 @@ def list_generations(connection: Connection) -> list[GenerationRow]:
     statement = f"SELECT {_GENERATION_COLUMNS} FROM state WHERE {_GENERATION_ROWS} ORDER BY number"
     rows = connection.execute(statement).fetchall()
     return [
-        GenerationRow(number, published, PostgresGenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
+        GenerationRow(number, published, GenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
         for number, published, origin, condition, why, *recipe, revision in rows
     ]
 
@@ -111,7 +102,7 @@ def create_generation(
     connection: Connection,
     placement: Placement,
     recipe: Recipe,
-    origin: PostgresGenerationOrigin,
+    origin: GenerationOrigin,
     *,
     published: bool = False,
 ) -> int:
@@ -191,7 +182,7 @@ def find_abandoned(connection: Connection) -> list[int]:
     return [number for (number,) in connection.execute(statement)]
 
 
-def set_origin(connection: Connection, number: int, origin: PostgresGenerationOrigin) -> None:
+def set_origin(connection: Connection, number: int, origin: GenerationOrigin) -> None:
     """Change the origin of a generation that is resumed."""
     statement = "UPDATE state SET origin = %s WHERE name = %s"
     connection.execute(statement, (origin, GenerationTables(number).state_name))

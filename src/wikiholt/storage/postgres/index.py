@@ -41,11 +41,11 @@ from wikiholt.storage.postgres.errors import make_foreign_state_error, make_miss
 from wikiholt.storage.postgres.full_pages import read_page_contents
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
+from wikiholt.storage.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
-from wikiholt.storage.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
 
 _VECTOR_BATCH_ROWS = 2_000

@@ -23,6 +23,14 @@ from psycopg.errors import LockNotAvailable
 from wikiholt.errors import Busy, IndexMissing, IndexUnavailable, LockTimeout, WikiholtError
 from wikiholt.storage.postgres import locks
 from wikiholt.storage.postgres import schema as postgres_schema
+from wikiholt.storage.postgres.locks import (
+    INDEX_LOCK_TIMEOUT_S,
+    INDEX_STATEMENT_TIMEOUT_S,
+    OPERATOR_LOCK_TIMEOUT_S,
+    OPERATOR_STATEMENT_TIMEOUT_S,
+    UPGRADE_LOCK_TIMEOUT_S,
+    UPGRADE_STATEMENT_TIMEOUT_S,
+)
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.schema import (
@@ -31,14 +39,6 @@ from wikiholt.storage.postgres.schema import (
     SchemaLayout,
     SizedIndex,
     list_sized_indexes,
-)
-from wikiholt.storage.postgres.timeouts import (
-    INDEX_LOCK_TIMEOUT_S,
-    INDEX_STATEMENT_TIMEOUT_S,
-    OPERATOR_LOCK_TIMEOUT_S,
-    OPERATOR_STATEMENT_TIMEOUT_S,
-    UPGRADE_LOCK_TIMEOUT_S,
-    UPGRADE_STATEMENT_TIMEOUT_S,
 )
 
 _LOG = logging.getLogger(__name__)

@@ -28,15 +28,16 @@ from wikiholt.regular_files import make_quarantine_name
 from wikiholt.storage.postgres import generations, locks, maintenance, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
-from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
+from wikiholt.storage.postgres.generations import GenerationRow, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
+from wikiholt.storage.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
-from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.sqlite import schema as files
 from wikiholt.storage.sqlite import wiki_directory
+from wikiholt.storage.sqlite.generations import GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _STATUS_TTL_S = 0.5
@@ -140,7 +141,7 @@ class PostgresStore:
             with self._write_as_operator(wiki_id) as (connection, placement):
                 if generations.read_status(connection).published is None:
                     generations.create_generation(
-                        connection, placement, recipe, PostgresGenerationOrigin.SCRATCH, published=True
+                        connection, placement, recipe, GenerationOrigin.SCRATCH, published=True
                     )
         return self.open(wiki_id)
 
@@ -155,7 +156,7 @@ class PostgresStore:
 
     def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> PostgresIndex:
         self.placements.provision(wiki_id)
-        origin = PostgresGenerationOrigin.SCRATCH if from_scratch else PostgresGenerationOrigin.PREVIOUS
+        origin = GenerationOrigin.SCRATCH if from_scratch else GenerationOrigin.PREVIOUS
         published = self._read_usable_status(wiki_id).published or 0
         for unfinished in reversed(self._list_generations(wiki_id)):
             if unfinished.number > published and unfinished.condition == "building":
@@ -286,7 +287,7 @@ class PostgresStore:
         recipe = sqlite_copy.verify_copy(file, wiki_id)
         self.placements.provision(wiki_id)
         with self._write_as_operator(wiki_id) as (connection, placement):
-            generation = generations.create_generation(connection, placement, recipe, PostgresGenerationOrigin.BACKUP)
+            generation = generations.create_generation(connection, placement, recipe, GenerationOrigin.BACKUP)
         try:
             with self._write_with_fence(wiki_id) as connection:
                 sqlite_copy.import_copy(connection, file, GenerationTables(generation, wiki_id))
@@ -371,11 +372,7 @@ class PostgresStore:
         try:
             self._read_status(wiki_id)
         except (IndexMissing, DatabaseUnavailable):
-            self.repair_access(wiki_id)
-
-    def repair_access(self, wiki_id: str) -> None:
-        """Create what is missing of a wiki's schema and role, and give the role its password again."""
-        self.placements.repair(wiki_id)
+            self.placements.repair(wiki_id)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove the unfinished generations of killed writers."""
@@ -390,8 +387,8 @@ class PostgresStore:
     ) -> PostgresIndex | None:
         """Open an unfinished generation if it can be resumed. `from_scratch` excludes ones with reused vectors."""
         if (
-            generation.origin is PostgresGenerationOrigin.BACKUP
-            or (from_scratch and generation.origin is not PostgresGenerationOrigin.SCRATCH)
+            generation.origin is GenerationOrigin.BACKUP
+            or (from_scratch and generation.origin is not GenerationOrigin.SCRATCH)
             or generation.recipe != recipe
         ):
             return None
