@@ -29,7 +29,7 @@ from wikiholt.interfaces.cli.supervisor import (
 from wikiholt.interfaces.http.metrics import make_process_collectors
 from wikiholt.interfaces.http.shared_metrics import SharedMetrics, make_publisher
 from wikiholt.scheduler.worker_link import SchedulerLink, WorkerRequests
-from wikiholt.wikis.shared_buckets import BucketTable
+from wikiholt.wikis.rate_limit import BucketTable
 
 _log = logging.getLogger(__name__)
 

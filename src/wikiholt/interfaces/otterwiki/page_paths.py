@@ -6,10 +6,11 @@ from flask import current_app, request
 from otterwiki.util import titleSs
 
 from wikiholt.text.page_names import make_page_name
+from wikiholt.wikis.session import PathStyle
 
 
 @dataclass(frozen=True, slots=True)
-class OtterwikiPaths:
+class OtterwikiPaths(PathStyle):
     """The path style of the wiki of one request."""
 
     retain_case: bool
