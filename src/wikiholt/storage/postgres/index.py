@@ -36,9 +36,8 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
-from wikiholt.storage.postgres import index_writer, integrity, queries, rows, sqlite_copy
+from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
-from wikiholt.storage.postgres.full_pages import read_page_contents
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
 from wikiholt.storage.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
@@ -80,7 +79,7 @@ class PostgresIndex:
         self._keywords = PostgresKeywordSearch(connections, self._tables, self._session)
         self.generation = generation
         with connections.read_connection() as db:
-            state, checksum = index_writer.read_state(db, generation)
+            state, checksum = generation_rows.read_state(db, generation)
         if state.get_checksum(connections.wiki_id) != checksum:
             raise make_foreign_state_error()
         self.recipe = state.recipe
@@ -90,7 +89,7 @@ class PostgresIndex:
 
     def get_state(self) -> IndexState:
         with self._connections.read_connection() as db:
-            return self._make_state(index_writer.read_state(db, self.generation)[0])
+            return self._make_state(generation_rows.read_state(db, self.generation)[0])
 
     def _make_state(self, state: GenerationState) -> IndexState:
         self._chunks = state.chunks
@@ -141,14 +140,14 @@ class PostgresIndex:
 
     def get_problems(self) -> Sequence[PageProblem]:
         with self._connections.read_connection() as db:
-            problems = [problem for problem, _ in index_writer.read_problems(db, self._tables)]
+            problems = [problem for problem, _ in generation_rows.read_problems(db, self._tables)]
         return sorted(problems, key=lambda problem: problem.file.encode("utf-8", "surrogatepass"))
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
             raise Busy("the check was stopped", hint="try again")
         with self._connections.read_snapshot() as db:
-            return integrity.find_faults(db, self._tables, stop)
+            return generation_rows.find_faults(db, self._tables, stop)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +165,7 @@ class PostgresIndex:
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._connections.read_connection() as db:
-            return read_page_contents(db, self._tables, files)
+            return generation_rows.read_page_contents(db, self._tables, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
@@ -218,7 +217,7 @@ class PostgresIndex:
 
     def _require_no_chunks(self, db: Connection) -> None:
         """Raise IndexCorrupt if the state counts chunks, so that lost rows never look like an empty result."""
-        state, _ = index_writer.read_state(db, self._tables.number)
+        state, _ = generation_rows.read_state(db, self._tables.number)
         if state.chunks:
             raise IndexCorrupt("the index has lost its chunks", hint="run `wikiholt sync` to rebuild it")
 
@@ -227,7 +226,7 @@ class PostgresIndex:
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         with self._connections.read_snapshot() as db:
-            state, _ = index_writer.read_state(db, self.generation)
+            state, _ = generation_rows.read_state(db, self.generation)
             yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
@@ -241,7 +240,7 @@ class PostgresIndex:
                 (version,),
                 binary=True,
             ).fetchall()
-            dropped = index_writer.read_dropped(db, self._tables, version)
+            dropped = generation_rows.read_dropped(db, self._tables, version)
         dropped_ids = to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
         return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped_ids)
 
@@ -257,7 +256,7 @@ class PostgresIndex:
                 return None
             sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
             added = db.execute(sql, (version,), binary=True).fetchall()
-            dropped = index_writer.read_dropped(db, self._tables, version)
+            dropped = generation_rows.read_dropped(db, self._tables, version)
         keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
         dropped_ids = to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
         return KeywordDelta(current, keyword_rows, dropped_ids)
