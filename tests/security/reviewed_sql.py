@@ -182,7 +182,6 @@ _BY_MODULE = {
         "within",
     ),
     "storage/postgres/query_log.py": (
-        "_RECORD_COLUMNS",
         "execute(_COMMENT)",
         "execute(_INSERT)",
         "execute(_SELECT_SINCE)",
@@ -191,6 +190,7 @@ _BY_MODULE = {
         "execute(sql.SQL(_CREATE_TABLE).format(**names))",
         "execute(sql.SQL(_GRANT).format(role=sql.Identifier(placement.role), **names))",
         "execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))",
+        "QUERY_COLUMNS",
     ),
     "storage/postgres/schema.py": ("execute(statement)",),
     "storage/postgres/sqlite_copy.py": (
@@ -250,12 +250,12 @@ _BY_MODULE = {
         "matching",
     ),
     "storage/sqlite/query_log.py": (
-        "_COLUMNS",
         "_SCHEMA_VERSION",
         "execute(_INSERT)",
         "execute(_SELECT_SINCE)",
         "execute(setting)",
         "execute(statement)",
+        "QUERY_COLUMNS",
     ),
     "storage/sqlite/rows.py": ("CHUNK_COLUMNS",),
     "storage/sqlite/schema.py": (

@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,13 +153,10 @@ class WikiService:
         if self._managed_repositories is not None:
             self._managed_repositories.delete(wiki_id)
         backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout)
-        if not components.store.exists(wiki_id):
+        store, timeout = components.store, components.lock_timeout
+        with store.write_lock(wiki_id, timeout) if store.exists(wiki_id) else nullcontext():
             backups.delete_all()
-            components.store.delete(wiki_id)
-            return
-        with components.store.write_lock(wiki_id, components.lock_timeout):
-            backups.delete_all()
-            components.store.delete(wiki_id)
+            store.delete(wiki_id)
 
     def is_being_removed(self, wiki_id: str) -> bool:
         """Whether this wiki is being removed, so that its index should not be written."""
