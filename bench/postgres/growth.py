@@ -21,9 +21,10 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
-from wikiholt.storage.postgres.generations import PostgresGenerationOrigin, create_generation
+from wikiholt.storage.postgres.generations import create_generation
 from wikiholt.storage.postgres.placements import reserve_placement, write_condition
 from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.storage.sqlite.generations import GenerationOrigin
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 
@@ -106,7 +107,7 @@ def _create_many(store: PostgresStore, wiki_ids: Sequence[str], recipe: Recipe) 
             placement = placements.provision_schema(connection, reserve_placement(connection, wiki_id, HOME_DATABASE))
             write_condition(connection, placement)
             connection.execute(f"SET LOCAL search_path TO {placement.schema}, public")
-            create_generation(connection, placement, recipe, PostgresGenerationOrigin.SCRATCH, published=True)
+            create_generation(connection, placement, recipe, GenerationOrigin.SCRATCH, published=True)
             connection.execute(f"SET LOCAL search_path TO {CATALOG_SCHEMA}, public")
 
 

@@ -15,7 +15,7 @@ from bench.postgres.server import started
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.embedding import load_embedder
-from wikiholt.storage.postgres import vector_search
+from wikiholt.storage.postgres import queries
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
 
 ROWS = 100_000
@@ -210,12 +210,8 @@ def _own(database: Database, column: str) -> Way:
         database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
         began = time.perf_counter()
         with database.transaction():
-            found = (
-                vector_search.search_hnsw(database, _TABLES, query, ASKED)
-                if len(wiki.rows) >= HNSW_MIN_CHUNKS
-                else None
-            )
-            found = found or vector_search.search_exact(database, _TABLES, query, ASKED, None)
+            found = queries.search_hnsw(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
+            found = found or queries.search_exact(database, _TABLES, query, ASKED, None)
         return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return way

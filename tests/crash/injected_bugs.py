@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from wikiholt.indexing import backup_directory
-from wikiholt.storage.sqlite import backup, index_writer
+from wikiholt.storage.sqlite import index, index_writer
 from wikiholt.wikis import keys
 
 _UNDO: list[Callable[[], None]] = []
@@ -44,7 +44,7 @@ def _half_a_page() -> None:
 def _unsynced_backup() -> None:
     """A backup directory that renames a copy to its final name before its bytes are on the disk."""
     replace_attribute(backup_directory, "os", _OsWithout("fsync"))
-    replace_attribute(backup, "fsync_path", lambda _: None)
+    replace_attribute(index, "fsync_path", lambda _: None)
 
 
 class _OsWithout:

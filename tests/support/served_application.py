@@ -53,7 +53,8 @@ class ServedApplication:
     def stop_refilling(self) -> None:
         """Stop the clock of the rate limits, so that no bucket gets a token while a test runs."""
         limiter, now = self.application.rate_limiter, time.monotonic()
-        buckets = (limiter._keys, limiter._addresses, limiter._failures, *(wrong.own for wrong in limiter._wrong_keys))
+        failures = (limiter._failures, *limiter._wrong_keys)
+        buckets = (limiter._keys, limiter._addresses, *(counted.own for counted in failures))
         for each in buckets:
             each._clock = lambda: now  # type: ignore[union-attr]
 

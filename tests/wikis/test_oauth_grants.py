@@ -66,7 +66,7 @@ def test_a_token_ends_when_its_key_expires(registry: Registry, monkeypatch: pyte
             assert key.expires_at is not None
             return key.expires_at + timedelta(seconds=1)
 
-    monkeypatch.setattr(oauth_grants, "datetime", Later)
+    monkeypatch.setattr("wikiholt.domain.wiki.datetime", Later)
     assert registry.oauth.find(GrantKind.ACCESS, access) is None
 
 

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.wikis.rate_limit import BucketSize, InMemoryBuckets, RateLimiter, TooManyRequests
-from wikiholt.wikis.shared_buckets import _ROWS, BucketTable, create_table
+from wikiholt.wikis.rate_limit import (
+    _ROWS,
+    BucketSize,
+    BucketTable,
+    InMemoryBuckets,
+    RateLimiter,
+    TooManyRequests,
+    create_table,
+)
 
 SIZE = BucketSize(60)
 
@@ -91,7 +98,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from wikiholt.wikis.rate_limit import BucketSize
-from wikiholt.wikis.shared_buckets import BucketTable
+from wikiholt.wikis.rate_limit import BucketTable
 def die(level):
     os.kill(os.getpid(), signal.SIGKILL)
 table = BucketTable(Path(sys.argv[1]))

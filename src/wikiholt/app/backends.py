@@ -57,7 +57,7 @@ def open_backend(settings: Settings, backups: BackupPolicy) -> Backend:
 
 def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Backend:
     _require_driver()
-    from wikiholt.storage.postgres import assignments, registry_store, token_buckets  # noqa: PLC0415 - optional dependency
+    from wikiholt.storage.postgres import assignments, home_tables  # noqa: PLC0415 - optional dependency
     from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin  # noqa: PLC0415
     from wikiholt.storage.postgres.catalog import Catalog  # noqa: PLC0415
     from wikiholt.storage.postgres.pool import ConnectionPool  # noqa: PLC0415
@@ -65,7 +65,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     from wikiholt.storage.postgres.store import PostgresStore  # noqa: PLC0415
 
     catalog = Catalog(
-        settings.store, (registry_store.REGISTRY_TABLES, token_buckets.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
+        settings.store, (home_tables.REGISTRY_TABLES, home_tables.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
     )
     pool = ConnectionPool(settings.postgres_connections)
     processes = settings.serve_workers + (settings.serve_workers > 1)  # with several workers, the scheduler is another
@@ -75,7 +75,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     leftovers = LeftoverData(
         settings.data / "wikis",
         backups.directory or settings.data / "backups",
-        lambda: registry_store.describe_leftover_schemas(catalog),
+        lambda: home_tables.describe_leftover_schemas(catalog),
         file,
     )
     return Backend(
@@ -83,13 +83,13 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         Registry(
             file,
             backups=backups,
-            database=registry_store.PostgresRegistry(catalog, remains=leftovers),
+            database=home_tables.PostgresRegistry(catalog, remains=leftovers),
             repositories=get_repositories_directory(settings),
         ),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
-        lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
+        lambda kind, size: home_tables.PostgresBuckets(catalog, kind, size),
         lambda: assignments.PostgresAssignments(
             catalog, settings.postgres_lease, settings.postgres_connections * processes
         ),

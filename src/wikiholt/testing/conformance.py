@@ -13,11 +13,15 @@ from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
-from wikiholt.testing.conformance_mixins import ListingConformance, NotesConformance
-from wikiholt.testing.fakes import FakeEmbedder, make_entry
+from wikiholt.testing.conformance_mixins import (
+    EMBEDDER,
+    ListingConformance,
+    NotesConformance,
+    make_page,
+    put_pages,
+)
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
-EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
@@ -44,14 +48,14 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert caught.value.hint
 
     def test_creating_twice_keeps_the_pages(self, store: IndexStore, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         again = store.create(ONE, RECIPE)
         assert list(again.get_page_blobs()) == ["a.md"]
         again.close()
 
     def test_delete_returns_the_deleted_names_and_keeps_other_wikis(self, store: IndexStore, index: WikiIndex) -> None:
         other = store.create(OTHER, RECIPE)
-        other.apply(IndexChange(pages=(make_entry("b.md", ["beta"], EMBEDDER),)))
+        put_pages(other, make_page("b.md", "beta"))
         index.close()
         assert store.delete(ONE)
         assert store.list_wiki_ids() == [OTHER]
@@ -70,11 +74,7 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     def test_a_page_is_stored_with_its_metadata_and_chunks(self, index: WikiIndex) -> None:
         when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
-        index.apply(
-            IndexChange(
-                pages=(make_entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),)
-            )
-        )
+        put_pages(index, make_page("Dir/a.md", "alpha", "beta", tags=["X"], category="C", updated=when))
         page = index.find_page("Dir/a")
         assert page is not None
         assert (page.name, page.tags, page.category, page.last_updated, page.chunks) == ("a", ("X",), "C", when, 2)
@@ -88,15 +88,15 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.check() == []
 
     def test_applying_a_change_twice_changes_nothing_more(self, index: WikiIndex) -> None:
-        change = IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER),), revision="r1")
+        change = IndexChange(pages=(make_page("a.md", "alpha", "beta"),), revision="r1")
         version = index.apply(change)
         chunks = index.get_page_chunks([1])
         assert index.apply(change) == version
         assert index.get_page_chunks([1]) == chunks
 
     def test_the_old_text_of_a_changed_page_is_gone(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER),)))
-        index.apply(IndexChange(pages=(make_entry("a.md", ["gamma"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha", "beta"))
+        put_pages(index, make_page("a.md", "gamma"))
         assert index.get_state().chunks == 1
         assert not index.search_keywords(KeywordQuery(terms=("beta",)), 10, PageFilter())
         assert index.search_keywords(KeywordQuery(terms=("gamma",)), 10, PageFilter())
@@ -105,9 +105,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.check() == []
 
     def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
-        index.apply(
-            IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER)))
-        )
+        put_pages(index, make_page("a.md", "alpha"), make_page("b.md", "beta"))
         index.apply(IndexChange(deleted=("a.md", "never-there.md")))
         assert list(index.get_page_blobs()) == ["b.md"]
         assert not index.search_keywords(KeywordQuery(terms=("alpha",)), 10, PageFilter())
@@ -115,31 +113,31 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.check() == []
 
     def test_problems_replace_pages_and_pages_replace_problems(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         index.apply(IndexChange(problems=(PageProblem("a.md", "blob", "binary", "not text"),)))
         assert index.get_page_blobs() == {}
         assert [problem.reason for problem in index.get_problems()] == ["binary"]
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         assert index.get_problems() == []
         assert index.check() == []
 
     def test_a_change_that_fails_leaves_no_trace(self, index: WikiIndex) -> None:
-        good, bad = make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta", "gamma"], EMBEDDER)
+        good, bad = make_page("a.md", "alpha"), make_page("b.md", "beta", "gamma")
         broken = type(bad)(bad.blob, bad.page, bad.chunks, bad.hashes, bad.vectors[:1], bad.terms)
         before = index.get_state()
         with pytest.raises(ValueError, match="zip"):
-            index.apply(IndexChange(pages=(good, broken), revision="r1"))
+            put_pages(index, good, broken, revision="r1")
         assert index.get_state() == before
         assert index.check() == []
 
     def test_the_version_grows_with_every_change(self, index: WikiIndex) -> None:
-        versions = [index.apply(IndexChange(pages=(make_entry("a.md", [text], EMBEDDER),))) for text in "abc"]
+        versions = [put_pages(index, make_page("a.md", text)) for text in "abc"]
         assert versions == [1, 2, 3]
         assert index.get_version() == 3
 
     def test_vectors_are_found_again_by_the_hash_of_their_text(self, index: WikiIndex) -> None:
-        stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER)
-        index.apply(IndexChange(pages=(stored,)))
+        stored = make_page("a.md", "alpha", "beta")
+        put_pages(index, stored)
         vectors = index.find_vectors_by_hash([*stored.hashes, b"no such hash"])
         assert vectors.keys() == set(stored.hashes)
         np.testing.assert_array_equal(vectors[stored.hashes[1]], stored.vectors[1])
@@ -147,16 +145,16 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_contents_of_pages_are_read_as_they_were_stored(self, index: WikiIndex) -> None:
         metadata = PageMetadata(aliases=("X",), properties=(PageProperty("K", ("1",)),))
         links = ["other.md", "wiki"]
-        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=links, metadata=metadata)
-        index.apply(IndexChange(pages=(stored, make_entry("b.md", [], EMBEDDER))))
+        stored = make_page("a.md", "alpha", "bet\u0101", tags=["T"], links=links, metadata=metadata)
+        put_pages(index, stored, make_page("b.md"))
         contents = index.get_page_contents(["a.md", "b.md", "gone.md"])
         assert contents.keys() == {"a.md", "b.md"}
         assert contents["a.md"] == PageContents("a", False, ("T",), ("X",), (), frozenset({"k"}), 2, stored.page.links)
 
     def test_a_moved_page_keeps_its_chunks(self, index: WikiIndex) -> None:
-        stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER, tags=["T"], links=["c.md"])
+        stored = make_page("a.md", "alpha", "beta", tags=["T"], links=["c.md"])
         problem = PageProblem("dir/b.md", "blob", "binary", "not text")
-        version = index.apply(IndexChange(pages=(stored, make_entry("c.md", ["gamma"], EMBEDDER)), problems=(problem,)))
+        version = put_pages(index, stored, make_page("c.md", "gamma"), problems=(problem,))
         page = index.find_page("a")
         assert page is not None
         chunks = index.get_page_chunks([page.page_id])
@@ -182,8 +180,8 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.check() == []
 
     def test_a_move_may_replace_the_links_of_a_page(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER, links=["c.md", "x.md"]),)))
-        links = make_entry("dir/b.md", [], EMBEDDER, links=["c.md"]).page.links
+        put_pages(index, make_page("a.md", "alpha", links=["c.md", "x.md"]))
+        links = make_page("dir/b.md", links=["c.md"]).page.links
         index.apply(IndexChange(moved=(IndexedPageMove("a.md", "dir/b.md", "dir/b", "b", (), None, "b", links),)))
         assert index.get_page_contents(["dir/b.md"])["dir/b.md"].links == links
         assert len(index.find_links_by_key(["dir/c"])) == 1
@@ -193,9 +191,9 @@ class StoreConformance(ListingConformance, NotesConformance):
     # ── search ───────────────────────────────────────────────────────────────────────────────────
 
     def test_words_rank_rarer_and_more_frequent_words_higher(self, index: WikiIndex) -> None:
-        pages = [make_entry(f"{i}.md", ["common filler text"], EMBEDDER) for i in range(5)]
-        pages += [make_entry("once.md", ["rare common"], EMBEDDER), make_entry("twice.md", ["rare rare"], EMBEDDER)]
-        index.apply(IndexChange(pages=tuple(pages)))
+        pages = [make_page(f"{i}.md", "common filler text") for i in range(5)]
+        pages += [make_page("once.md", "rare common"), make_page("twice.md", "rare rare")]
+        put_pages(index, *pages)
         hits = index.search_keywords(KeywordQuery(terms=("common", "rare")), 10, PageFilter())
         names = [index.get_pages([hit.page_id])[hit.page_id].name for hit in hits]
         assert set(names[:2]) == {"once", "twice"}
@@ -204,7 +202,7 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     def test_phrases_exclusions_and_prefixes(self, index: WikiIndex) -> None:
         texts = {"a.md": "red green blue", "b.md": "green red blue", "c.md": "greenhouse red"}
-        index.apply(IndexChange(pages=tuple(make_entry(file, [text], EMBEDDER) for file, text in texts.items())))
+        put_pages(index, *(make_page(file, text) for file, text in texts.items()))
 
         def names(query: KeywordQuery) -> set[str]:
             hits = index.search_keywords(query, 10, PageFilter())
@@ -222,11 +220,9 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     def test_filters_apply_to_both_channels_before_the_limit(self, index: WikiIndex) -> None:
         old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
-        many = [make_entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
-        one = make_entry(
-            "ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new
-        )
-        index.apply(IndexChange(pages=(*many, one)))
+        many = [make_page(f"noise/{i}.md", "needle", updated=old) for i in range(40)]
+        one = make_page("ops/backup.md", "needle in other words", tags=["Ops"], category="Guide", updated=new)
+        put_pages(index, *many, one)
         for where in (
             PageFilter(tags=("ops",)),
             PageFilter(categories=("guide", "none")),
@@ -245,7 +241,7 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     def test_nearest_is_exact_and_ordered(self, index: WikiIndex) -> None:
         texts = [f"word{i} word{i % 7} word{i % 3}" for i in range(60)]
-        index.apply(IndexChange(pages=tuple(make_entry(f"{i}.md", [text], EMBEDDER) for i, text in enumerate(texts))))
+        put_pages(index, *(make_page(f"{i}.md", text) for i, text in enumerate(texts)))
         query = EMBEDDER.embed_query("word3 word5")
         hits = index.search_vectors(query, 10, None)
         expected = np.sort(1 - EMBEDDER.embed_passages(texts) @ query)[:10]
@@ -254,15 +250,13 @@ class StoreConformance(ListingConformance, NotesConformance):
     # ── caches ───────────────────────────────────────────────────────────────────────────────────
 
     def test_a_cache_can_follow_from_any_version(self, index: WikiIndex) -> None:
-        index.apply(
-            IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER)))
-        )
+        put_pages(index, make_page("a.md", "alpha"), make_page("b.md", "beta"))
         with index.open_vector_snapshot() as snapshot:
             seen = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
             version = snapshot.version
             assert snapshot.count == 2
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha two"], EMBEDDER),), deleted=("b.md",)))
-        index.apply(IndexChange(pages=(make_entry("c.md", ["gamma"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha two"), deleted=("b.md",))
+        put_pages(index, make_page("c.md", "gamma"))
         delta = index.get_vector_changes(version)
         words = index.get_keyword_changes(version)
         assert delta is not None
@@ -276,9 +270,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.get_vector_changes(delta.version + 1) is None
 
     def test_a_snapshot_does_not_see_later_writes(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         with index.open_vector_snapshot() as snapshot, index.open_keyword_rows() as (version, rows):
-            index.apply(IndexChange(pages=(make_entry("b.md", ["beta"], EMBEDDER),)))
+            put_pages(index, make_page("b.md", "beta"))
             assert sum(len(block.chunk_ids) for block in snapshot.iter_blocks()) == 1
             assert [row.terms.body for row in rows] == ["alpha"]
             assert version == snapshot.version == 1
@@ -286,10 +280,10 @@ class StoreConformance(ListingConformance, NotesConformance):
     # ── generations, locks, backups, threads ─────────────────────────────────────────────────────
 
     def test_a_generation_is_used_only_once_published(self, store: IndexStore, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("old.md", ["old"], EMBEDDER),), revision="r1"))
+        put_pages(index, make_page("old.md", "old"), revision="r1")
         recipe = Recipe("other", EMBEDDER.dimensions, "test")
         building = store.create_generation(ONE, recipe)
-        building.apply(IndexChange(pages=(make_entry("new.md", ["new"], EMBEDDER),), revision="r2"))
+        put_pages(building, make_page("new.md", "new"), revision="r2")
         building.close()
         serving = store.open(ONE)
         assert list(serving.get_page_blobs()) == ["old.md"]
@@ -319,7 +313,7 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_an_index_is_unmodified_until_it_changes_without_the_lock(self, store: IndexStore) -> None:
         with store.write_lock(ONE, 0):
             index = store.create(ONE, RECIPE)
-            index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+            put_pages(index, make_page("a.md", "alpha"), revision="r1")
             index.close()
         assert store.is_unmodified(ONE)
         index = store.open(ONE)
@@ -332,7 +326,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         store.verify(ONE, full=True)
 
     def test_a_check_can_be_stopped(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         with pytest.raises(Busy):
             index.check(lambda: True)
         assert index.check(lambda: False) == []
@@ -345,7 +339,7 @@ class StoreConformance(ListingConformance, NotesConformance):
             assert True
 
     def test_a_backup_is_a_complete_copy(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        put_pages(index, make_page("a.md", "alpha"), revision="r1")
         state = index.write_backup(tmp_path / "copy")
         index.apply(IndexChange(deleted=("a.md",), revision="r2"))
         copy = store.open_backup(tmp_path / "copy")
@@ -355,14 +349,14 @@ class StoreConformance(ListingConformance, NotesConformance):
         copy.close()
 
     def test_a_backup_can_be_stopped(self, index: WikiIndex, tmp_path: Path) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "alpha"))
         with pytest.raises(Busy):
             index.write_backup(tmp_path / "copy", lambda: True)
 
     def test_an_imported_backup_is_used_only_once_published(
         self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        put_pages(index, make_page("a.md", "alpha"), revision="r1")
         index.write_backup(tmp_path / "copy")
         index.apply(IndexChange(deleted=("a.md",), revision="r2"))
         generation = store.import_backup(ONE, tmp_path / "copy")
@@ -381,7 +375,7 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_a_backup_of_another_wiki_is_not_imported(
         self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        put_pages(index, make_page("a.md", "alpha"), revision="r1")
         index.write_backup(tmp_path / "copy")
         copy = store.open_backup(tmp_path / "copy")
         assert index.wiki_id == copy.wiki_id == ONE
@@ -406,7 +400,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         def texts(round_number: int) -> list[str]:
             return [f"round {round_number} chunk {i}" for i in range(5)]
 
-        index.apply(IndexChange(pages=(make_entry("a.md", texts(0), EMBEDDER),)))
+        put_pages(index, make_page("a.md", *texts(0)))
 
         def read() -> set[str]:
             chunks = index.get_page_chunks([1])[1]
@@ -415,7 +409,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         with ThreadPoolExecutor(4) as pool:
             reads = [pool.submit(read) for _ in range(200)]
             for round_number in range(1, 30):
-                index.apply(IndexChange(pages=(make_entry("a.md", texts(round_number), EMBEDDER),)))
+                put_pages(index, make_page("a.md", *texts(round_number)))
             for future in reads:
                 assert len(future.result()) == 2
                 assert "5" in future.result()

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
-from wikiholt.domain.index import IndexChange
+from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, OrderOverride, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -17,15 +18,22 @@ from wikiholt.text.properties import parse_condition
 EMBEDDER = FakeEmbedder()
 
 
+def make_page(file: str, *texts: str, **options: Any) -> PageEntry:
+    """A page with these chunks. The options are those of `make_entry`."""
+    return make_entry(file, texts, EMBEDDER, **options)
+
+
+def put_pages(index: WikiIndex, *pages: PageEntry, **changes: Any) -> int:
+    """Apply one change with these pages and return the version of the index."""
+    return index.apply(IndexChange(pages=pages, **changes))
+
+
 class ListingConformance:
     """Lists, links and facets. `index` is an empty index of a new store."""
 
     def test_pages_are_listed_by_path_in_parts_and_filtered(self, index: WikiIndex) -> None:
-        pages = [
-            make_entry(f"{name}.md", [name], EMBEDDER, tags=["T"] if name > "b" else [])
-            for name in ("c", "a", "d/e", "b")
-        ]
-        index.apply(IndexChange(pages=tuple(pages)))
+        pages = [make_page(f"{name}.md", name, tags=["T"] if name > "b" else []) for name in ("c", "a", "d/e", "b")]
+        put_pages(index, *pages)
         total, listed = index.list_pages(PageFilter(), 2, 1)
         assert (total, [page.path for page in listed]) == (4, ["b", "c"])
         total, listed = index.list_pages(PageFilter(tags=("t",)), None)
@@ -35,12 +43,8 @@ class ListingConformance:
 
     def test_links_are_found_from_both_ends(self, index: WikiIndex) -> None:
         targets = ["My Page", "../Home.md", "https://example.org"]
-        one = make_entry("dir/one.md", ["x"], EMBEDDER, links=targets)
-        index.apply(
-            IndexChange(
-                pages=(one, make_entry("my_page.md", ["y"], EMBEDDER), make_entry("a/My-Page.md", ["z"], EMBEDDER))
-            )
-        )
+        one = make_page("dir/one.md", "x", links=targets)
+        put_pages(index, one, make_page("my_page.md", "y"), make_page("a/My-Page.md", "z"))
         page = index.find_page("dir/one")
         assert page is not None
         links = index.get_links([page.page_id])
@@ -64,15 +68,15 @@ class ListingConformance:
 
     def test_many_keys_in_one_query(self, index: WikiIndex) -> None:
         names = [f"p{number}" for number in range(1200)]
-        index.apply(IndexChange(pages=tuple(make_entry(f"{name}.md", [], EMBEDDER, links=["p0"]) for name in names)))
+        put_pages(index, *(make_page(f"{name}.md", links=["p0"]) for name in names))
         assert len(index.find_pages_by_key(names)) == 1200
         assert len(index.find_links_by_key(names)) == 1200
         assert len(index.get_links([page.page_id for page in index.find_pages_by_key(names)])) == 1200
 
     def test_facets_fold_case_and_count_matching_pages(self, index: WikiIndex) -> None:
-        pages = [make_entry(f"x/{i}.md", ["a"], EMBEDDER, tags=["Soil"], category="Guide") for i in range(2)]
-        pages.append(make_entry("y.md", ["a"], EMBEDDER, tags=["soil", "Air"], category="guide"))
-        index.apply(IndexChange(pages=tuple(pages)))
+        pages = [make_page(f"x/{i}.md", "a", tags=["Soil"], category="Guide") for i in range(2)]
+        pages.append(make_page("y.md", "a", tags=["soil", "Air"], category="guide"))
+        put_pages(index, *pages)
         facets = index.get_facets(PageFilter())
         assert facets.pages == 3
         assert [(facet.value, facet.count) for facet in facets.tags] == [("Soil", 3), ("Air", 1)]
@@ -116,13 +120,12 @@ class ListingConformance:
             "d": {},
         }
         pages["a"] |= {"Größe": ["schräg & 'quoted' \\ \"x\""], 'a.b\'s $[0] "n"': ["x"]}
-        index.apply(
-            IndexChange(
-                pages=tuple(
-                    make_entry(f"{name}.md", ["needle"], EMBEDDER, metadata=_make_metadata(properties))
-                    for name, properties in pages.items()
-                )
-            )
+        put_pages(
+            index,
+            *(
+                make_page(f"{name}.md", "needle", metadata=_make_metadata(properties))
+                for name, properties in pages.items()
+            ),
         )
         where = PageFilter(properties=(parse_condition(condition),))
         assert {page.path for page in index.list_pages(where, None)[1]} == expected
@@ -134,10 +137,10 @@ class ListingConformance:
     def test_facets_of_properties_count_pages_by_folded_value(self, index: WikiIndex) -> None:
         values: Sequence[Sequence[str]] = (["Draft"], ["Draft", "draft"], ["draft", "Final"], ["final"], [])
         pages = [
-            make_entry(f"{i}.md", ["x"], EMBEDDER, tags=[f"t{i}"], metadata=_make_metadata({"Status": status}))
+            make_page(f"{i}.md", "x", tags=[f"t{i}"], metadata=_make_metadata({"Status": status}))
             for i, status in enumerate(values)
         ]
-        index.apply(IndexChange(pages=tuple(pages)))
+        put_pages(index, *pages)
         (facets, missing) = index.get_facets(PageFilter(), ["status", "no-such"]).properties
         assert (facets.name, [(facet.value, facet.count) for facet in facets.values]) == (
             "status",
@@ -149,14 +152,11 @@ class ListingConformance:
 
     def test_alternatives_exclusions_and_titles(self, index: WikiIndex) -> None:
         aliases = PageMetadata(aliases=("Café crème",))
-        index.apply(
-            IndexChange(
-                pages=(
-                    make_entry("ops/a.md", ["x"], EMBEDDER, tags=["One"]),
-                    make_entry("ops/b.md", ["x"], EMBEDDER, tags=["two"], metadata=aliases),
-                    make_entry("dev/Coffee.md", ["x"], EMBEDDER),
-                )
-            )
+        put_pages(
+            index,
+            make_page("ops/a.md", "x", tags=["One"]),
+            make_page("ops/b.md", "x", tags=["two"], metadata=aliases),
+            make_page("dev/Coffee.md", "x"),
         )
 
         def find(where: PageFilter) -> list[str]:
@@ -174,15 +174,12 @@ class ListingConformance:
 
     def test_aliases_are_names_and_overrides_are_listed(self, index: WikiIndex) -> None:
         metadata = PageMetadata(aliases=("Old Name", "dir/Other"), boost=2.5, pins=("How  To", "how to"))
-        index.apply(
-            IndexChange(
-                pages=(
-                    make_entry("a.md", ["x"], EMBEDDER, metadata=metadata),
-                    make_entry("old-name.md", ["x"], EMBEDDER),
-                    make_entry("c.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",))),
-                    make_entry("hidden.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",), boost=2, hidden=True)),
-                )
-            )
+        put_pages(
+            index,
+            make_page("a.md", "x", metadata=metadata),
+            make_page("old-name.md", "x"),
+            make_page("c.md", "x", metadata=PageMetadata(pins=("x",))),
+            make_page("hidden.md", "x", metadata=PageMetadata(pins=("x",), boost=2, hidden=True)),
         )
         assert {page.path: page.aliases for page in index.find_pages_by_key(["old-name"])} == {
             "a": ("Old Name", "dir/Other"),
@@ -191,14 +188,14 @@ class ListingConformance:
         assert [page.path for page in index.find_pages_by_key(["dir/other", "none"])] == ["a"]
         assert [page.path for page in index.find_pages_by_key(["other"])] == []
         assert index.get_order_overrides() == [OrderOverride(1, 2.5, ("how to",)), OrderOverride(3, 1.0, ("x",))]
-        index.apply(IndexChange(pages=(make_entry("a.md", ["x"], EMBEDDER),)))
+        put_pages(index, make_page("a.md", "x"))
         assert [override.page_id for override in index.get_order_overrides()] == [3]
         assert [page.path for page in index.find_pages_by_key(["dir/other"])] == []
         assert index.check() == []
 
     def test_the_vectors_of_pages_come_with_their_chunks(self, index: WikiIndex) -> None:
-        one, two = make_entry("a.md", ["alpha", "beta"], EMBEDDER), make_entry("b.md", ["gamma"], EMBEDDER)
-        index.apply(IndexChange(pages=(one, two)))
+        one, two = make_page("a.md", "alpha", "beta"), make_page("b.md", "gamma")
+        put_pages(index, one, two)
         rows = index.get_page_vectors([2, 1])
         assert rows.page_ids.tolist() == [1, 1, 2]
         np.testing.assert_array_equal(rows.vectors, np.concatenate([one.vectors, two.vectors]))

@@ -88,12 +88,6 @@ class KeyStore:
             key, _ = (_find_key(connection, key_id) if connection else None) or (None, "")
         return None if key is None or key.is_expired() else key
 
-    def find(self, key_id: str) -> Key | None:
-        """The key with this id, also if it has expired; None if it is unknown or revoked."""
-        with self._database.read_connection() as connection:
-            found = _find_key(connection, key_id) if connection else None
-        return found[0] if found else None
-
     def has_any(self) -> bool:
         """Whether there is any key, including expired ones."""
         with self._database.read_connection() as connection:

@@ -133,20 +133,21 @@ class LiveIndex:
         self._initial_pages = state.pages
         self._components = components
         self._previous_model: Embedder | None = None
-        self._vectors = components.vector_cache(self.index, wiki_id)
-        self._keywords = components.keyword_cache(self.index, wiki_id)
+        vectors = components.vector_cache(self.index, wiki_id)
+        keywords = components.keyword_cache(self.index, wiki_id)
+        self._caches = [cache for cache in (vectors, keywords) if cache is not None]
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
         pipeline = TextPipeline.from_recipe(state.recipe) or config.pipeline
         language = pipeline.language
         self.searcher = Searcher(
             self.index,
-            self._vectors,
-            self._keywords,
+            vectors,
+            keywords,
             self._get_embedder,
             get_head=config.source.get_last_known_head if config.check_head else None,
             hit_builder=HitBuilder(self.index, config.url, language, pipeline.dialect),
             language=language,
-            get_lexicon=components.lexicon(self.index, self._keywords),
+            get_lexicon=components.lexicon(self.index, keywords),
             scale=components.scale(state.recipe),
             rerank_config=components.reranking,
             boost_rules=config.boost_rules,
@@ -181,26 +182,24 @@ class LiveIndex:
         return None
 
     def refresh(self) -> None:
-        self._vectors.refresh()
-        if self._keywords is not None:
-            self._keywords.refresh()
+        for cache in self._caches:
+            cache.refresh()
 
     def verify(self) -> None:
         """Check the caches completely. A damaged one is rebuilt from the index."""
-        for cache in (self._vectors, self._keywords):
-            if cache is not None:
-                try:
-                    cache.verify()
-                except Exception:  # noqa: BLE001 - a cache may fail in any way, and has logged it
-                    cache.refresh()
+        for cache in self._caches:
+            try:
+                cache.verify()
+            except Exception:  # noqa: BLE001 - a cache may fail in any way, and has logged it
+                cache.refresh()
 
     def has_outgrown_caches(self) -> bool:
         """Whether the wiki has outgrown the kinds of cache that were chosen when it was opened."""
         return self.searcher.page_count > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
 
     def wait_idle(self, timeout: float) -> None:
-        for cache in (self._vectors, self._keywords):
-            if cache is not None and cache.wait_idle(timeout):
+        for cache in self._caches:
+            if cache.wait_idle(timeout):
                 cache.refresh()
 
     def acquire(self) -> None:
@@ -222,7 +221,6 @@ class LiveIndex:
             self._close()
 
     def _close(self) -> None:
-        self._vectors.close()
-        if self._keywords is not None:
-            self._keywords.close()
+        for cache in self._caches:
+            cache.close()
         self.index.close()

@@ -10,14 +10,13 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import Busy
 from wikiholt.wikis.keys import KeyStore
-from wikiholt.wikis.registry_schema import OAUTH_MARK_PREFIX, RegistryConnection, RegistryDatabase
+from wikiholt.wikis.registry_schema import OAUTH_MARK_PREFIX, RegistryConnection, RegistryDatabase, RegistryTransaction
 
 ACCESS_TOKEN_PREFIX = "wha_"  # noqa: S105 - no secret
 ACCESS_TOKEN_TTL_S = 3600
@@ -63,7 +62,7 @@ class OAuthGrants:
     def add_client(self, client_id: str, metadata: Mapping[str, Any]) -> None:
         """Store a client that nobody has approved yet. Raises Busy if there are too many of them."""
         with self._database.write_transaction() as transaction:
-            self._delete_expired(transaction.connection, transaction.delete)
+            _delete_expired(transaction)
             name = f"{OAUTH_MARK_PREFIX}new-client-{client_id}"
             prefix = name.removesuffix(client_id)
             if sum(row[0].startswith(prefix) for row in _read_rows(transaction.connection)) >= _MAX_NEW_CLIENTS:
@@ -86,7 +85,7 @@ class OAuthGrants:
         code = secrets.token_urlsafe(_SECRET_BYTES)
         client = self.find_client(grant.client_id)
         with self._database.write_transaction() as transaction:
-            self._delete_expired(transaction.connection, transaction.delete)
+            _delete_expired(transaction)
             for kind in ("client-", "new-client-"):
                 transaction.delete("marks", "name", f"{OAUTH_MARK_PREFIX}{kind}{grant.client_id}")
             transaction.insert(
@@ -105,8 +104,8 @@ class OAuthGrants:
 
     def find_key(self, grant: OAuthGrant) -> Key | None:
         """The key behind a grant, unless it was revoked, has expired, or no longer covers the scope."""
-        key = self._keys.find(grant.key_id)
-        if key is None or (key.expires_at and key.expires_at <= datetime.now(UTC)):
+        key = self._keys.find_valid(grant.key_id)
+        if key is None:
             return None
         covers = key.wiki_id in (None, grant.wiki_id) and key.scope.allows(Scope(grant.scope))
         return key if covers else None
@@ -133,10 +132,11 @@ class OAuthGrants:
             for kind in (GrantKind.ACCESS, GrantKind.REFRESH):
                 transaction.delete("marks", "name", _get_name(kind, secret))
 
-    def _delete_expired(self, connection: RegistryConnection, delete: Any) -> None:
-        for name, value in _read_rows(connection):
-            if json.loads(value)["expires"] <= time.time():
-                delete("marks", "name", name)
+
+def _delete_expired(transaction: RegistryTransaction) -> None:
+    for name, value in _read_rows(transaction.connection):
+        if json.loads(value)["expires"] <= time.time():
+            transaction.delete("marks", "name", name)
 
 
 def _get_name(kind: GrantKind, secret: str) -> str:

@@ -2,17 +2,28 @@
 
 Keys are looked up first: `refuse_key` counts an unknown key, `check` counts a request before any work is done. Wrong
 keys therefore never lock out a right one. Webhooks call `check_failures` first, and `record_failure` if their signature
-is wrong. Nodes that serve the same wikis share the buckets (`shared_buckets`); what cannot be counted is denied.
+is wrong. Nodes that serve the same wikis share the buckets; what cannot be counted is denied.
+
+The processes of one service share a table of fixed size in a memory-mapped file. A name belongs to one row of eight
+places. A process locks the row while it changes a place; the system releases the lock of a process that dies. If a row
+is full, the place that was not used for the longest time is taken.
 """
 
+import fcntl
 import math
+import mmap
+import os
 import re
+import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from struct import Struct
 from threading import Lock
 from typing import Protocol
 
@@ -24,6 +35,12 @@ _KEY_ID = re.compile(r"wh_[a-z2-7]{12}(?=_)")
 _PREFIX_LENGTH = 8
 _MAX_BUCKETS = 20_000
 """Maximum number of buckets. The least recently used are dropped; most are full by then."""
+_PLACE = Struct("16sdd")
+"""The digest of a name, the level of its bucket, and when that was its level."""
+_PLACES_PER_ROW = 8
+_ROW_BYTES = _PLACE.size * _PLACES_PER_ROW
+_ROWS = 4096
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +102,10 @@ class RateLimiter:
         self._keys = shared_buckets("key", self._key_size) or InMemoryBuckets(self._key_size, clock)
         self._addresses = shared_buckets("address", self._address_size) or InMemoryBuckets(self._address_size, clock)
         self._failure_size = BucketSize(MAX_FAILURES_PER_MINUTE)
-        self._failures = InMemoryBuckets(self._failure_size, clock)
-        self._shared_failures = shared_buckets("failure", self._failure_size)
-        self._wrong_keys = [
-            _WrongKeys(
-                InMemoryBuckets(self._failure_size, clock), shared_buckets(f"wrong-key-{kind}", self._failure_size)
-            )
-            for kind in ("address", "prefix")
-        ]
+        self._failures, *self._wrong_keys = (
+            _FailureBuckets(InMemoryBuckets(self._failure_size, clock), shared_buckets(kind, self._failure_size))
+            for kind in ("failure", "wrong-key-address", "wrong-key-prefix")
+        )
 
     def check(self, key_id: str | None, address: str) -> Allowance:
         """Count one request: of the key if there is one, else of the address. Raises TooManyRequests."""
@@ -119,18 +132,13 @@ class RateLimiter:
 
     def check_failures(self, address: str) -> None:
         """Raises TooManyRequests after too many webhooks with a wrong signature from this address."""
-        remaining = self._failures.read_level(get_network(address))
+        remaining = self._failures.own.read_level(get_network(address))
         if remaining < 1:
             raise _build_error(self._failure_size, remaining - 1)
 
     def record_failure(self, address: str) -> None:
         """Count a webhook with a wrong signature from this address."""
-        name = get_network(address)
-        if self._shared_failures is None:
-            self._failures.consume(name)
-        else:
-            # Remember the shared level, so that checking it needs no request.
-            self._failures.set_level(name, self._shared_failures.consume(name))
+        self._failures.count(get_network(address))
 
 
 def _take_token(buckets: TokenBuckets, size: BucketSize, name: str) -> Allowance:
@@ -175,8 +183,8 @@ def get_key_prefix(token: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _WrongKeys:
-    """Wrong keys counted in this process and, if shared, across nodes."""
+class _FailureBuckets:
+    """Wrong keys or signatures, counted in this process and, if shared, across nodes."""
 
     own: "InMemoryBuckets"
     shared: TokenBuckets | None
@@ -234,3 +242,79 @@ class InMemoryBuckets:
         self._levels.move_to_end(name)
         if len(self._levels) > _MAX_BUCKETS:
             self._levels.popitem(last=False)
+
+
+class BucketTable:
+    """The table in its file. Safe to use from many threads and processes; one object per process and file."""
+
+    def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Open the table that `create_table` made. `clock` must be the same in all processes."""
+        self._descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._map = mmap.mmap(self._descriptor, 0)
+        self._secret = self._map[:_SECRET_BYTES]
+        self._clock = clock
+        # The lock of the file belongs to the process, not to the thread.
+        self._lock = Lock()
+
+    def open_buckets(self, kind: str, size: BucketSize) -> "SharedBuckets":
+        return SharedBuckets(self, kind, size)
+
+    def digest_name(self, kind: str, name: str) -> bytes:
+        """Digests depend on the table, so that no client can choose names of the same row."""
+        return blake2b(f"{kind}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16, key=self._secret).digest()
+
+    def update_level(self, digest: bytes, size: BucketSize, change: Callable[[float], float]) -> float:
+        """Replace the level of a bucket with what `change` returns for it, and return the level before."""
+        start = _ROW_BYTES * (1 + int.from_bytes(digest[:4]) % _ROWS)
+        with self._lock_row(start):
+            now = self._clock()
+            places = [_PLACE.unpack_from(self._map, start + _PLACE.size * n) for n in range(_PLACES_PER_ROW)]
+            position = next((n for n, place in enumerate(places) if place[0] == digest), None)
+            if position is None:
+                position = min(range(_PLACES_PER_ROW), key=lambda n: places[n][2])
+                level = size.capacity
+            else:
+                _, stored, updated_at = places[position]
+                level = stored + max(0.0, now - updated_at) * size.per_second
+                level = min(size.capacity, max(0.0, level))
+            at = start + _PLACE.size * position
+            self._map[at : at + _PLACE.size] = _PLACE.pack(digest, change(level), now)
+            return level
+
+    def close(self) -> None:
+        self._map.close()
+        os.close(self._descriptor)
+
+    @contextmanager
+    def _lock_row(self, start: int) -> Iterator[None]:
+        with self._lock:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX, _ROW_BYTES, start)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, _ROW_BYTES, start)
+
+
+def create_table(file: Path) -> None:
+    """Create an empty table: every bucket is full."""
+    with file.open("xb") as opened:
+        opened.write(secrets.token_bytes(_SECRET_BYTES))
+        opened.truncate(_ROW_BYTES * (1 + _ROWS))
+
+
+class SharedBuckets:
+    """`TokenBuckets` of one kind and size in a table."""
+
+    def __init__(self, table: BucketTable, kind: str, size: BucketSize) -> None:
+        self._table = table
+        self._kind = kind
+        self._size = size
+
+    def take(self, name: str) -> float:
+        return self._update(name, lambda level: level - 1 if level >= 1 else level) - 1
+
+    def consume(self, name: str) -> float:
+        return max(0.0, self._update(name, lambda level: max(0.0, level - 1)) - 1)
+
+    def _update(self, name: str, change: Callable[[float], float]) -> float:
+        return self._table.update_level(self._table.digest_name(self._kind, name), self._size, change)

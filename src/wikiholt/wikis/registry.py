@@ -54,12 +54,13 @@ REGISTRY_FILE = "registry.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedEntry:
-    """A removed wiki with its keys and hosts."""
+class RemovedWiki:
+    """A removed wiki with its keys and hosts, and the names of its index files."""
 
     wiki: Wiki
     keys: tuple[Key, ...]
     hosts: tuple[str, ...]
+    files: tuple[str, ...] = ()
 
 
 class Registry:
@@ -223,7 +224,7 @@ class Registry:
         """Accept an empty registry as new despite leftover data: another registry's rows are about to be imported."""
         self._database.remains = None
 
-    def remove(self, slug: str, wiki_id: str | None = None) -> RemovedEntry:
+    def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
         """Remove a wiki with its keys and hosts in one transaction, and purge it from the registry's backups.
 
         Its index is not touched. With `wiki_id`, only if the slug still belongs to that wiki.
@@ -241,7 +242,7 @@ class Registry:
         self.backups.finish_purges()
         from wikiholt.wikis.keys import parse_key  # noqa: PLC0415
 
-        return RemovedEntry(wiki, tuple(map(parse_key, keys)), tuple(host for host, _ in hosts))
+        return RemovedWiki(wiki, tuple(map(parse_key, keys)), tuple(host for host, _ in hosts))
 
     def update_settings(self, slug: str, changes: Mapping[str, str]) -> Wiki:
         """Change some settings of a wiki; an empty value unsets one."""

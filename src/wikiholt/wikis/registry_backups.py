@@ -69,10 +69,9 @@ class RegistryBackups:
         """Create a backup if the registry changed since the newest one; a large one at most every `min_interval_s`."""
         self.finish_purges()
         self._directory.remove_abandoned()  # drafts of killed processes
-        with self._database.read_connection() as connection:
-            if connection is None:
-                return None
-            checksum = registry_schema.read_checksum(connection)
+        checksum = self._read_checksum()
+        if checksum is None:
+            return None
         newest = next(iter(self._directory.list_files()), None)
         if newest is not None:
             recent = datetime.now(UTC) - newest.taken_at < timedelta(seconds=min_interval_s)
@@ -84,10 +83,9 @@ class RegistryBackups:
 
     def is_outdated(self) -> bool:
         """Whether the newest good backup differs from the registry, or there is none."""
-        with self._database.read_connection() as connection:
-            if connection is None:
-                return False
-            checksum = registry_schema.read_checksum(connection)
+        checksum = self._read_checksum()
+        if checksum is None:
+            return False
         newest = next((file for file in self._directory.list_files() if not self._directory.find_fault(file)), None)
         return newest is None or read_file_checksum(newest.file) != checksum
 
@@ -217,6 +215,11 @@ class RegistryBackups:
         """The usable backups with their rows, newest first."""
         backups = map(self._verify_backup, self._directory.list_files())
         return [(backup, rows) for backup, rows in backups if rows is not None]
+
+    def _read_checksum(self) -> str | None:
+        """The checksum of the registry; None if there is no registry yet."""
+        with self._database.read_connection() as connection:
+            return registry_schema.read_checksum(connection) if connection is not None else None
 
     def _read_current_rows(self) -> RegistryRows | None:
         """The rows of the registry; None if it is damaged or missing."""

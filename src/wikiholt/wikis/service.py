@@ -3,8 +3,8 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -18,7 +18,7 @@ from wikiholt.domain.protocols import (
     VectorEngine,
 )
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
-from wikiholt.domain.wiki import MANAGED_KIND, Key, Wiki
+from wikiholt.domain.wiki import MANAGED_KIND, Wiki
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
@@ -34,21 +34,11 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.pending_removals import PendingRemovals
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.registry import Registry, make_wiki_id
+from wikiholt.wikis.registry import Registry, RemovedWiki, make_wiki_id
 from wikiholt.wikis.registry_recovery import RECOVERY_HINT
 from wikiholt.wikis.slugs import validate_slug
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedWiki:
-    """What was removed with a wiki: the names of its index files, its keys and its hosts."""
-
-    wiki: Wiki
-    files: tuple[str, ...]
-    keys: tuple[Key, ...]
-    hosts: tuple[str, ...]
 
 
 def _require_same_kind(old: str, new: str) -> None:
@@ -155,7 +145,7 @@ class WikiService:
             if self.components.vector_engine is not None:
                 self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
             # A sync may have created the index again in between; from now on none can.
-            return RemovedWiki(wiki, (*removed, *handle.remove()), unregistered.keys, unregistered.hosts)
+            return replace(unregistered, files=(*removed, *handle.remove()))
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Delete the managed repository of a removed wiki, and what a sync created again while it was removed."""
@@ -163,13 +153,10 @@ class WikiService:
         if self._managed_repositories is not None:
             self._managed_repositories.delete(wiki_id)
         backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout)
-        if not components.store.exists(wiki_id):
+        store, timeout = components.store, components.lock_timeout
+        with store.write_lock(wiki_id, timeout) if store.exists(wiki_id) else nullcontext():
             backups.delete_all()
-            components.store.delete(wiki_id)
-            return
-        with components.store.write_lock(wiki_id, components.lock_timeout):
-            backups.delete_all()
-            components.store.delete(wiki_id)
+            store.delete(wiki_id)
 
     def is_being_removed(self, wiki_id: str) -> bool:
         """Whether this wiki is being removed, so that its index should not be written."""

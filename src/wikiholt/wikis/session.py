@@ -25,51 +25,37 @@ _FRESH_WAITERS = BoundedSemaphore(16)
 """Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""
 
 
-class PathStyle(Protocol):
-    """Translates page paths between git and the form that callers read and write."""
+class PathStyle:
+    """Translates page paths between git and the form that callers read and write. In this one both are the same."""
+
+    __slots__ = ()
 
     def to_display_path(self, path: str) -> str:
         """Return a git path in the caller's form."""
-
-    def to_display_title(self, name: str, path: str) -> str:
-        """Return the page title in the caller's form; a title set in the page itself stays unchanged."""
-
-    def to_git_path(self, path: str) -> str:
-        """Return the git path for a path in the caller's form."""
-
-    def to_link_path(self, path: str) -> str | None:
-        """Return the full path that links must use, or None if the last path segment is enough."""
-
-    def to_url(self, url: str) -> str:
-        """Return a page URL that the caller can open."""
-
-    def to_git_prefix(self, prefix: str) -> str:
-        """Return the git path prefix for a prefix in the caller's form."""
-
-
-class StoredPaths:
-    """The identity path style: callers use git paths."""
-
-    def to_display_path(self, path: str) -> str:
         return path
 
-    def to_display_title(self, name: str, path: str) -> str:  # noqa: ARG002
+    def to_display_title(self, name: str, path: str) -> str:  # noqa: ARG002 - other styles use it
+        """Return the page title in the caller's form; a title set in the page itself stays unchanged."""
         return name
 
     def to_git_path(self, path: str) -> str:
+        """Return the git path for a path in the caller's form."""
         return path
 
     def to_link_path(self, path: str) -> str | None:  # noqa: ARG002
+        """Return the full path that links must use, or None if the last path segment is enough."""
         return None
 
     def to_url(self, url: str) -> str:
+        """Return a page URL that the caller can open."""
         return url
 
     def to_git_prefix(self, prefix: str) -> str:
+        """Return the git path prefix for a prefix in the caller's form."""
         return prefix
 
 
-STORED_PATHS = StoredPaths()
+STORED_PATHS = PathStyle()
 
 
 class ChangeKind(StrEnum):

@@ -16,13 +16,13 @@ from tests.support.postgres_hostile import holding_everything
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
-from wikiholt.storage.postgres import assignments, registry_store, token_buckets
+from wikiholt.storage.postgres import assignments, home_tables
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.placements import PlacementCatalog
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.wikis.registry import Registry
 
-TABLE_SETS = (registry_store.REGISTRY_TABLES, token_buckets.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
+TABLE_SETS = (home_tables.REGISTRY_TABLES, home_tables.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED_SLUG = "weather"
 """A wiki that is polled every second."""
@@ -106,7 +106,7 @@ def two_nodes(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> I
         repository.commit({"Home.md": f"# Home\n\nAll about {slug}.\n"})
     home = Catalog(store, TABLE_SETS, lock_timeout_s=TIMEOUT_S)
     with closing(home), ExitStack() as stack:
-        registry = Registry(place / "none", database=registry_store.PostgresRegistry(home, TIMEOUT_S))
+        registry = Registry(place / "none", database=home_tables.PostgresRegistry(home, TIMEOUT_S))
         registry.add(POLLED_SLUG, str(wikis / POLLED_SLUG), {"interval": "1"})
         registry.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
         _, token = registry.keys.create(None, Scope.ADMIN)
@@ -302,7 +302,7 @@ def test_two_nodes_with_the_real_model_give_the_same_answers(database: str, tmp_
         {"Frost.md": "# Frost\n\nCover tender plants on cold nights.\n", "Compost.md": "# Compost\n\nTurn the heap.\n"}
     )
     with closing(Catalog(database, TABLE_SETS)) as home:
-        registry = Registry(tmp_path / "none", database=registry_store.PostgresRegistry(home))
+        registry = Registry(tmp_path / "none", database=home_tables.PostgresRegistry(home))
         _, token = registry.keys.create(None, Scope.ADMIN)
     with run_node(tmp_path / "one", database, token, wikis) as one, run_node(tmp_path / "two", database, token) as two:
         query = "w/garden/api/v1/search?q=protecting+seedlings+from+freezing&n=2"

@@ -13,10 +13,10 @@ from tests.support.wait import wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import DatabaseUnavailable
 from wikiholt.storage.postgres import assignments as shifts_module
-from wikiholt.storage.postgres import registry_store as registry_module
+from wikiholt.storage.postgres import home_tables as registry_module
 from wikiholt.storage.postgres.assignments import PostgresAssignments
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.registry_store import PostgresRegistry
+from wikiholt.storage.postgres.home_tables import PostgresRegistry
 from wikiholt.wikis.registry import Registry
 
 PARTS = (registry_module.REGISTRY_TABLES, shifts_module.ASSIGNMENT_TABLES)

@@ -12,16 +12,16 @@ from tests.support.postgres_stores import WIKI_ID, create_filled_index, open_nod
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import LoginRefused, TooManyConnections
-from wikiholt.storage.postgres import assignments, registry_store
+from wikiholt.storage.postgres import assignments, home_tables
 from wikiholt.storage.postgres import pool as pool_module
 from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
+from wikiholt.storage.postgres.assignments import describe_shortage
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.connection_budget import ConnectionBudget
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login
 from wikiholt.storage.postgres.store import PostgresStore
 
 OTHER_ID = "bbbbbbbbbbbbbbbbbbbb"
-TABLES = (registry_store.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES)
+TABLES = (home_tables.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES)
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_a_node_warns_when_it_joins_a_server_with_too_few_connections(
 
 
 def test_what_a_server_allows_is_compared_with_what_nodes_use() -> None:
-    assert ConnectionBudget(3, 42, 200).shortage == ""
-    assert ConnectionBudget(3, 42, 97).shortage == (
+    assert describe_shortage(3, 42, 200) == ""
+    assert describe_shortage(3, 42, 97) == (
         "3 nodes may use 126 connections, and the server allows 97: raise max_connections or lower postgres.connections"
     )
 

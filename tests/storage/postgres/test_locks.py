@@ -22,14 +22,11 @@ from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
-from wikiholt.storage.postgres import locks, maintenance, move, timeouts
+from wikiholt.storage.postgres import locks, maintenance, move
 from wikiholt.storage.postgres.assignments import PostgresAssignments
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.leases import WRITE_LEASE
-from wikiholt.storage.postgres.maintenance import IndexBuilder, build_missing_indexes
-from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.postgres.timeouts import (
+from wikiholt.storage.postgres.locks import (
     LOCK_TRIES,
     OPERATOR_LOCK_TIMEOUT_S,
     OPERATOR_STATEMENT_TIMEOUT_S,
@@ -37,6 +34,9 @@ from wikiholt.storage.postgres.timeouts import (
     TimeoutCounter,
     retry_lock_timeouts,
 )
+from wikiholt.storage.postgres.maintenance import IndexBuilder, build_missing_indexes
+from wikiholt.storage.postgres.pool import Connection
+from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing.fakes import make_entry
 
 HOSTILE, CALM, LEAVING, MOVING, COMING = (letter * 20 for letter in "hclmn")
@@ -99,7 +99,7 @@ def synced(store: PostgresStore, wiki_id: str, revision: str) -> int:
 def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
     store: PostgresStore, hostile: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counters = store.placements.catalog.timeout_counter, store.placements._pool.timeout_counter
+    counters = store.placements.catalog.pool.timeout_counter, store.placements._pool.timeout_counter
     counts = [counter.counts for counter in counters]
     assert synced(store, CALM, "r2") == 4
     store.verify(CALM, full=True)
@@ -117,7 +117,7 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
 def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counts = store.placements.catalog.timeout_counter.counts["lock"]
+    counts = store.placements.catalog.pool.timeout_counter.counts["lock"]
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
         with caplog.at_level(logging.WARNING), pytest.raises(LockTimeout):
             store.leases._acquire(HOSTILE, WRITE_LEASE, 0.1)
@@ -125,7 +125,7 @@ def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
             synced(store, HOSTILE, "r2")
         assert (caught.value.status, caught.value.code) == (503, "lock-timeout")
         assert caught.value.hint
-    assert store.placements.catalog.timeout_counter.counts["lock"] > counts
+    assert store.placements.catalog.pool.timeout_counter.counts["lock"] > counts
     assert HOSTILE in caplog.text
     assert synced(store, HOSTILE, "r2") == 4
 
@@ -264,7 +264,7 @@ def test_a_statement_that_runs_too_long_is_counted(database: str, tmp_path: Path
             connections.write_transaction(statement_timeout_s=0.05) as connection,
         ):
             connection.execute("SELECT pg_sleep(5)")
-        assert store.placements.catalog.timeout_counter.counts == {"lock": 0, "statement": 1}
+        assert store.placements.catalog.pool.timeout_counter.counts == {"lock": 0, "statement": 1}
 
 
 def test_locks_of_two_nodes_exclude_each_other_while_the_table_is_created(database: str) -> None:
@@ -311,7 +311,7 @@ def test_a_database_with_a_foreign_schema_wikiholt_is_refused(pg: PostgresServer
 def test_a_lock_that_is_not_granted_is_retried_with_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     # Only here: other threads sleep as before.
-    monkeypatch.setattr(timeouts, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     tries = iter([LockTimeout("a"), LockTimeout("b"), None])
 
     def attempt() -> str:
@@ -338,7 +338,7 @@ def test_a_timeout_is_counted_each_time_and_logged_once_a_minute(caplog: pytest.
         counter.record("lock", "w_one")
     counter.record("statement", "w_other")
     assert counter.counts == {"lock": 3, "statement": 1}
-    logged = [record.message for record in caplog.records if record.name == timeouts.__name__]
+    logged = [record.message for record in caplog.records if record.name == locks.__name__]
     assert [message.split(":")[0] for message in logged] == ["w_one", "w_other"]
 
 

@@ -21,7 +21,7 @@ from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
 from wikiholt.storage import page_table
-from wikiholt.storage.postgres import migrations
+from wikiholt.storage.postgres import maintenance
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
 from wikiholt.storage.postgres.store import PostgresStore
@@ -39,7 +39,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.support.postgres_stores import open_node_store
 from psycopg import sql
-from wikiholt.storage.postgres import migrations, schema as postgres_schema
+from wikiholt.storage.postgres import maintenance, schema as postgres_schema
 from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
 
 def statements(schema, numbers, role):
@@ -50,14 +50,22 @@ def statements(schema, numbers, role):
         table = sql.Identifier(schema, f"g{number}_pages")
         yield sql.SQL("ALTER TABLE {} ADD COLUMN mood text").format(table)
 
-migrations._LOCK_TRIES = 1000  # the old node may be slow
+maintenance._LOCK_TRIES = 1000  # the old node may be slow
 newer = postgres_schema.SCHEMA_LAYOUT + 1
 postgres_schema.SCHEMA_LAYOUT = newer
 postgres_schema.MIGRATIONS += (SchemaMigration(SchemaLayout(newer, 1), statements),)
 with open_node_store(sys.argv[2], Path(sys.argv[3])) as store:
-    result = migrations.upgrade_all(store.placements)
-    print(result.upgraded_count, len(result.failed))
+    done = [0]
+    failed = maintenance.upgrade_all(store.placements, done.append)
+    print(done[-1], len(failed))
 """
+
+
+def upgrade_all(store: PostgresStore) -> tuple[int, list[str]]:
+    """The number of migrated wikis, and those that failed."""
+    done = [0]
+    failed = maintenance.upgrade_all(store.placements, done.append)
+    return done[-1], [wiki_id for wiki_id, _ in failed]
 
 
 @pytest.fixture
@@ -172,7 +180,7 @@ def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
         assert store.placements.get(WIKI_ID).layout == LAYOUT + 2
         with store.get_connections(WIKI_ID).read_connection() as connection:
             assert connection.execute("SELECT DISTINCT two, three FROM state").fetchall() == [(None, None)]
-        assert migrations.upgrade_all(store.placements).upgraded_count == 0
+        assert upgrade_all(store) == (0, [])
         create_filled_index(store, "bbbbbbbb", 1).close()
 
 
@@ -200,9 +208,8 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
     broken = store.placements.get("aaaaaaaa1")
     with store.placements.catalog.read_connection() as connection:
         connection.execute(f"DROP TABLE {broken.schema}.state")
-    done = migrations.upgrade_all(store.placements)
-    assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
-    assert migrations.upgrade_all(store.placements).upgraded_count == 0
+    assert upgrade_all(store) == (2, ["aaaaaaaa1"])
+    assert upgrade_all(store) == (0, ["aaaaaaaa1"])
 
 
 def test_an_index_of_an_older_layout_gets_the_later_columns_and_stays_intact(
@@ -224,7 +231,7 @@ def test_an_index_of_an_older_layout_gets_the_later_columns_and_stays_intact(
     with store.placements.catalog.write_transaction() as connection:
         connection.execute("UPDATE placements SET layout = %s", (LAYOUT,))
     store.placements.invalidate(WIKI_ID)
-    assert migrations.upgrade_all(store.placements).upgraded_count == 1
+    assert upgrade_all(store) == (1, [])
     index = store.open(WIKI_ID)
     assert index.check() == []
     assert len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) == 3

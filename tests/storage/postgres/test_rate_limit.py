@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.postgres_server import PostgresServer
 from wikiholt.errors import DatabaseUnavailable, TooManyRequests
-from wikiholt.storage.postgres import token_buckets as buckets_module
+from wikiholt.storage.postgres import home_tables as buckets_module
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.token_buckets import BUCKET_TABLES, PostgresBuckets
+from wikiholt.storage.postgres.home_tables import BUCKET_TABLES, PostgresBuckets
 from wikiholt.wikis import rate_limit as limits_module
 from wikiholt.wikis.rate_limit import Allowance, RateLimiter
 

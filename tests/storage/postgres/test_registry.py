@@ -18,7 +18,7 @@ from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRegistry, describe_leftover_schemas
+from wikiholt.storage.postgres.home_tables import REGISTRY_TABLES, PostgresRegistry, describe_leftover_schemas
 from wikiholt.wikis import registry_backups as backups_module
 from wikiholt.wikis import registry_schema
 from wikiholt.wikis.registry import Registry

@@ -37,7 +37,7 @@ def create_filled_index(placements: PlacementCatalog, wiki_id: str, text: str) -
     with placements.get_operator_connections(placement).write_transaction() as connection:
         connection.execute(sql.SQL("SET LOCAL search_path TO {}, public").format(sql.Identifier(placement.schema)))
         generations.create_generation(
-            connection, placement, RECIPE, generations.PostgresGenerationOrigin.SCRATCH, published=True
+            connection, placement, RECIPE, generations.GenerationOrigin.SCRATCH, published=True
         )
     with placements.get_connections(wiki_id).write_transaction() as connection:
         connection.execute("INSERT INTO state (name, text) VALUES ('health', %s)", (text,))

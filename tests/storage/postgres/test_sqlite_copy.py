@@ -15,9 +15,10 @@ from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage.postgres.generation_rows import make_vector_rows
 from wikiholt.storage.postgres.index import PostgresIndex
-from wikiholt.storage.postgres.index_writer import make_chunk_rows, make_vector_rows
 from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.storage.sqlite.rows import make_chunk_rows
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry

@@ -15,7 +15,7 @@ from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Page, PageMetadata, PageTerms
 from wikiholt.domain.vector_precision import round_vectors
-from wikiholt.storage.postgres import locks, vector_search
+from wikiholt.storage.postgres import locks, queries
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.maintenance import IndexBuilder, build_missing_indexes
 from wikiholt.storage.postgres.placements import Placement
@@ -131,9 +131,9 @@ def test_exact_queries_use_no_index(store: PostgresStore, index: PostgresIndex) 
 
         db.execute = explained
         try:
-            near = vector_search.search_exact(db, index._tables, make_queries()[0], 10, None)
-            vector_search.search_exact(db, index._tables, make_queries()[0], 10, np.array([1, 2], np.int64))
-            vector_search.search_hnsw(db, index._tables, make_queries()[0], 10)
+            near = queries.search_exact(db, index._tables, make_queries()[0], 10, None)
+            queries.search_exact(db, index._tables, make_queries()[0], 10, np.array([1, 2], np.int64))
+            queries.search_hnsw(db, index._tables, make_queries()[0], 10)
         finally:
             del db.execute
     assert near.chunk_ids.tolist() == search_brute_force(make_queries()[0], 10)

@@ -14,8 +14,8 @@ from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, Reci
 from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite import rows
-from wikiholt.storage.sqlite.chunk_content import decode_content, encode_content
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.rows import decode_content, encode_content
 from wikiholt.storage.sqlite.schema import create_index_file, open_connection
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 

@@ -279,7 +279,7 @@ def test_a_restore_that_cannot_back_up_the_old_index_is_refused(
     def full(*_: object) -> None:
         raise StorageError("the disk is full", hint="make room")
 
-    monkeypatch.setattr("wikiholt.storage.sqlite.backup.write_copy", full)
+    monkeypatch.setattr("wikiholt.storage.sqlite.index.write_copy", full)
     with pytest.raises(StorageError):
         fixture.get_wiki().restore()
     monkeypatch.undo()

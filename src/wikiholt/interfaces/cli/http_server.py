@@ -43,7 +43,7 @@ from wikiholt.interfaces.http.metrics import ServiceMetrics, SharedMetrics, make
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
 from wikiholt.scheduler.nodes import SchedulerLink, WorkerRequests
-from wikiholt.wikis.shared_buckets import BucketTable
+from wikiholt.wikis.rate_limit import BucketTable
 
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME
 from wikiholt.interfaces.cli.serve_command import open_listener, open_local_listener, print_address
-from wikiholt.wikis.shared_buckets import create_table
+from wikiholt.wikis.rate_limit import create_table
 
 if TYPE_CHECKING:
     from wikiholt.app.settings.definitions import Settings

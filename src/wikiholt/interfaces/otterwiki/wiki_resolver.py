@@ -24,6 +24,7 @@ from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.session import PathStyle
 from wikiholt.wikis.slugs import propose_slug
 
 _STORAGE_MODULES = ("otterwiki.server", "otterwiki.wiki")
@@ -192,7 +193,7 @@ def _propose_slugs(location: WikiLocation) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class OtterwikiPaths:
+class OtterwikiPaths(PathStyle):
     """The path style of the wiki of one request."""
 
     retain_case: bool

@@ -10,12 +10,13 @@ import psycopg
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import migrations, move, role_admin, schema
+from wikiholt.storage.postgres import maintenance, move, provision, schema
+from wikiholt.storage.postgres.assignments import COUNT_NODES, find_connection_shortage
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
-from wikiholt.storage.postgres.connection_budget import COUNT_NODES, read_budget
+from wikiholt.storage.postgres.locks import TimeoutCounter
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.wiki_files import list_wiki_directories
+from wikiholt.storage.sqlite.wiki_directory import list_wiki_directories
 
 _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
@@ -79,7 +80,7 @@ class PostgresDatabaseAdmin:
             return [name for (name,) in connection.execute(_SELECT_UNEXPECTED_ROLES, names).fetchall()]
 
     def repair_access(self, wiki_id: str) -> None:
-        self._store.repair_access(wiki_id)
+        self._store.placements.repair(wiki_id)
 
     def find_unfinished_moves(self) -> Sequence[str]:
         return move.find_unfinished_moves(self._store.placements)
@@ -103,7 +104,7 @@ class PostgresDatabaseAdmin:
     def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
         total = sum(status.behind for status in self.get_statuses())
         progress(0, total)
-        return migrations.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total))).failed
+        return maintenance.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total)))
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)
@@ -124,17 +125,15 @@ class PostgresDatabaseAdmin:
 
     def get_metrics(self) -> Mapping[str, int]:
         return {
-            "connections": self._catalog.connection_count + self._pool.open_count,
+            "connections": self._catalog.pool.open_count + self._pool.open_count,
             "leases": self._store.leases.count,
         }
 
     def get_timeout_counts(self) -> Mapping[str, int]:
-        wiki_counts = self._pool.timeout_counter.counts
-        return {kind: count + wiki_counts[kind] for kind, count in self._catalog.timeout_counter.counts.items()}
+        return _add_counts(self._catalog.pool.timeout_counter, self._pool.timeout_counter)
 
     def get_refusal_counts(self) -> Mapping[str, int]:
-        wiki_counts = self._pool.refusal_counter.counts
-        return {kind: count + wiki_counts[kind] for kind, count in self._catalog.refusal_counter.counts.items()}
+        return _add_counts(self._catalog.pool.refusal_counter, self._pool.refusal_counter)
 
     def get_availability(self) -> Mapping[str, bool]:
         unreachable = self._pool.unreachable
@@ -152,7 +151,7 @@ class PostgresDatabaseAdmin:
         try:
             with database.connections.read_connection() as connection:
                 server, vector = connection.execute(_SELECT_VERSIONS).fetchone() or ("", "")
-                shortage = read_budget(connection, nodes, self._wiki_connections).shortage
+                shortage = find_connection_shortage(connection, nodes, self._wiki_connections)
         except WikiholtError as error:
             cause = " ".join(str(error.__cause__ or "").split())
             problem = f"{error.message}: {cause}" if cause else error.message
@@ -170,18 +169,23 @@ class PostgresDatabaseAdmin:
         )
 
 
+def _add_counts(operator: TimeoutCounter, wikis: TimeoutCounter) -> dict[str, int]:
+    wiki_counts = wikis.counts
+    return {kind: count + wiki_counts[kind] for kind, count in operator.counts.items()}
+
+
 def _check_wiki_login(database: CatalogDatabase) -> str:
     """Log in with a temporary role, as a new wiki would. Returns the server's reason if that fails."""
     role, secret = f"wikiholt_check_{secrets.token_hex(6)}", secrets.token_urlsafe(24)
     connections = database.connections.with_subject(role)
     with connections.write_transaction() as connection:
-        role_admin.create_role(connection, role, secret, database.group)
+        provision.create_role(connection, role, secret, database.group)
     try:
         psycopg.connect(database.address.with_login(role, secret).conninfo).close()
     except psycopg.Error as error:
         return " ".join(str(error).split())
     finally:
         with connections.write_transaction() as connection:
-            role_admin.revoke_login(connection, role, database.group)
-            role_admin.drop_role(connection, role, database.group)
+            provision.revoke_login(connection, role, database.group)
+            provision.drop_role(connection, role, database.group)
     return ""

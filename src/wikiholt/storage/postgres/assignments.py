@@ -19,7 +19,6 @@ from threading import Lock, Thread
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import DatabaseUnavailable
 from wikiholt.storage.postgres.catalog import Catalog, TableSet
-from wikiholt.storage.postgres.connection_budget import COUNT_NODES, read_budget
 from wikiholt.storage.postgres.errors import translate_errors
 from wikiholt.storage.postgres.pool import Connection
 
@@ -40,6 +39,13 @@ ASSIGNMENT_TABLES = TableSet(
     ),
 )
 
+COUNT_NODES = "SELECT count(*) FROM nodes WHERE until > clock_timestamp()"
+OPERATOR_CONNECTIONS = 10
+"""A node's connections as the operator: eight in the pool, one that listens, one for an administrator's command."""
+_SELECT_AVAILABLE = (
+    "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    " - current_setting('reserved_connections')::int"
+)
 _CLAIM_BATCH_WIKIS = 500
 _RETRY_DELAY_S = 1.0
 """Delay before reconnecting to an unreachable database."""
@@ -79,6 +85,25 @@ _TAKE_REQUESTS = (
 def notify_nodes(connection: Connection, event: str) -> None:
     """Send an event to all nodes when the transaction commits. Any role can listen, so it names no wiki."""
     connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, event))
+
+
+def find_connection_shortage(connection: Connection, nodes: int, wiki_connections: int) -> str:
+    """Why the server allows too few connections for its nodes, and what to change; empty if they suffice.
+
+    `wiki_connections` is a node's limit for the connections of wikis.
+    """
+    (available,) = connection.execute(_SELECT_AVAILABLE).fetchone() or (0,)
+    return describe_shortage(max(1, nodes), wiki_connections + OPERATOR_CONNECTIONS, available)
+
+
+def describe_shortage(nodes: int, per_node: int, available: int) -> str:
+    needed = nodes * per_node
+    if needed <= available:
+        return ""
+    return (
+        f"{'1 node' if nodes == 1 else f'{nodes} nodes'} may use {needed} connections, and the server allows"
+        f" {available}: raise max_connections or lower postgres.connections"
+    )
 
 
 class PostgresAssignments:
@@ -174,7 +199,7 @@ class PostgresAssignments:
     def _check_connections(self, connection: Connection) -> None:
         """Warn if the server allows fewer connections than all nodes, with this one, may use."""
         (nodes,) = connection.execute(COUNT_NODES).fetchone() or (1,)
-        shortage = read_budget(connection, nodes, self._wiki_connections).shortage
+        shortage = find_connection_shortage(connection, nodes, self._wiki_connections)
         if shortage:
             _LOG.warning("%s", shortage)
 

@@ -5,8 +5,8 @@ created on first use, under a lock that all nodes share.
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
 
@@ -17,7 +17,6 @@ from wikiholt.storage.postgres import locks
 from wikiholt.storage.postgres.address import DatabaseAddress
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.storage.postgres.provision import prepare_database, require_rights
-from wikiholt.storage.postgres.timeouts import TimeoutCounter
 
 HOME_DATABASE = "home"
 CATALOG_SCHEMA = "wikiholt"
@@ -106,31 +105,23 @@ class Catalog:
     ) -> None:
         self._address = DatabaseAddress.parse(dsn)
         self._table_sets = (_DATABASES_TABLES, PLACEMENTS_TABLES, *table_sets)
-        self._pool = ConnectionPool(max_connections, lock_timeout_s=lock_timeout_s)
-        self._connections = RoleConnections(
-            self._pool, lambda _: _make_login(self._address, (CATALOG_SCHEMA, "public"))
-        )
+        self.pool = ConnectionPool(max_connections, lock_timeout_s=lock_timeout_s)
+        self._connections = RoleConnections(self.pool, lambda _: _make_login(self._address, (CATALOG_SCHEMA, "public")))
         self._lock = Lock()
         self._is_created = False
         self._databases: dict[str, CatalogDatabase] = {}
 
-    @contextmanager
-    def read_connection(self) -> Iterator[Connection]:
+    def read_connection(self) -> AbstractContextManager[Connection]:
         self._ensure_created()
-        with self._connections.read_connection() as connection:
-            yield connection
+        return self._connections.read_connection()
 
-    @contextmanager
-    def read_snapshot(self) -> Iterator[Connection]:
+    def read_snapshot(self) -> AbstractContextManager[Connection]:
         self._ensure_created()
-        with self._connections.read_snapshot() as connection:
-            yield connection
+        return self._connections.read_snapshot()
 
-    @contextmanager
-    def write_transaction(self) -> Iterator[Connection]:
+    def write_transaction(self) -> AbstractContextManager[Connection]:
         self._ensure_created()
-        with self._connections.write_transaction() as connection:
-            yield connection
+        return self._connections.write_transaction()
 
     def open_dedicated(self) -> Connection:
         self._ensure_created()
@@ -160,7 +151,7 @@ class Catalog:
         if not name.isidentifier() or not name.islower() or name == HOME_DATABASE or weight <= 0:
             raise InvalidSetting("invalid database name or weight", hint="use lower-case letters and digits")
         address = DatabaseAddress.parse(dsn)
-        connections = RoleConnections(self._pool, lambda _: _make_login(address, ("public",)))
+        connections = RoleConnections(self.pool, lambda _: _make_login(address, ("public",)))
         known = self.list_databases()
         with connections.write_transaction() as connection:
             same = find_same_database(connection, known)
@@ -203,31 +194,16 @@ class Catalog:
         self.list_databases()
 
     @property
-    def connection_count(self) -> int:
-        """The number of open operator connections."""
-        return self._pool.open_count
-
-    @property
-    def timeout_counter(self) -> TimeoutCounter:
-        """The timeouts of operator statements."""
-        return self._pool.timeout_counter
-
-    @property
-    def refusal_counter(self) -> TimeoutCounter:
-        """The refused connections of the operator."""
-        return self._pool.refusal_counter
-
-    @property
     def availability(self) -> dict[str, tuple[str, bool]]:
         """The location of each known database, and whether it was reachable at its last use."""
         locations = {database.name: database.address.location for database in self._databases.values()} or {
             HOME_DATABASE: self._address.location
         }
-        unreachable = self._pool.unreachable
+        unreachable = self.pool.unreachable
         return {name: (location, location not in unreachable) for name, location in locations.items()}
 
     def close(self) -> None:
-        self._pool.close()
+        self.pool.close()
 
     def _make_database(
         self, name: str, dsn: str, group: str, types_schema: str, is_open: bool, weight: float
@@ -235,7 +211,7 @@ class Catalog:
         address = self._address if name == HOME_DATABASE else DatabaseAddress.parse(dsn)
         login = _make_login(address, (types_schema,))
         return CatalogDatabase(
-            name, address, group, types_schema, is_open, weight, RoleConnections(self._pool, lambda _: login)
+            name, address, group, types_schema, is_open, weight, RoleConnections(self.pool, lambda _: login)
         )
 
     def _require_same_wikis(self, connection: Connection, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The generations of one wiki's index: the rows of `state` and the tables of each generation.
+"""The rows of a wiki's table `state`: its generations, with their tables, and its notes.
 
 The functions take a connection whose search path is the wiki's schema. The wiki's role writes rows; the operator
 creates and drops tables, in the same transaction as the row.
@@ -6,7 +6,6 @@ creates and drops tables, in the same transaction as the row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from psycopg import sql
 
@@ -16,8 +15,9 @@ from wikiholt.storage.postgres import schema
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import STATE_COLUMNS, make_initial_state
+from wikiholt.storage.postgres.rows import STATE_COLUMNS, get_part_names, make_initial_state, split_text
 from wikiholt.storage.postgres.schema import MOVED_MARK, GenerationTables, SchemaLayout
+from wikiholt.storage.sqlite.generations import GenerationOrigin
 
 _GENERATION_COLUMNS = (
     "number, published, origin, condition, text, fingerprint, dimensions, pipeline, model, precision, revision"
@@ -32,15 +32,7 @@ _SELECT_PUBLISHED = (
 
 _LAST_PUBLISHED = f"SELECT max(number) FROM state WHERE {_GENERATION_ROWS} AND published"
 _LOST_TABLES_WINDOW = 20
-
-
-class PostgresGenerationOrigin(StrEnum):
-    """What a generation is built from."""
-
-    SCRATCH = "nothing"
-    PREVIOUS = "before"
-    """Reuses vectors of the published generation."""
-    BACKUP = "backup"
+_RESERVED_NOTES = {"writer", "activity", "layout", "mark"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,7 @@ class GenerationRow:
 
     number: int
     published: bool
-    origin: PostgresGenerationOrigin
+    origin: GenerationOrigin
     condition: str
     """`building`, `good` or `aside` (quarantined)."""
     reason: str
@@ -101,7 +93,7 @@ def list_generations(connection: Connection) -> list[GenerationRow]:
     statement = f"SELECT {_GENERATION_COLUMNS} FROM state WHERE {_GENERATION_ROWS} ORDER BY number"
     rows = connection.execute(statement).fetchall()
     return [
-        GenerationRow(number, published, PostgresGenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
+        GenerationRow(number, published, GenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
         for number, published, origin, condition, why, *recipe, revision in rows
     ]
 
@@ -110,7 +102,7 @@ def create_generation(
     connection: Connection,
     placement: Placement,
     recipe: Recipe,
-    origin: PostgresGenerationOrigin,
+    origin: GenerationOrigin,
     *,
     published: bool = False,
 ) -> int:
@@ -190,7 +182,7 @@ def find_abandoned(connection: Connection) -> list[int]:
     return [number for (number,) in connection.execute(statement)]
 
 
-def set_origin(connection: Connection, number: int, origin: PostgresGenerationOrigin) -> None:
+def set_origin(connection: Connection, number: int, origin: GenerationOrigin) -> None:
     """Change the origin of a generation that is resumed."""
     statement = "UPDATE state SET origin = %s WHERE name = %s"
     connection.execute(statement, (origin, GenerationTables(number).state_name))
@@ -207,3 +199,54 @@ def list_quarantined(connection: Connection) -> list[str]:
     (current,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
     names = {generation.reason for generation in list_generations(connection) if generation.condition == "aside"}
     return sorted(names) + schema.find_quarantined_schemas(connection, current)
+
+
+# ── notes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_note(connection: Connection, name: str) -> str | None:
+    """Read a note; None if there is none."""
+    names = (_validate_note_name(name), *get_part_names(name))
+    statement = "SELECT text FROM state WHERE name = %s OR name >= %s AND name < %s ORDER BY name"
+    parts = connection.execute(statement, names).fetchall()
+    return None if not parts or parts[0] == (None,) else "".join(text for (text,) in parts)
+
+
+def write_note(connection: Connection, name: str, text: str) -> bool:
+    """Write a note. Returns False if the wiki has been moved to another database."""
+    first, *others = split_text(_validate_note_name(name), text)
+    statement = "INSERT INTO state (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    connection.execute(statement, first)
+    # A statement of its own: it sees the parts of a writer that the first statement waited for.
+    statement = (
+        "WITH removed AS (DELETE FROM state WHERE name >= %s AND name < %s)"
+        " SELECT text FROM state WHERE name = 'layout'"
+    )
+    layout = connection.execute(statement, get_part_names(name)).fetchone()
+    for part in others:
+        connection.execute("INSERT INTO state (name, text) VALUES (%s, %s)", part)
+    return layout != (MOVED_MARK,)
+
+
+def read_lease_text(connection: Connection, name: str) -> str | None:
+    """Read the text of a lease; None if nobody holds it."""
+    statement = "SELECT text FROM state WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
+    (text,) = connection.execute(statement, (name,)).fetchone() or (None,)
+    return None if text is None else str(text)
+
+
+def get_schema_bytes(connection: Connection) -> int:
+    statement = (
+        "SELECT coalesce(sum(pg_total_relation_size(objid)), 0)::int8 FROM pg_depend"
+        " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = current_schema()::regnamespace"
+        " AND classid = 'pg_class'::regclass"
+    )
+    (total,) = connection.execute(statement).fetchone() or (0,)
+    return int(total)
+
+
+def _validate_note_name(name: str) -> str:
+    """Return the name. Raises ValueError if the store itself uses it."""
+    if name in _RESERVED_NOTES or name.startswith("#") or "." in name:
+        raise ValueError(f"the note name {name} is reserved")
+    return name

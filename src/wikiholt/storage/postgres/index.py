@@ -36,17 +36,16 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
-from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
+from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
-from wikiholt.storage.postgres.full_pages import read_page_contents
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
-from wikiholt.storage.postgres.page_queries import build_where_clause
+from wikiholt.storage.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
+from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
-from wikiholt.storage.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
-from wikiholt.storage.sqlite.rows import decode_terms, to_datetime
+from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
 
 _VECTOR_BATCH_ROWS = 2_000
 _KEYWORD_BATCH_ROWS = 500
@@ -80,7 +79,7 @@ class PostgresIndex:
         self._keywords = PostgresKeywordSearch(connections, self._tables, self._session)
         self.generation = generation
         with connections.read_connection() as db:
-            state, checksum = index_writer.read_state(db, generation)
+            state, checksum = generation_rows.read_state(db, generation)
         if state.get_checksum(connections.wiki_id) != checksum:
             raise make_foreign_state_error()
         self.recipe = state.recipe
@@ -90,7 +89,7 @@ class PostgresIndex:
 
     def get_state(self) -> IndexState:
         with self._connections.read_connection() as db:
-            return self._make_state(index_writer.read_state(db, self.generation)[0])
+            return self._make_state(generation_rows.read_state(db, self.generation)[0])
 
     def _make_state(self, state: GenerationState) -> IndexState:
         self._chunks = state.chunks
@@ -141,14 +140,14 @@ class PostgresIndex:
 
     def get_problems(self) -> Sequence[PageProblem]:
         with self._connections.read_connection() as db:
-            problems = [problem for problem, _ in index_writer.read_problems(db, self._tables)]
+            problems = [problem for problem, _ in generation_rows.read_problems(db, self._tables)]
         return sorted(problems, key=lambda problem: problem.file.encode("utf-8", "surrogatepass"))
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
             raise Busy("the check was stopped", hint="try again")
         with self._connections.read_snapshot() as db:
-            return integrity.find_faults(db, self._tables, stop)
+            return generation_rows.find_faults(db, self._tables, stop)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +165,7 @@ class PostgresIndex:
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._connections.read_connection() as db:
-            return read_page_contents(db, self._tables, files)
+            return generation_rows.read_page_contents(db, self._tables, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
@@ -186,7 +185,7 @@ class PostgresIndex:
             return None
         with self._connections.read_connection() as db:
             sql = f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id"
-            return rows.to_id_array(db.execute(sql, values, binary=True).fetchall())
+            return to_id_array(db.execute(sql, values, binary=True).fetchall())
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         return self._keywords.find_matching_page_ids(query)
@@ -207,18 +206,18 @@ class PostgresIndex:
     def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
-                hits = vector_search.search_hnsw(db, self._tables, vector, limit)
+                hits = queries.search_hnsw(db, self._tables, vector, limit)
             if hits is not None:
                 return hits
         with self._connections.read_connection() as db:
-            hits = vector_search.search_exact(db, self._tables, vector, limit, page_ids)
+            hits = queries.search_exact(db, self._tables, vector, limit, page_ids)
             if page_ids is None and not len(hits.chunk_ids) and limit > 0:
                 self._require_no_chunks(db)
         return hits
 
     def _require_no_chunks(self, db: Connection) -> None:
         """Raise IndexCorrupt if the state counts chunks, so that lost rows never look like an empty result."""
-        state, _ = index_writer.read_state(db, self._tables.number)
+        state, _ = generation_rows.read_state(db, self._tables.number)
         if state.chunks:
             raise IndexCorrupt("the index has lost its chunks", hint="run `wikiholt sync` to rebuild it")
 
@@ -227,7 +226,7 @@ class PostgresIndex:
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         with self._connections.read_snapshot() as db:
-            state, _ = index_writer.read_state(db, self.generation)
+            state, _ = generation_rows.read_state(db, self.generation)
             yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
@@ -241,8 +240,8 @@ class PostgresIndex:
                 (version,),
                 binary=True,
             ).fetchall()
-            dropped = index_writer.read_dropped(db, self._tables, version)
-        dropped_ids = rows.to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
+            dropped = generation_rows.read_dropped(db, self._tables, version)
+        dropped_ids = to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
         return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped_ids)
 
     @contextmanager
@@ -257,9 +256,9 @@ class PostgresIndex:
                 return None
             sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
             added = db.execute(sql, (version,), binary=True).fetchall()
-            dropped = index_writer.read_dropped(db, self._tables, version)
+            dropped = generation_rows.read_dropped(db, self._tables, version)
         keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
-        dropped_ids = rows.to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
+        dropped_ids = to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
         return KeywordDelta(current, keyword_rows, dropped_ids)
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
@@ -331,19 +330,19 @@ class PostgresIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         with self._connections.read_connection() as db:
-            return page_queries.list_pages(db, self._tables, where, limit, offset)
+            return queries.list_pages(db, self._tables, where, limit, offset)
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
         with self._connections.read_connection() as db:
-            return page_queries.find_pages_by_key(db, self._tables, keys)
+            return queries.find_pages_by_key(db, self._tables, keys)
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         with self._connections.read_connection() as db:
-            return list(page_queries.iter_links(db, self._tables, page_ids))
+            return list(queries.iter_links(db, self._tables, page_ids))
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
         with self._connections.read_connection() as db:
-            return list(page_queries.find_links_by_key(db, self._tables, keys))
+            return list(queries.find_links_by_key(db, self._tables, keys))
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
@@ -353,7 +352,7 @@ class PostgresIndex:
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         with self._connections.read_connection() as db:
-            return page_queries.get_facets(db, self._tables, where, properties)
+            return queries.get_facets(db, self._tables, where, properties)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (

@@ -1,29 +1,36 @@
-"""Writes changes to the tables of a generation, in one transaction. Rows are sent by COPY in binary format."""
+"""Writes changes to the tables of a generation, in one transaction."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, PageEntry
+from wikiholt.domain.index import IndexChange, IndexedPageMove, PageEntry
 from wikiholt.domain.page import PageProblem
-from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
 from wikiholt.storage.page_table import (
     PageRow,
     fold_tags,
-    get_postgres_type,
     make_move_error,
     move_page_row,
     to_page_columns,
 )
 from wikiholt.storage.postgres import rows
-from wikiholt.storage.postgres.errors import make_missing_error
-from wikiholt.storage.postgres.full_pages import make_vector_rows, read_full_pages
+from wikiholt.storage.postgres.generation_rows import (
+    DroppedRow,
+    copy_chunks,
+    copy_pages,
+    decode_problem,
+    derive_page_columns,
+    read_full_pages,
+    read_state,
+    split_problem,
+    write_dropped,
+    write_problems,
+    write_state,
+)
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
+from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import rows as packing
 
@@ -31,151 +38,10 @@ Row = tuple[Any, ...]
 
 MAX_DROPPED_IDS = 200_000
 """How many dropped ids are recorded. A cache that is further behind is rebuilt."""
-_MAX_DROPPED_IDS_PER_ROW = 300
 _TRIM_INTERVAL_VERSIONS = 16
 
 _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("id", "version"))
 """The columns that decide whether a page has changed."""
-
-# A tsvector and a vector are already in binary format, so COPY sends them as bytea.
-_COLUMN_TYPES = {
-    **dict.fromkeys(("page_id", "chunk_id", "size", "seal"), "int8"),
-    **dict.fromkeys(("number", "first_line", "last_line"), "int4"),
-    **dict.fromkeys(("hash", "terms", "vector"), "bytea"),
-    **dict.fromkeys(("tag_keys", "link_keys"), "text[]"),
-    **{name: get_postgres_type(name) for name in PageRow._fields},
-}
-"""The types of all columns that are not text. A name has the same type in every table."""
-
-
-# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedRow:
-    """The ids of the chunks that a version dropped, and of the pages that it deleted."""
-
-    version: int
-    chunk_ids: list[int]
-    page_ids: list[int]
-
-
-def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[ChunkRow]:
-    """Make the rows of a page's chunks, with consecutive ids from `first_id`."""
-    chunk_rows = []
-    for offset, (chunk, digest, _) in enumerate(zip(entry.chunks, entry.hashes, entry.vectors, strict=True)):
-        path, lines = packing.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-        chunk_rows.append(
-            ChunkRow(first_id + offset, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
-        )
-    return chunk_rows
-
-
-def derive_page_columns(
-    page: PageRow, chunks: Sequence[ChunkRow], vectors: FloatArray, tags: Sequence[str], links: Sequence[LinkRow]
-) -> DerivedPageColumns:
-    """Compute the columns that only PostgreSQL has, including the checksum of the page."""
-    terms = rows.build_term_vector(packing.decode_terms(page.words))
-    parts = encode_page_parts(page.id, chunks, make_vector_rows(chunks, vectors), tags, links)
-    checksum = compute_page_checksum(page, parts)
-    tag_keys = sorted({rows.encode_key(tag) for tag in tags})
-    return DerivedPageColumns(
-        rows.encode_links(links), tag_keys, rows.get_link_keys(links), terms.size, terms.tsvector, checksum
-    )
-
-
-def copy_pages(db: Connection, tables: GenerationTables, pages: Iterable[Row]) -> None:
-    """Insert page rows, each followed by its derived columns."""
-    _copy_rows(db, tables.pages, (*PageRow._fields, *DerivedPageColumns._fields), pages)
-
-
-def copy_chunks(db: Connection, tables: GenerationTables, chunks: Iterable[Row]) -> None:
-    """Insert chunk rows, each followed by its vector as encoded by `rows.encode_vectors`."""
-    _copy_rows(db, tables.chunks, (*ChunkRow._fields, "vector"), chunks)
-
-
-def write_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
-    problem_rows = (
-        (name, text, compute_problem_checksum(problem))
-        for problem in problems
-        for name, text in _split_problem(tables, problem)
-    )
-    _copy_rows(db, "state", ("name", "text", "seal"), problem_rows)
-
-
-def read_problems(db: Connection, tables: GenerationTables) -> list[tuple[PageProblem, int]]:
-    """Read the problems of a generation, each with its stored checksum. Raises IndexCorrupt."""
-    sql = "SELECT name, text, seal FROM state WHERE name >= %s AND name < %s ORDER BY name"
-    problem_rows = db.execute(sql, tables.problem_names).fetchall()
-    checksums = {name: checksum for name, _, checksum in problem_rows}
-    texts = rows.join_texts((name, text) for name, text, _ in problem_rows)
-    return [(_decode_problem(text), checksums.get(name, 0)) for name, text in texts.items()]
-
-
-def write_dropped(db: Connection, tables: GenerationTables, dropped: DroppedRow) -> None:
-    sql = "INSERT INTO state (name, text, version, chunks) VALUES (%s, %s, %s, %s)"
-    name, version = tables.get_dropped_name(dropped.version), dropped.version
-    ids = [(at, each) for at, some in enumerate((dropped.chunk_ids, dropped.page_ids)) for each in some]
-    for start in range(0, len(ids), _MAX_DROPPED_IDS_PER_ROW):
-        part = ids[start : start + _MAX_DROPPED_IDS_PER_ROW]
-        lists = [[each for kind, each in part if kind == wanted] for wanted in range(2)]
-        text = json.dumps(lists, separators=(",", ":"))
-        db.execute(sql, (f"{name}.{start:09d}" if start else name, text, version, len(part)))
-
-
-def read_dropped(db: Connection, tables: GenerationTables, after_version: int = 0) -> list[DroppedRow]:
-    """Read the ids that later versions dropped, by version. A version may have several rows."""
-    sql = "SELECT version, text FROM state WHERE name >= %s AND name < %s ORDER BY name"
-    names = tables.get_dropped_name(after_version + 1), tables.dropped_names[1]
-    try:
-        return [DroppedRow(version, *json.loads(text)) for version, text in db.execute(sql, names)]
-    except (ValueError, TypeError) as error:
-        raise _make_unreadable_error() from error
-
-
-def _split_problem(tables: GenerationTables, problem: PageProblem) -> list[tuple[str, str]]:
-    """Return the names and texts of the rows of a problem."""
-    text = json.dumps([problem.file, problem.blob, problem.reason, problem.detail])
-    return rows.split_text(tables.get_problem_name(problem.file), text)
-
-
-def _decode_problem(text: str) -> PageProblem:
-    try:
-        return PageProblem(*json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise _make_unreadable_error() from error
-
-
-def _make_unreadable_error() -> IndexCorrupt:
-    return IndexCorrupt("a row of the index cannot be read", hint="run `wikiholt sync` to rebuild it")
-
-
-def _copy_rows(db: Connection, table: str, columns: Sequence[str], records: Iterable[Row]) -> None:
-    statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
-    with db.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types([_COLUMN_TYPES.get(name, "text") for name in columns])
-        for row in records:
-            copy.write_row([rows.encode_text(value) if isinstance(value, str) else value for value in row])
-
-
-# ── changes ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def read_state(db: Connection, number: int, *, lock: bool = False) -> tuple[GenerationState, int]:
-    """Read the state of a generation and its stored checksum. Raises IndexMissing."""
-    sql = f"SELECT {rows.STATE_COLUMNS}, seal FROM state WHERE name = %s{' FOR UPDATE' if lock else ''}"
-    row = db.execute(sql, (GenerationTables(number).state_name,)).fetchone()
-    if row is None:
-        raise make_missing_error()
-    *values, checksum = row
-    return GenerationState(*values), checksum
-
-
-def write_state(db: Connection, tables: GenerationTables, state: GenerationState) -> None:
-    """Write the state of a generation and its checksum."""
-    names = ", ".join(f"{name} = %s" for name in rows.STATE_FIELDS)
-    sql = f"UPDATE state SET {names}, seal = %s WHERE name = %s"
-    db.execute(sql, (*state.row, state.get_checksum(tables.wiki_id), tables.state_name))
 
 
 def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, fence: int | None) -> int:
@@ -275,7 +141,7 @@ class _PostgresWriter:
         sql = "SELECT name, text FROM state WHERE name >= %s AND name < %s ORDER BY name"
         for name in [name for name, text in parts if len(text) == rows.MAX_TEXT_CHARS]:
             parts += self._db.execute(sql, rows.get_part_names(name)).fetchall()
-        problems = map(_decode_problem, rows.join_texts(parts).values())
+        problems = map(decode_problem, rows.join_texts(parts).values())
         return {problem.file: problem for problem in problems}
 
     def _find_unchanged(self, pages: Mapping[str, int]) -> set[str]:
@@ -318,7 +184,7 @@ class _PostgresWriter:
 
     def _delete_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:
-            names = [name for problem in problems for name, _ in _split_problem(self._tables, problem)]
+            names = [name for problem in problems for name, _ in split_problem(self._tables, problem)]
             self._db.execute("DELETE FROM state WHERE name = ANY(%s)", (names,))
             self._add_counts(problems=-len(problems))
 
@@ -335,11 +201,11 @@ class _PostgresWriter:
             page_id = ids.get(entry.page.file)
             if page_id is None:
                 page_id, next_page = next_page, next_page + 1
-            page_chunks = make_chunk_rows(page_id, next_chunk, entry)
+            page_chunks = packing.make_chunk_rows(page_id, next_chunk, entry)
             next_chunk += len(page_chunks)
             columns = to_page_columns(entry) | {"id": page_id, "version": self._state.version + 1}
             page = PageRow._make(columns[name] for name in PageRow._fields)
-            tags, links = sorted(fold_tags(entry.page.metadata)), rows.to_link_rows(entry.page.links)
+            tags, links = sorted(fold_tags(entry.page.metadata)), packing.to_link_rows(entry.page.links)
             derived = derive_page_columns(page, page_chunks, entry.vectors, tags, links)
             terms += derived.size
             pages.append((*page, *derived))
@@ -362,7 +228,7 @@ class _PostgresWriter:
             move = moves[full.page.file]
             terms = replace(packing.decode_terms(full.page.words), name=move.name_terms)
             page = move_page_row(full.page, move, terms, self._state.version + 1)
-            links = full.links if move.links is None else rows.to_link_rows(move.links)
+            links = full.links if move.links is None else packing.to_link_rows(move.links)
             derived = derive_page_columns(page, full.chunks, full.vectors, full.tags, links)
             terms_added += derived.size - full.derived.size
             pages.append((*page, *derived))

@@ -14,10 +14,10 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
-from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
+from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import decode_terms
+from wikiholt.storage.sqlite.rows import decode_terms, to_id_array
 from wikiholt.text.bm25 import (
     JOINERS,
     K1,
@@ -258,7 +258,7 @@ class PostgresKeywordSearch:
             matches, page_ids = self._find_with_pages(wanted, "true", [])
         for unit in units.excluded:
             page_ids.difference_update(matches.counts[unit])
-        return rows.to_id_array([(page_id,) for page_id in sorted(page_ids)])
+        return to_id_array([(page_id,) for page_id in sorted(page_ids)])
 
     def _find_filtered_matches(
         self, units: Sequence[TermUnit], where: PageFilter

@@ -19,9 +19,9 @@ import psycopg
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexMissing, LockTimeout, WikiholtError
+from wikiholt.storage.postgres.locks import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S, retry_lock_timeouts
 from wikiholt.storage.postgres.placements import PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S, retry_lock_timeouts
 
 _LOG = logging.getLogger(__name__)
 WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
@@ -171,7 +171,7 @@ class LeaseManager:
     def _make_timeout_error(self, lease: Lease, *, locked: bool) -> Busy:
         """Make the error for a lease that another process holds, or whose row is locked."""
         if locked:
-            self._placements.catalog.timeout_counter.record("lock", lease.wiki_id)
+            self._placements.catalog.pool.timeout_counter.record("lock", lease.wiki_id)
         error = LockTimeout if locked else Busy
         return error(
             "another process is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout"

@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew
-from wikiholt.storage.postgres import generations, role_admin
+from wikiholt.storage.postgres import generations
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import check_fence
+from wikiholt.storage.postgres.locks import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog, PlacementCondition, make_role_name
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
-from wikiholt.storage.postgres.provision import remove_placement
+from wikiholt.storage.postgres.provision import join_role
 from wikiholt.storage.postgres.schema import MOVED_MARK
 from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.postgres.timeouts import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
 
 _LOG = logging.getLogger(__name__)
 _PLACEMENT_COLUMNS = "database, schema, role, secret"
@@ -117,14 +117,7 @@ def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
 
 
 def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
-    retry_lock_timeouts(
-        lambda: remove_placement(
-            placements.get_operator_connections(leftover),
-            leftover.schema,
-            leftover.role,
-            placements.get_database(leftover).group,
-        )
-    )
+    placements.remove_objects(leftover)
     with placements.catalog.write_transaction() as connection:
         connection.execute("DELETE FROM moves WHERE wiki_id = %s AND role = %s", (leftover.wiki_id, leftover.role))
 
@@ -276,7 +269,7 @@ def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
     )
     with placements.get_operator_connections(old).write_transaction() as connection:
         # Only members of a role can see the activity of its sessions.
-        if not role_admin.join_role(connection, old.role, placements.get_database(old).group):
+        if not join_role(connection, old.role, placements.get_database(old).group):
             return
     while time.monotonic() < deadline:
         with placements.get_operator_connections(old).read_connection() as connection:

@@ -18,10 +18,10 @@ from wikiholt.storage.postgres import locks, provision
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.catalog import HOME_DATABASE, Catalog, CatalogDatabase
 from wikiholt.storage.postgres.errors import make_missing_error
+from wikiholt.storage.postgres.locks import retry_lock_timeouts
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.storage.postgres.provision import remove_placement, remove_schema
-from wikiholt.storage.postgres.timeouts import retry_lock_timeouts
-from wikiholt.storage.wiki_files import validate_wiki_id
+from wikiholt.storage.sqlite.wiki_directory import validate_wiki_id
 
 _MAX_CACHED_PLACEMENTS = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
@@ -213,7 +213,8 @@ class PlacementCatalog:
 
     def _count_wikis(self) -> dict[str, float]:
         with self.catalog.read_connection() as connection:
-            counts = dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
+            rows = connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall()
+        counts: dict[str, int] = dict(rows)
         weighted = {
             database.name: counts.get(database.name, 0) / database.weight
             for database in self.catalog.list_databases()
@@ -245,15 +246,13 @@ class PlacementCatalog:
         with self.get_operator_connections(known).write_transaction() as connection:
             self.provision_schema(connection, known)
 
+    def remove_objects(self, placement: Placement) -> list[str]:
+        """Remove the schema and role of a placement and return the names of all objects."""
+        connections, group = self.get_operator_connections(placement), self.get_database(placement).group
+        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role, group))
+
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
-        removed = retry_lock_timeouts(
-            lambda: remove_placement(
-                self.get_operator_connections(placement),
-                placement.schema,
-                placement.role,
-                self.get_database(placement).group,
-            )
-        )
+        removed = self.remove_objects(placement)
         with self.catalog.write_transaction() as connection:
             statement = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
             connection.execute(statement, (placement.wiki_id, placement.role))

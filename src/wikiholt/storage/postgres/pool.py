@@ -10,7 +10,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ from wikiholt.storage.postgres.errors import (
     make_unavailable_error,
     translate_errors,
 )
-from wikiholt.storage.postgres.timeouts import (
+from wikiholt.storage.postgres.locks import (
     OPERATOR_LOCK_TIMEOUT_S,
     OPERATOR_STATEMENT_TIMEOUT_S,
     WIKI_LOCK_TIMEOUT_S,
@@ -307,17 +307,13 @@ class RoleConnections:
         """Return the same connections with another name for log messages."""
         return RoleConnections(self._pool, self._login, self.wiki_id, subject)
 
-    @contextmanager
-    def read_connection(self) -> Iterator[Connection]:
+    def read_connection(self) -> AbstractContextManager[Connection]:
         """A connection in autocommit mode: each statement sees the last committed state."""
-        with self._borrow() as connection:
-            yield connection
+        return self._borrow()
 
-    @contextmanager
-    def read_snapshot(self) -> Iterator[Connection]:
+    def read_snapshot(self) -> AbstractContextManager[Connection]:
         """A read-only REPEATABLE READ transaction: all statements see the same state."""
-        with self._borrow("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
-            yield connection
+        return self._borrow("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     @contextmanager
     def write_transaction(

@@ -16,7 +16,7 @@ from wikiholt.storage.postgres import locks
 from wikiholt.storage.postgres.placements import PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
-from wikiholt.storage.sqlite.query_log import from_query_row, to_query_row
+from wikiholt.storage.sqlite.query_log import QUERY_COLUMNS, from_query_row, to_query_row
 
 _T = TypeVar("_T")
 
@@ -27,11 +27,8 @@ _CREATE_TABLE = (
     " ms float8 NOT NULL, did_you_mean text NOT NULL, pages text NOT NULL, lost int8 NOT NULL)"
 )
 _GRANT = "GRANT SELECT, INSERT, DELETE ON {schema}.searches TO {role}"
-_RECORD_COLUMNS = (
-    "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
-)
-_INSERT = f"INSERT INTO searches ({_RECORD_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_SELECT_SINCE = f"SELECT {_RECORD_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
+_INSERT = f"INSERT INTO searches ({QUERY_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_SELECT_SINCE = f"SELECT {QUERY_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
 _OWNER = "COMMENT ON TABLE {schema}.searches IS {wiki}"
 """Stores the wiki id with the table, so that a table copied from another schema is detected."""
 _SELECT_TABLE_STATE = (

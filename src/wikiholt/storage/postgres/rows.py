@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, Recipe, VectorRows
-from wikiholt.domain.page import Link, PageTerms
+from wikiholt.domain.index import FloatArray, Recipe, VectorRows
+from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink, StoredPage
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage import page_table
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite import rows as packing
+from wikiholt.storage.sqlite.rows import LinkRow
 from wikiholt.text.bm25 import count_weighted_terms
-from wikiholt.text.links import fold_path
 
 Row = Sequence[Any]
 
@@ -55,32 +55,6 @@ class DerivedPageColumns(NamedTuple):
     size: int
     terms: bytes
     seal: int
-
-
-class ChunkRow(NamedTuple):
-    """The columns of a chunk that both stores have, in the order the checksum covers them."""
-
-    id: int
-    page_id: int
-    number: int
-    text: str
-    heading_path: str
-    anchor: str
-    first_line: int
-    last_line: int
-    hash: bytes
-
-
-class LinkRow(NamedTuple):
-    """A link of a page, with the columns of the SQLite store's `links` table."""
-
-    target: str
-    text: str
-    line: int
-    wiki: int
-    paths: str
-    key: str | None
-    other_key: str | None
 
 
 def encode_text(text: str) -> str:
@@ -147,16 +121,6 @@ def to_stored_chunk(row: Row) -> StoredChunk:
 # ── links ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_link_rows(links: Iterable[Link]) -> list[LinkRow]:
-    """Convert links to rows, with the keys of their first two paths."""
-    link_rows = []
-    for link in links:
-        keys = [*map(fold_path, link.paths[:2]), None, None]
-        paths = packing.encode_strings(link.paths)
-        link_rows.append(LinkRow(link.target, link.text, link.line, int(link.wiki), paths, keys[0], keys[1]))
-    return link_rows
-
-
 def encode_links(links: Sequence[LinkRow]) -> str:
     return json.dumps(links, ensure_ascii=False)
 
@@ -205,10 +169,6 @@ def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
     page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
     return VectorRows(chunk_ids, page_ids, decode_vectors([vector for _, _, vector in rows], dimensions))
-
-
-def to_id_array(rows: Sequence[Row]) -> IntArray:
-    return packing.to_id_array(rows)
 
 
 # ── terms ────────────────────────────────────────────────────────────────────────────────────────

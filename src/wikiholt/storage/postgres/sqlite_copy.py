@@ -17,16 +17,16 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import PageRow
-from wikiholt.storage.postgres import index_writer, rows
+from wikiholt.storage.postgres import generation_rows, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
-from wikiholt.storage.postgres.full_pages import FullPage, iter_full_pages
-from wikiholt.storage.postgres.index_writer import DroppedRow
+from wikiholt.storage.postgres.generation_rows import DroppedRow, FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow
+from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
 
 Row = tuple[Any, ...]
 
@@ -38,7 +38,7 @@ _BATCH_CHUNKS = 200
 
 def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callable[[], bool]) -> GenerationState:
     """Copy the open snapshot to a new file, which appears only when it is complete. Raises Busy if stopped."""
-    state, checksum = index_writer.read_state(db, tables.number)
+    state, checksum = generation_rows.read_state(db, tables.number)
     if state.get_checksum(tables.wiki_id) != checksum:
         raise make_foreign_state_error()
     temporary = to.with_name(to.name + ".copying")
@@ -79,12 +79,12 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
-    problems = index_writer.read_problems(db, tables)
+    problems = generation_rows.read_problems(db, tables)
     copy.executemany(
         "INSERT INTO problems VALUES (?, ?, ?, ?, ?)",
         ((problem.file, problem.blob, problem.reason, problem.detail, checksum) for problem, checksum in problems),
     )
-    for dropped in index_writer.read_dropped(db, tables):
+    for dropped in generation_rows.read_dropped(db, tables):
         chunks, pages = ([(dropped.version, each) for each in ids] for ids in (dropped.chunk_ids, dropped.page_ids))
         copy.executemany("INSERT INTO dropped VALUES (?, ?, NULL)", chunks)
         copy.executemany("INSERT INTO dropped VALUES (?, NULL, ?)", pages)
@@ -137,11 +137,11 @@ class _CopyImport:
         self._terms = 0
 
     def run(self) -> None:
-        state, _ = index_writer.read_state(self._db, self._tables.number, lock=True)
-        index_writer.copy_pages(self._db, self._tables, self._iter_page_rows())
-        index_writer.copy_chunks(self._db, self._tables, self._iter_chunk_rows())
+        state, _ = generation_rows.read_state(self._db, self._tables.number, lock=True)
+        generation_rows.copy_pages(self._db, self._tables, self._iter_page_rows())
+        generation_rows.copy_chunks(self._db, self._tables, self._iter_chunk_rows())
         problems = [PageProblem(*row) for row in self._copy.execute("SELECT file, blob, reason, detail FROM problems")]
-        index_writer.write_problems(self._db, self._tables, problems)
+        generation_rows.write_problems(self._db, self._tables, problems)
         for version, dropped_rows in groupby(
             self._copy.execute("SELECT version, chunk_id, page_id FROM dropped ORDER BY version"), itemgetter(0)
         ):
@@ -151,7 +151,7 @@ class _CopyImport:
                 [each for each in chunk_ids if each is not None],
                 [each for each in page_ids if each is not None],
             )
-            index_writer.write_dropped(self._db, self._tables, dropped)
+            generation_rows.write_dropped(self._db, self._tables, dropped)
         version, horizon, revision, synced_at = self._copy.execute(
             "SELECT version, horizon, revision, synced_at FROM state"
         ).fetchone()
@@ -168,7 +168,7 @@ class _CopyImport:
             next_chunk=self._get_next_id("chunks"),
             terms=self._terms,
         )
-        index_writer.write_state(self._db, self._tables, state)
+        generation_rows.write_state(self._db, self._tables, state)
 
     def _iter_page_rows(self) -> Iterator[Row]:
         """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
@@ -180,7 +180,7 @@ class _CopyImport:
             )
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
-            derived = index_writer.derive_page_columns(
+            derived = generation_rows.derive_page_columns(
                 page,
                 list(map(ChunkRow._make, chunks)),
                 packing.to_vector_rows(vectors, self._dimensions).vectors,

@@ -25,18 +25,19 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.regular_files import make_quarantine_name
-from wikiholt.storage import wiki_files
-from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
+from wikiholt.storage.postgres import generations, locks, maintenance, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
-from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
+from wikiholt.storage.postgres.generations import GenerationRow, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
+from wikiholt.storage.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
-from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.sqlite import schema as files
+from wikiholt.storage.sqlite import wiki_directory
+from wikiholt.storage.sqlite.generations import GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _STATUS_TTL_S = 0.5
@@ -75,7 +76,7 @@ class PostgresStore:
     # ── status ───────────────────────────────────────────────────────────────────────────────────
 
     def get_directory(self, wiki_id: str) -> Path:
-        wiki_files.validate_wiki_id(wiki_id)
+        wiki_directory.validate_wiki_id(wiki_id)
         return self._scratch / wiki_id
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
@@ -90,7 +91,7 @@ class PostgresStore:
         return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
 
     def list_wiki_ids(self) -> Sequence[str]:
-        return sorted({*self.placements.list_wiki_ids(), *wiki_files.list_wiki_directories(self._scratch)})
+        return sorted({*self.placements.list_wiki_ids(), *wiki_directory.list_wiki_directories(self._scratch)})
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
@@ -118,10 +119,10 @@ class PostgresStore:
         return VerificationResult.COMPARED
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        local_bytes = wiki_files.get_directory_bytes(self.get_directory(wiki_id))
+        local_bytes = wiki_directory.get_directory_bytes(self.get_directory(wiki_id))
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return local_bytes + notes.get_schema_bytes(connection)
+                return local_bytes + generations.get_schema_bytes(connection)
         except IndexMissing:
             return local_bytes
 
@@ -140,7 +141,7 @@ class PostgresStore:
             with self._write_as_operator(wiki_id) as (connection, placement):
                 if generations.read_status(connection).published is None:
                     generations.create_generation(
-                        connection, placement, recipe, PostgresGenerationOrigin.SCRATCH, published=True
+                        connection, placement, recipe, GenerationOrigin.SCRATCH, published=True
                     )
         return self.open(wiki_id)
 
@@ -155,7 +156,7 @@ class PostgresStore:
 
     def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> PostgresIndex:
         self.placements.provision(wiki_id)
-        origin = PostgresGenerationOrigin.SCRATCH if from_scratch else PostgresGenerationOrigin.PREVIOUS
+        origin = GenerationOrigin.SCRATCH if from_scratch else GenerationOrigin.PREVIOUS
         published = self._read_usable_status(wiki_id).published or 0
         for unfinished in reversed(self._list_generations(wiki_id)):
             if unfinished.number > published and unfinished.condition == "building":
@@ -220,14 +221,14 @@ class PostgresStore:
     def get_activity(self, wiki_id: str) -> str | None:
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return notes.read_lease_text(connection, ACTIVITY_LEASE)
+                return generations.read_lease_text(connection, ACTIVITY_LEASE)
         except IndexUnavailable:
             return None
 
     def get_note(self, wiki_id: str, name: str) -> str | None:
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return notes.read_note(connection, name)
+                return generations.read_note(connection, name)
         except IndexUnavailable:
             return None
 
@@ -237,7 +238,7 @@ class PostgresStore:
         with suppress(IndexMissing):
             for _ in range(2):
                 with self.get_connections(wiki_id).write_transaction() as connection:
-                    is_current = notes.write_note(connection, name, text)
+                    is_current = generations.write_note(connection, name, text)
                 if is_current:
                     return
                 self.placements.invalidate(wiki_id)
@@ -286,7 +287,7 @@ class PostgresStore:
         recipe = sqlite_copy.verify_copy(file, wiki_id)
         self.placements.provision(wiki_id)
         with self._write_as_operator(wiki_id) as (connection, placement):
-            generation = generations.create_generation(connection, placement, recipe, PostgresGenerationOrigin.BACKUP)
+            generation = generations.create_generation(connection, placement, recipe, GenerationOrigin.BACKUP)
         try:
             with self._write_with_fence(wiki_id) as connection:
                 sqlite_copy.import_copy(connection, file, GenerationTables(generation, wiki_id))
@@ -301,7 +302,7 @@ class PostgresStore:
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
-        removed = [*self.placements.remove(wiki_id), *wiki_files.list_files(directory)]
+        removed = [*self.placements.remove(wiki_id), *wiki_directory.list_files(directory)]
         shutil.rmtree(directory, ignore_errors=True)
         return removed
 
@@ -338,7 +339,7 @@ class PostgresStore:
         if status.layout is not None:
             status.layout.require_supported()
             if status.layout.number < schema.SCHEMA_LAYOUT:
-                migrations.upgrade_one(self.placements, self.placements.get(wiki_id))
+                maintenance.upgrade_one(self.placements, self.placements.get(wiki_id))
         return status
 
     def _list_generations(self, wiki_id: str) -> list[GenerationRow]:
@@ -371,11 +372,7 @@ class PostgresStore:
         try:
             self._read_status(wiki_id)
         except (IndexMissing, DatabaseUnavailable):
-            self.repair_access(wiki_id)
-
-    def repair_access(self, wiki_id: str) -> None:
-        """Create what is missing of a wiki's schema and role, and give the role its password again."""
-        self.placements.repair(wiki_id)
+            self.placements.repair(wiki_id)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove the unfinished generations of killed writers."""
@@ -390,8 +387,8 @@ class PostgresStore:
     ) -> PostgresIndex | None:
         """Open an unfinished generation if it can be resumed. `from_scratch` excludes ones with reused vectors."""
         if (
-            generation.origin is PostgresGenerationOrigin.BACKUP
-            or (from_scratch and generation.origin is not PostgresGenerationOrigin.SCRATCH)
+            generation.origin is GenerationOrigin.BACKUP
+            or (from_scratch and generation.origin is not GenerationOrigin.SCRATCH)
             or generation.recipe != recipe
         ):
             return None

@@ -7,12 +7,15 @@ small file beside it that records its origin, so that a sync after a crash knows
 
 import os
 import re
-from contextlib import suppress
+import shutil
+from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from wikiholt.errors import StorageError, WikiholtError
+from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.regular_files import NotRegularFile, fsync_path, read_regular, write_atomically
+from wikiholt.storage.sqlite import integrity, schema
+from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _DIGITS = 6
@@ -108,6 +111,31 @@ class GenerationFiles:
         fsync_path(current.parent)
         with suppress(OSError):
             self._get_origin_file(number).unlink(missing_ok=True)
+
+    def import_backup(self, copy: Path) -> int:
+        """Create a generation from a copy of this wiki. Its file appears only once it is complete and verified."""
+        number = self.find_unused_number()
+        self.write_origin(number, GenerationOrigin.BACKUP)
+        file = self.get_file(number)
+        draft = schema.get_draft_file(file)
+        schema.remove_draft(draft)
+        try:
+            shutil.copyfile(copy, draft)
+            with closing(schema.open_connection(draft)) as db, translate_errors():
+                _, recipe = schema.read_header(db)
+                schema.require_owner(db, self._directory.name)
+                schema.write_generation(db, number, recipe)
+                faults = integrity.find_faults(db, recipe.dimensions)
+                if faults:
+                    raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except BaseException:
+            schema.remove_draft(draft)
+            raise
+        fsync_path(draft)
+        draft.rename(file)
+        fsync_path(file.parent)
+        return number
 
     def remove(self, number: int) -> None:
         """Remove a generation with its caches; its origin file is removed last."""

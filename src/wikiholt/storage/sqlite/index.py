@@ -6,7 +6,7 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.regular_files import fsync_path
 from wikiholt.storage.page_table import (
     HAS_ORDER_OVERRIDE,
     ORDER_COLUMNS,
@@ -45,12 +46,15 @@ from wikiholt.storage.page_table import (
     to_order_override,
     to_stored_page,
 )
-from wikiholt.storage.sqlite import backup, fts, index_writer, integrity, page_queries, rows
-from wikiholt.storage.sqlite.page_queries import select_in_batches
+from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
+from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.pool import SqlitePool
+from wikiholt.storage.sqlite.queries import select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
 
 _BLOCK_ROWS = 4096
+_COPY_STEP_PAGES = 512
+"""SQLite pages copied between two calls of `stop`."""
 _STEPS_PER_STOP_CHECK = 50_000
 """SQLite virtual machine steps between two calls of `stop`: a few milliseconds."""
 
@@ -137,23 +141,23 @@ class SqliteIndex:
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._pool.read_snapshot() as db:
-            return page_queries.read_contents(db, files)
+            return queries.read_contents(db, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:
             state = self._read_state(db)
-            backup.write_copy(db, to, stop)
+            write_copy(db, to, stop)
         return state
 
     # ── search ───────────────────────────────────────────────────────────────────────────────────
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
-            return fts.search_keywords(db, query, limit, where)
+            return queries.search_keywords(db, query, limit, where)
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
-            return fts.get_max_keyword_score(db, query)
+            return queries.get_max_keyword_score(db, query)
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where, SQLITE)
@@ -165,7 +169,7 @@ class SqliteIndex:
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         with self._pool.read_snapshot() as db:
-            return rows.to_id_array(fts.find_matching_page_ids(db, query))
+            return rows.to_id_array(queries.find_matching_page_ids(db, query))
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         best = VectorHits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
@@ -262,19 +266,19 @@ class SqliteIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         with self._pool.read_snapshot() as db:
-            return page_queries.list_pages(db, where, limit, offset)
+            return queries.list_pages(db, where, limit, offset)
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
         with self._pool.read_snapshot() as db:
-            return page_queries.find_pages_by_key(db, keys)
+            return queries.find_pages_by_key(db, keys)
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         with self._pool.read_snapshot() as db:
-            return list(page_queries.iter_links(db, page_ids))
+            return list(queries.iter_links(db, page_ids))
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
         with self._pool.read_snapshot() as db:
-            return page_queries.find_links_by_key(db, keys)
+            return queries.find_links_by_key(db, keys)
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = (
@@ -288,7 +292,7 @@ class SqliteIndex:
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         with self._pool.read_snapshot() as db:
-            return page_queries.get_facets(db, where, properties)
+            return queries.get_facets(db, where, properties)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         with self._pool.read_connection() as db:
@@ -303,6 +307,21 @@ class SqliteIndex:
         cursor = db.execute("SELECT chunk_id, page_id, vector FROM vectors ORDER BY chunk_id")
         while block := cursor.fetchmany(_BLOCK_ROWS):
             yield rows.to_vector_rows(block, self.recipe.dimensions)
+
+
+def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
+    """Copy the snapshot of an open transaction to a new file. Raises Busy once `stop` returns True."""
+
+    def check_stop(_: int, __: int, ___: int) -> None:
+        if stop():
+            raise Busy("the copy was stopped", hint="try again")
+
+    with closing(sqlite3.connect(to, isolation_level=None)) as copy, translate_errors():
+        # The copy is used only after it has been verified, so it needs no protection against a crash.
+        copy.execute("PRAGMA journal_mode = OFF")
+        copy.execute("PRAGMA synchronous = OFF")
+        db.backup(copy, pages=_COPY_STEP_PAGES, progress=check_stop)
+    fsync_path(to)
 
 
 def _filter_rows(block: VectorRows, page_ids: IntArray | None) -> VectorRows:

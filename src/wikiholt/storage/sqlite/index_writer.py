@@ -23,8 +23,8 @@ from wikiholt.storage.page_table import (
     move_page_row,
     to_page_columns,
 )
-from wikiholt.storage.sqlite import page_queries, rows
-from wikiholt.storage.sqlite.page_queries import select_in_batches
+from wikiholt.storage.sqlite import rows
+from wikiholt.storage.sqlite.queries import insert_links, select_in_batches
 
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
@@ -142,7 +142,7 @@ class _SqliteWriter:
         terms = PageTerms(move.name_terms, old_terms.headings, old_terms.body)
         if move.links is not None:
             self._db.execute("DELETE FROM links WHERE page_id = ?", (page.id,))
-            page_queries.insert_links(self._db, page.id, move.links)
+            insert_links(self._db, page.id, move.links)
             parts = read_page_parts(self._db, page.id)
         self._delete_terms(page.id, old_terms)
         self._insert_terms(page.id, terms)
@@ -187,18 +187,13 @@ class _SqliteWriter:
         self._db.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page_id, words))
         tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
-        page_queries.insert_links(self._db, page_id, entry.page.links)
+        insert_links(self._db, page_id, entry.page.links)
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
-        chunks, vectors = [], []
-        for chunk_id, (chunk, digest, vector) in enumerate(
-            zip(entry.chunks, entry.hashes, rows.encode_vectors(entry.vectors), strict=True), self._get_next_chunk_id()
-        ):
-            path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-            chunks.append((chunk_id, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
-            vectors.append((chunk_id, page_id, vector))
-        rows.insert_chunks(self._db, chunks, vectors)
+        chunks = rows.make_chunk_rows(page_id, self._get_next_chunk_id(), entry)
+        vectors = zip(chunks, rows.encode_vectors(entry.vectors), strict=True)
+        rows.insert_chunks(self._db, chunks, [(chunk.id, page_id, vector) for chunk, vector in vectors])
 
     def _get_next_chunk_id(self) -> int:
         """The id after all that were ever used: caches know a chunk by its id."""

@@ -24,7 +24,9 @@ _LOG = logging.getLogger(__name__)
 
 QUERY_LOG_FILE = "queries.sqlite"
 _SCHEMA_VERSION = 2
-_COLUMNS = "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+QUERY_COLUMNS = (
+    "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+)
 _CREATE_TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
@@ -40,8 +42,8 @@ _PRAGMAS = (
     "PRAGMA synchronous = NORMAL",
     "PRAGMA secure_delete = ON",  # deleted queries must not be readable in the file
 )
-_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"
+_INSERT = f"INSERT INTO searches ({QUERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT_SINCE = f"SELECT {QUERY_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"
 _BUSY_TIMEOUT_S = 2.0
 """Seconds to wait for a writing process; the caller retries later."""
 

@@ -6,16 +6,16 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorRows
-from wikiholt.domain.page import PageTerms
+from wikiholt.domain.index import FloatArray, IntArray, PageEntry, VectorRows
+from wikiholt.domain.page import Link, PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.domain.vector_precision import join_vectors, split_vectors
-from wikiholt.storage.sqlite.chunk_content import decode_content, encode_content
 from wikiholt.storage.sqlite.errors import make_corrupt_error
+from wikiholt.text.links import fold_path
 
 CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line"
 FULL_CHUNKS = (
@@ -26,6 +26,22 @@ FULL_CHUNKS = (
 HASH_PREFIX_BYTES = 4
 """The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
 
+_MIN_COMPRESSED_BYTES = 50
+_TEXT_LEVEL, _WINDOW_BITS, _MEMORY_LEVEL = 6, 12, 5
+"""A chunk is short: with a larger window and more memory, zlib takes five times as long and saves nothing."""
+_DICTIONARY = (
+    b" which their there about would other these could after where should between before because through without during"
+    b" another however following example information available different provides specific current default required"
+    b" returns values changes section number system object property method function string element have been more than"
+    b" into only some when then them they will each also such like most made make over first page user text file name"
+    b" type value list data time work used using uses it is that the for the to the in the of the on the with the"
+    b" from the by the and the is a as a in a of a to be can be this is if you you can do not are not it's don't"
+    b" see also for example, such as true false null const return import class width height color { }\n});\n  }\n}\n"
+    b'=""></div>\n<div class="\n<p>https://www.http://.com/.org/.html.md)](/en/docs/img src="style="/>\n'
+    b"```\n\n```js\n```css\n```html\n```json\n```bash\n```python\n| --- | --- |\n| \n- **\n- [\n- `\n  - \n* \n1. "
+    b'\n\n> \n\n## \n\n### \n\n#### \n\nThe \n\nThis \n\nIn \n\nIf you \n\nTo \n\nYou can ["'
+)
+"""What many texts contain; zlib refers to it. With another dictionary, older files cannot be read."""
 _TERMS_LEVEL = 4
 """A tenth smaller than at the fastest level. Higher levels save 3 % more, and take half as long again."""
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
@@ -34,6 +50,53 @@ _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
 Row = Sequence[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class ChunkRow(NamedTuple):
+    """The columns of a chunk that both stores have, in the order the checksum covers them."""
+
+    id: int
+    page_id: int
+    number: int
+    text: str
+    heading_path: str
+    anchor: str
+    first_line: int
+    last_line: int
+    hash: bytes
+
+
+class LinkRow(NamedTuple):
+    """A link of a page, with the columns of the SQLite store's `links` table."""
+
+    target: str
+    text: str
+    line: int
+    wiki: int
+    paths: str
+    key: str | None
+    other_key: str | None
+
+
+def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[ChunkRow]:
+    """Make the rows of a page's chunks, with consecutive ids from `first_id`."""
+    chunk_rows = []
+    for chunk_id, (chunk, digest, _) in enumerate(
+        zip(entry.chunks, entry.hashes, entry.vectors, strict=True), first_id
+    ):
+        path, lines = encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
+        chunk_rows.append(ChunkRow(chunk_id, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
+    return chunk_rows
+
+
+def to_link_rows(links: Iterable[Link]) -> list[LinkRow]:
+    """Convert links to rows, with the keys of their first two paths."""
+    link_rows = []
+    for link in links:
+        key, other_key, *_ = (*map(fold_path, link.paths[:2]), None, None)
+        paths = encode_strings(link.paths)
+        link_rows.append(LinkRow(link.target, link.text, link.line, int(link.wiki), paths, key, other_key))
+    return link_rows
 
 
 def translate_damage(function: Callable[P, T]) -> Callable[P, T]:
@@ -92,6 +155,33 @@ def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterab
         hashed.append((chunk_id, owner_id, digest, vector))
     db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents)
     db.executemany("INSERT INTO vectors (chunk_id, page_id, hash, vector) VALUES (?, ?, ?, ?)", hashed)
+
+
+def encode_content(text: str, heading_path: str, anchor: str) -> str | bytes:
+    """Compress a chunk, whose headings are given as JSON. A chunk that would not become smaller stays a text."""
+    content = f"{heading_path}\n{json.dumps(anchor, ensure_ascii=False)}\n{text}"
+    data = content.encode()
+    if len(data) < _MIN_COMPRESSED_BYTES:
+        return content
+    compressor = zlib.compressobj(_TEXT_LEVEL, zlib.DEFLATED, -_WINDOW_BITS, _MEMORY_LEVEL, zdict=_DICTIONARY)
+    compressed = compressor.compress(data) + compressor.flush()
+    return compressed if len(compressed) < len(data) else content
+
+
+def decode_content(encoded: str | bytes) -> tuple[str, str, str]:
+    """Inverse of `encode_content`: text, headings and anchor. Raises ValueError or zlib.error."""
+    content = encoded if isinstance(encoded, str) else _decompress(encoded)
+    heading_path, anchor, text = content.split("\n", 2)
+    # Without a backslash nothing is escaped. Most anchors have none, and JSON takes longer than all the rest.
+    return text, heading_path, json.loads(anchor) if "\\" in anchor else anchor[1:-1]
+
+
+def _decompress(data: bytes) -> str:
+    decompressor = zlib.decompressobj(-_WINDOW_BITS, _DICTIONARY)
+    content = decompressor.decompress(data)
+    if not decompressor.eof or decompressor.unused_data:
+        raise ValueError("the text of a chunk is incomplete, or has bytes after its end")
+    return content.decode()
 
 
 @translate_damage

@@ -16,8 +16,7 @@ from pathlib import Path
 from wikiholt.domain.index import Recipe, VerificationResult
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
-from wikiholt.storage import wiki_files
-from wikiholt.storage.sqlite import backup, schema, wiki_directory
+from wikiholt.storage.sqlite import schema, wiki_directory
 from wikiholt.storage.sqlite.change_marks import (
     Checksums,
     FileMark,
@@ -55,7 +54,7 @@ class SqliteStore:
         """By wiki id: the change token of the last successful comparison, and its time."""
 
     def get_directory(self, wiki_id: str) -> Path:
-        wiki_files.validate_wiki_id(wiki_id)
+        wiki_directory.validate_wiki_id(wiki_id)
         return self._root / wiki_id
 
     def exists(self, wiki_id: str) -> bool:
@@ -74,7 +73,7 @@ class SqliteStore:
         return wiki_directory.read_activity(self.get_directory(wiki_id))
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        return wiki_files.get_directory_bytes(self.get_directory(wiki_id))
+        return wiki_directory.get_directory_bytes(self.get_directory(wiki_id))
 
     def list_quarantined(self, wiki_id: str) -> Sequence[str]:
         return sorted(path.name for path in self.get_directory(wiki_id).glob("broken-*"))
@@ -241,17 +240,13 @@ class SqliteStore:
     def import_backup(self, wiki_id: str, file: Path) -> int:
         with translate_os_errors():
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            generations = self._get_generations(wiki_id)
-            generation = generations.find_unused_number()
-            generations.write_origin(generation, GenerationOrigin.BACKUP)
-            backup.import_copy(file, generations.get_file(generation), generation, wiki_id)
-        return generation
+            return self._get_generations(wiki_id).import_backup(file)
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
         # Renamed first, so that a crash never leaves an index with only some of its files.
         dropped = self._root / f".dropped-{wiki_id}"
-        names = wiki_files.list_files(directory)
+        names = wiki_directory.list_files(directory)
         with translate_os_errors():
             if dropped.exists():
                 shutil.rmtree(dropped)
@@ -261,7 +256,7 @@ class SqliteStore:
         return names
 
     def list_wiki_ids(self) -> Sequence[str]:
-        return wiki_files.list_wiki_directories(self._root)
+        return wiki_directory.list_wiki_directories(self._root)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove unfinished files of killed writers. Notes need no lock, so only old temporary notes are removed."""

@@ -1,4 +1,4 @@
-"""Locks and small files in a wiki's directory: the write lock, notes, and the activity lock with its progress text.
+"""The directories of wikis: the write lock, notes, and the activity lock with its progress text.
 
 The kernel releases the locks of a process that dies. A progress text counts only while a process holds its lock.
 """
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wikiholt.errors import Busy, IndexMissing, StorageError
+from wikiholt.errors import Busy, IndexMissing, InvalidSlug, StorageError
 from wikiholt.regular_files import open_lock, open_regular, read_regular, write_atomically
 from wikiholt.storage.sqlite.errors import translate_os_errors
 
+_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _LOCK_POLL_S = 0.02
 TEMPORARY_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
 """Names of notes that are being written."""
@@ -23,6 +24,33 @@ _ACTIVITY_FILE = "activity.json"
 _MAX_ACTIVITY_BYTES = 4096
 _ACTIVITY_LOCK_TRIES = 5
 """Reading a progress text holds the activity lock for a moment."""
+
+
+def validate_wiki_id(wiki_id: str) -> None:
+    """Raise InvalidSlug if a path or schema name must not be made from this id."""
+    if not _WIKI_ID.fullmatch(wiki_id):
+        raise InvalidSlug("this is not a wiki id", hint="ids come from the registry, never from input")
+
+
+def list_wiki_directories(root: Path) -> list[str]:
+    """List the ids of wikis that have a directory below the root."""
+    if not root.is_dir():
+        return []
+    return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name))
+
+
+def list_files(directory: Path) -> list[str]:
+    """List the relative paths of all files in a directory."""
+    return sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
+
+
+def get_directory_bytes(directory: Path) -> int:
+    """Return the size of all files in a directory."""
+    total = 0
+    for file in directory.rglob("*"):
+        with suppress(OSError):  # a writer creates and removes files meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total
 
 
 @contextmanager

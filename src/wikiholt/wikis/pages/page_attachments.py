@@ -1,30 +1,43 @@
-"""Attachments of pages: files that are not pages, in the directory named after the page."""
+"""Files of a wiki that are not pages: attachments, in the directory named after the page, and media that pages show."""
 
 import mimetypes
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
 from wikiholt.domain.git import AttachedFile, Author, FileEdit
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
-from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists
-from wikiholt.wikis.pages.page_locator import PageFile
+from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists, PageNotFound
+from wikiholt.text.links import LinkResolution, is_attachment
+from wikiholt.wikis.pages.page_locator import PageFile, validate_path
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _DEFAULT_MEDIA_TYPE = "application/octet-stream"
 
 
+@dataclass(frozen=True, slots=True)
+class RepositoryFile:
+    """A file at HEAD; its media type is guessed from its name."""
+
+    name: str
+    media_type: str
+    blob: str
+    data: bytes
+
+
 class PageAttachments:
-    """Lists, reads and writes the attachments of one wiki's pages."""
+    """Lists, reads and writes the attachments of one wiki's pages, and reads its media. Other files are not shown."""
 
     def __init__(self, writer: PageWriter) -> None:
         self._writer = writer
         self._source = writer.source
+        self._locator = writer.locator
         self._max_bytes = writer.pipeline.max_bytes
 
     def list(self, path: str) -> AttachmentList:
         """The files attached to the page: those in the directory of its name that are not pages."""
-        head = self._writer.locator.get_head()
-        page_file = self._writer.locator.get_page(path, head)
+        head = self._locator.get_head()
+        page_file = self._locator.get_page(path, head)
         assert head is not None, "there is a page, so there is a commit"
         directory = _get_directory(page_file)
         attached = self._source.list_attached_files(directory, head)
@@ -40,11 +53,7 @@ class PageAttachments:
         head, page_file, attached = self._find(path, filename)
         if attached is None:
             raise _build_not_found_error(filename)
-        if attached.size > self._max_bytes:
-            raise InputTooLarge(
-                f"the file has {attached.size:,} bytes; the limit is {self._max_bytes:,}",
-                hint="read it with git instead",
-            )
+        self._require_readable_size(attached)
         (blob,) = self._source.read_blobs([attached.blob], self._max_bytes)
         if blob.data is None:
             raise InvalidPage(
@@ -94,12 +103,64 @@ class PageAttachments:
 
     def _find(self, path: str, filename: str) -> tuple[str, PageFile, AttachedFile | None]:
         """HEAD, the page, and the file with this name that is attached to it."""
-        head = self._writer.locator.get_head()
-        page_file = self._writer.locator.get_page(path, head)
+        head = self._locator.get_head()
+        page_file = self._locator.get_page(path, head)
         if not filename or "/" in filename:
             raise InvalidPage("this is not a file name", hint="use a name without directories, such as report.pdf")
         assert head is not None, "there is a page, so there is a commit"
         return head, page_file, self._source.list_attached_files(_get_directory(page_file), head).get(filename)
+
+    def _require_readable_size(self, file: AttachedFile) -> None:
+        if file.size > self._max_bytes:
+            raise InputTooLarge(
+                f"the file has {file.size:,} bytes; the limit is {self._max_bytes:,}", hint="read it with git instead"
+            )
+
+    # Files by their path in the repository
+
+    def read_file(self, path: str) -> RepositoryFile:
+        """The file with this path at HEAD; in a dialect that links by name, or else the file with this name.
+
+        Raises AttachmentNotFound, InputTooLarge over the size limit of pages, and InvalidPage for an invalid path.
+        """
+        path = validate_path(path)
+        if any(part.startswith(".") for part in path.split("/")):
+            raise _build_no_file_error(path)
+        return self._read_media(path) if is_attachment(path, True) else self._read_attachment(path)
+
+    def _read_attachment(self, path: str) -> RepositoryFile:
+        folder, _, name = path.rpartition("/")
+        try:
+            result = self.read(folder, name) if folder else None
+        except PageNotFound:
+            result = None
+        if result is None or result.data is None:
+            raise _build_no_file_error(path)
+        return RepositoryFile(name, result.attachment.mime_type, result.attachment.blob, result.data)
+
+    def _read_media(self, path: str) -> RepositoryFile:
+        head = self._locator.get_head()
+        found = self._find_media(path, head) if head is not None else None
+        if found is None:
+            raise _build_no_file_error(path)
+        self._require_readable_size(found)
+        (blob,) = self._source.read_blobs([found.blob], self._max_bytes)
+        if blob.data is None:
+            raise AttachmentNotFound("this file cannot be read", hint="check the repository with `git fsck`")
+        name = path.rpartition("/")[2]
+        return RepositoryFile(name, guess_media_type(name), found.blob, blob.data)
+
+    def _find_media(self, path: str, head: str) -> AttachedFile | None:
+        folder, _, name = path.rpartition("/")
+        found = self._source.list_attached_files(folder, head).get(name)
+        if found is not None or self._locator.get_pipeline().dialect.resolution is not LinkResolution.BY_NAME:
+            return found
+        # Notes name a file without its folder; of several files the one nearest to the root is meant.
+        files = (file for file in self._source.list_other_files(head) if file.rpartition("/")[2] == name)
+        nearest = min(files, key=lambda file: (file.count("/"), file), default=None)
+        if nearest is None or any(part.startswith(".") for part in nearest.split("/")):
+            return None
+        return self._source.list_attached_files(nearest.rpartition("/")[0], head).get(name)
 
 
 def _get_directory(page_file: PageFile) -> str:
@@ -127,3 +188,7 @@ def _build_not_found_error(filename: str) -> AttachmentNotFound:
     return AttachmentNotFound(
         f"there is no attachment {filename[:200]!r}", hint="list the page's attachments to see their names"
     )
+
+
+def _build_no_file_error(path: str) -> AttachmentNotFound:
+    return AttachmentNotFound(f"there is no file {path[:200]!r}", hint="check the link on the page")

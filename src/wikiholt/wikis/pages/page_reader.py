@@ -155,12 +155,6 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     return RawPage(blob.data, decoded.text)
 
 
-def read_blob(source: Source, page_file: PageFile, limit: int) -> bytes | None:
-    """The bytes of the page's file, or None if it cannot be read or exceeds the limit."""
-    (blob,) = source.read_blobs([page_file.blob], limit)
-    return blob.data
-
-
 def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
     """The name of a page with this content, and its warnings."""
     page = pipeline.parse(file, "", data, None)

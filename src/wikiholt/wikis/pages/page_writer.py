@@ -11,7 +11,7 @@ from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, Revisi
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_new_file
-from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_blob, read_text
+from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_text
 
 _MAX_TRIES = 8
 """How often a write is retried after conflicting commits."""
@@ -150,13 +150,17 @@ class PageWriter:
     ) -> PageWriteResult:
         path = get_page_path(file)
         name, warnings = parse_name_and_warnings(file, data, self.locator.get_pipeline())
-        if page_file is not None and read_blob(self.source, page_file, self.pipeline.max_bytes) == data:
+        if page_file is not None and self._has_content(page_file, data):
             return PageWriteResult(
                 name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings
             )
         edit = FileEdit(file, data, page_file.blob if page_file else None)
         revision = self.commit([edit], author, message or f"{'Update' if page_file else 'Create'} {path}")
         return PageWriteResult(name, path, file, revision, created=page_file is None, changed=True, warnings=warnings)
+
+    def _has_content(self, page_file: PageFile, data: bytes) -> bool:
+        (blob,) = self.source.read_blobs([page_file.blob], self.pipeline.max_bytes)
+        return blob.data == data
 
     def retry(self, attempt: Callable[[], T]) -> T:
         """Run a write, and repeat it from the current state after conflicting commits. Raises Busy."""

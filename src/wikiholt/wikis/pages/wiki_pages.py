@@ -1,24 +1,26 @@
 """The operations on the pages of one wiki."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
-from wikiholt.domain.git import TreeChange
-from wikiholt.domain.page import PageLinks, PageList
+from wikiholt.domain.git import EntryKind, TreeChange
+from wikiholt.domain.page import Page, PageLinks, PageList
 from wikiholt.domain.protocols import Source
-from wikiholt.domain.search import PageFilter
+from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.bulk_writer import BulkWriter
-from wikiholt.wikis.pages.git_page_list import list_pages_from_git
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, validate_path
+from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, is_below, validate_path
 from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_renamer import PageRenamer
 from wikiholt.wikis.pages.page_writer import PageWriter
-from wikiholt.wikis.pages.repository_files import RepositoryFiles
 
 _NO_FILTER = PageFilter()
+_BATCH_PAGES = 200
 
 
 class WikiPages:
@@ -56,7 +58,7 @@ class WikiPages:
         self.write_many = BulkWriter(writer).write
         self.rename = PageRenamer(writer, open_index).rename
 
-        self.read_file = RepositoryFiles(source, locator, attachments, pipeline.max_bytes).read
+        self.read_file = attachments.read_file
 
         self.list_attachments = attachments.list
         self.read_attachment = attachments.read
@@ -74,7 +76,7 @@ class WikiPages:
         head = self._locator.get_head()
         if head is None:
             return PageList((), 0, None)
-        return list_pages_from_git(self._source, self._locator.get_pipeline(), head, where, limit, offset)
+        return _list_pages_from_git(self._source, self._locator.get_pipeline(), head, where, limit, offset)
 
     def find_file(self, path: str) -> PageFile | None:
         """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
@@ -100,3 +102,59 @@ class WikiPages:
             if not links.linked_from:
                 raise
             return links
+
+
+# The page list of a wiki whose first sync has not ended: complete, from git instead of the index.
+
+
+def _list_pages_from_git(
+    source: Source, pipeline: TextPipeline, head: str, where: PageFilter, limit: int | None, offset: int
+) -> PageList:
+    """The pages at HEAD that pass the filter, by path. Raises IndexMissing for a filter that needs the index."""
+    if replace(where, categories=(), tags=(), path_prefix="", updated_since=None):
+        raise IndexMissing("this wiki is not indexed yet", hint="list without this filter, or try again in a moment")
+    blobs = {
+        file: entry.blob
+        for file, entry in sorted(source.read_tree(head).items(), key=lambda item: get_page_path(item[0]))
+        if entry.kind is EntryKind.FILE and is_below(get_page_path(file), where.path_prefix.strip("/"))
+    }
+    end = None if limit is None else offset + limit
+    files = list(blobs)
+    if where == PageFilter(path_prefix=where.path_prefix):
+        pages = tuple(_read_pages(source, pipeline, head, {file: blobs[file] for file in files[offset:end]}))
+        return PageList(pages, len(files), None)
+    matching = [page for page in _read_pages(source, pipeline, head, blobs) if _matches(page, where)]
+    return PageList(tuple(matching[offset:end]), len(matching), None)
+
+
+def _read_pages(source: Source, pipeline: TextPipeline, head: str, blobs: dict[str, str]) -> Iterator[StoredPage]:
+    dates = source.get_change_dates(list(blobs), head, None) if blobs else {}
+    remaining = iter(blobs.items())
+    while batch := list(islice(remaining, _BATCH_PAGES)):
+        contents = source.read_blobs((blob for _, blob in batch), pipeline.max_bytes)
+        for (file, _), content in zip(batch, contents, strict=True):
+            page = pipeline.parse(file, content.id, content.data, dates.get(file)) if content.data is not None else None
+            if isinstance(page, Page):
+                yield _to_stored_page(page)
+
+
+def _to_stored_page(page: Page) -> StoredPage:
+    data = page.metadata
+    return StoredPage(
+        0, page.file, page.path, page.name, data.category, data.tags, data.last_updated, 0, words=page.words
+    )
+
+
+def _matches(page: StoredPage, where: PageFilter) -> bool:
+    tags = _fold(page.tags)
+    return (
+        (not where.categories or (page.category or "").casefold() in _fold(where.categories))
+        and set(_fold(where.tags)) <= set(tags)
+        and (
+            where.updated_since is None or (page.last_updated is not None and page.last_updated >= where.updated_since)
+        )
+    )
+
+
+def _fold(texts: Sequence[str]) -> list[str]:
+    return [text.casefold() for text in texts]

@@ -1,12 +1,12 @@
-"""Reading pages of an index file: filters, lists, links and facets."""
+"""Queries over the pages of an index file: keyword search with FTS5, lists, links and facets."""
 
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Facets, Link
-from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredLink, StoredPage
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
@@ -20,10 +20,11 @@ from wikiholt.storage.page_table import (
     to_stored_page,
 )
 from wikiholt.storage.sqlite import rows
-from wikiholt.text.links import fold_path
+from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
 
 _BATCH_KEYS = 400
 """Keys per statement; a statement may compare each key with two columns."""
+_FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
 _LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
 
 
@@ -68,13 +69,7 @@ def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[S
 
 def insert_links(db: sqlite3.Connection, page_id: int, links: Iterable[Link]) -> None:
     sql = f"INSERT INTO links ({_LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-    db.executemany(sql, [_to_link_row(page_id, link) for link in links])
-
-
-def _to_link_row(page_id: int, link: Link) -> tuple[object, ...]:
-    paths = rows.encode_strings(link.paths)
-    key, other_key, *_ = (*map(fold_path, link.paths[:2]), None, None)  # a link has at most two candidate paths
-    return page_id, link.target, link.text, link.line, int(link.wiki), paths, key, other_key
+    db.executemany(sql, [(page_id, *row) for row in rows.to_link_rows(links)])
 
 
 def iter_links(db: sqlite3.Connection, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
@@ -129,3 +124,98 @@ def count_facets(pages: Iterable[rows.Row], properties: Sequence[str], prefix: s
 
 def _format_placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
+
+
+# ── keyword search ───────────────────────────────────────────────────────────────────────────────
+
+
+def search_keywords(db: sqlite3.Connection, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
+    """The best pages, best first. Ties go to the lower page id, so the order is stable."""
+    scores: defaultdict[int, float] = defaultdict(float)
+    if query.terms or query.phrases:
+        for page_id, score in _rank(
+            db, build_match_expression(query), query.phrases if query.terms else (), limit, where
+        ):
+            scores[page_id] += score
+    if query.prefix:
+        for page_id, score in _rank(db, _build_prefix_expression(query), query.phrases, limit, where):
+            scores[page_id] += score * PREFIX_WEIGHT
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return [KeywordHit(page_id, score) for page_id, score in best[:limit]]
+
+
+def get_max_keyword_score(db: sqlite3.Connection, query: KeywordQuery) -> float:
+    """The sum of the maximum scores of each term and phrase. A term without pages counts as the rarest."""
+    (pages,) = db.execute("SELECT count(*) FROM pages").fetchone()
+    phrases = [(term,) for term in query.terms] + list(query.phrases)
+    return sum(compute_max_score(pages, _count_pages(db, phrase)) for phrase in phrases)
+
+
+def _count_pages(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
+    sql = "SELECT count(*) FROM words WHERE words MATCH ?"
+    (count,) = db.execute(sql, (_quote_phrase(phrase),)).fetchone()
+    return int(count)
+
+
+def find_matching_page_ids(db: sqlite3.Connection, query: KeywordQuery) -> list[tuple[int]]:
+    """The ids of pages with every phrase and no excluded phrase, in order."""
+    conditions, values = [], []
+    if query.phrases:
+        conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        values.append(_join_all(query.phrases))
+    if query.excluded:
+        conditions.append("id NOT IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        values.append(_join_any(query.excluded))
+    condition = " AND ".join(conditions) or "true"
+    return db.execute(f"SELECT id FROM pages WHERE {condition} ORDER BY id", values).fetchall()
+
+
+def build_match_expression(query: KeywordQuery) -> str:
+    """The FTS5 expression that ranks pages. Each term and phrase occurs once, because BM25 adds up every occurrence.
+
+    If there are terms, phrases are also required by a separate condition. Every term is quoted, so none is an operator.
+    """
+    words = [(term,) for term in query.terms]
+    return _exclude(_join_any([*words, *query.phrases]) if words else _join_all(query.phrases), query.excluded)
+
+
+def _build_prefix_expression(query: KeywordQuery) -> str:
+    """Match pages with a word that starts with the prefix but not with the last term itself."""
+    last_term = tuple((term,) for term in query.terms[-1:])
+    return _exclude(f"{_quote_phrase((query.prefix,))} *", query.excluded + last_term)
+
+
+def _exclude(match: str, excluded: Sequence[tuple[str, ...]]) -> str:
+    if not excluded:
+        return match
+    return f"({match}) NOT ({_join_any(excluded)})"
+
+
+def _rank(
+    db: sqlite3.Connection, match: str, phrases: Sequence[tuple[str, ...]], limit: int, where: PageFilter
+) -> list[tuple[int, float]]:
+    """The best pages for the FTS5 expression that contain all phrases and match the filter, with their scores."""
+    clause, values = build_where_clause(where, SQLITE)
+    # The plus keeps SQLite from running the match again for each of these pages, which can take minutes.
+    conditions = f" AND +words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
+    if phrases:
+        conditions += " AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        values.append(_join_all(phrases))
+    rows = db.execute(
+        f"SELECT rowid, bm25(words, {_FIELD_WEIGHTS}) AS negative_score FROM words WHERE words MATCH ?{conditions}"
+        " ORDER BY negative_score, rowid LIMIT ?",
+        (match, *values, limit),
+    )
+    return [(page_id, -negative_score) for page_id, negative_score in rows]
+
+
+def _join_any(phrases: Sequence[Sequence[str]]) -> str:
+    return " OR ".join(_quote_phrase(phrase) for phrase in phrases)
+
+
+def _join_all(phrases: Sequence[Sequence[str]]) -> str:
+    return " AND ".join(_quote_phrase(phrase) for phrase in phrases)
+
+
+def _quote_phrase(terms: Sequence[str]) -> str:
+    return '"' + " ".join(terms).replace('"', '""') + '"'
