@@ -44,10 +44,7 @@ class VectorSnapshot:
 
     version: int
     count: int
-    _iter_blocks: Callable[[], Iterator[VectorRows]]
-
-    def iter_blocks(self) -> Iterator[VectorRows]:
-        return self._iter_blocks()
+    iter_blocks: Callable[[], Iterator[VectorRows]]
 
 
 class WikiIndex(Protocol):

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, PageContents
+from wikiholt.domain.index import FloatArray, PageContents, round_vectors
 from wikiholt.domain.page import Link
-from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.storage.checksums import compute_page_checksum, encode_page_parts
 from wikiholt.storage.page_table import CONTENTS_COLUMNS, PageRow, to_page_contents
 from wikiholt.storage.postgres import rows

@@ -10,10 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorRows
+from wikiholt.domain.index import FloatArray, IntArray, VectorRows, join_vectors, split_vectors
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
-from wikiholt.domain.vector_precision import join_vectors, split_vectors
 from wikiholt.storage.sqlite.chunk_content import decode_content, encode_content
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 
