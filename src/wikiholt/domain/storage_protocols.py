@@ -44,7 +44,10 @@ class VectorSnapshot:
 
     version: int
     count: int
-    iter_blocks: Callable[[], Iterator[VectorRows]]
+    _iter_blocks: Callable[[], Iterator[VectorRows]]
+
+    def iter_blocks(self) -> Iterator[VectorRows]:
+        return self._iter_blocks()
 
 
 class WikiIndex(Protocol):

@@ -20,17 +20,20 @@ from wikiholt.domain.git import (
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
 from wikiholt.git.commit import CommitWriter
-from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.history import (
     Ancestry,
+    RenameHistory,
     find_change_dates,
+    find_former_files,
     find_old_versions,
     read_file_history,
     read_page_log,
+    read_renames,
     resolve_commit,
 )
 from wikiholt.git.journal import has_unfinished_write
 from wikiholt.git.objects import (
+    OBJECT_ID_PATTERN,
     PageFiles,
     find_entry,
     read_attached_files,
@@ -41,13 +44,12 @@ from wikiholt.git.objects import (
 )
 from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
-from wikiholt.git.renames import RenameHistory, find_former_files, read_renames
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
+from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
-_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -122,7 +124,7 @@ class GitSource:
         return {names[name]: date for name, date in dates.items()}
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
-        """The former names of page files; `wikiholt.git.renames` defines which are found."""
+        """The former names of page files; `wikiholt.git.history` defines which are found."""
         if not files:
             return {}
         git, pages = self._open_git(), self._page_files
@@ -216,7 +218,7 @@ class GitSource:
 
 
 def _validate_commit_id(revision: str) -> str:
-    if not _COMMIT_ID_PATTERN.fullmatch(revision):
+    if not OBJECT_ID_PATTERN.fullmatch(revision):
         raise InvalidSource(f"{revision!r} is not a commit id.", hint="Give all 40 (or 64) hexadecimal digits.")
     return revision
 
