@@ -76,7 +76,7 @@ MULTI_WIKI_MODULES = (
 """Modules whose functions may take a wiki: they select and open it. None of them searches."""
 OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
-DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry."
+DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
 IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.directory.source_identity.")
 """Check whether a source is still the one that a wiki was created from. They read no page."""

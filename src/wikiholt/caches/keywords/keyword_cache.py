@@ -14,8 +14,7 @@ from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileNam
 from wikiholt.caches.keywords import keyword_view
 from wikiholt.caches.keywords.keyword_view import KeywordView, make_view, merge_postings
 from wikiholt.caches.keywords.lexicon import ViewLexicon
-from wikiholt.caches.keywords.positions import Positions
-from wikiholt.caches.keywords.postings import Postings, PostingsBuilder, Vocabulary
+from wikiholt.caches.keywords.postings import Positions, Postings, PostingsBuilder, Vocabulary
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import IntArray, KeywordDelta, KeywordRow
 from wikiholt.domain.page import PageTerms

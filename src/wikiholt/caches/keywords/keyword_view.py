@@ -14,8 +14,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.caches.keywords.positions import TermStream, TermStreamBuilder
-from wikiholt.caches.keywords.postings import Postings, RowNumbers, build_postings
+from wikiholt.caches.keywords.postings import Postings, RowNumbers, TermStream, TermStreamBuilder, build_postings
 from wikiholt.domain.index import FloatArray, IntArray, KeywordDelta, KeywordRow
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import KeywordHit, KeywordQuery
