@@ -27,7 +27,7 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.lazy import Lazy, PreviousModels
-from wikiholt.embedding.remote_options import is_remote_model
+from wikiholt.embedding.remote_references import is_remote_model
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead

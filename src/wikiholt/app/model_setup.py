@@ -12,7 +12,7 @@ from wikiholt.domain.protocols import Embedder, ModelInfo
 from wikiholt.embedding.fetched_models import find_fetched_model, is_hub_model
 from wikiholt.embedding.lazy import Lazy, get_model_and_precision
 from wikiholt.embedding.model_files import ModelIdentity
-from wikiholt.embedding.remote_options import RemoteOptions, is_remote_model
+from wikiholt.embedding.remote_references import RemoteOptions, is_remote_model
 from wikiholt.errors import ModelError
 
 _RETRY_DELAY_S = 10.0

@@ -15,8 +15,7 @@ from wikiholt.embedding.fetched_models import (
 )
 from wikiholt.embedding.model_card import RERANKER
 from wikiholt.embedding.model_files import ModelFiles, list_built_in_models, resolve_model_name
-from wikiholt.embedding.remote_options import REMOTE_PREFIX, is_remote_model
-from wikiholt.embedding.remote_references import list_references
+from wikiholt.embedding.remote_references import REMOTE_PREFIX, is_remote_model, list_references
 from wikiholt.errors import ModelError, ModelMissing, NotFound, WikiholtError
 from wikiholt.wikis.service import WikiService
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import IndexUnavailable
-from wikiholt.regular_files import move_away, open_regular
+from wikiholt.regular_files import fsync_path, move_away, open_regular
 
 _LOG = logging.getLogger(__name__)
 
@@ -379,7 +379,8 @@ class CacheDirectory:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-        self._fsync_directory()
+        with contextlib.suppress(OSError):  # the rename is durable, best effort
+            fsync_path(self.path)
 
     def _list_all(self) -> list[CacheFileName]:
         try:
@@ -400,15 +401,6 @@ class CacheDirectory:
             if os.fstat(file.fileno()).st_nlink:
                 return path, file
             file.close()
-
-    def _fsync_directory(self) -> None:
-        """Make the rename durable, best effort."""
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def _open_world_readable(path: str, flags: int) -> int:

@@ -20,9 +20,8 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.embedding.device import AUTO, CPU, CUDA
 from wikiholt.embedding.idle_threads import IdleThreads, count_available_cores
-from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
+from wikiholt.embedding.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelError, ModelMismatch
 
