@@ -9,9 +9,8 @@ from wikiholt import embedding
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, ModelInfo
-from wikiholt.embedding.fetched_models import find_fetched_model, is_hub_model
 from wikiholt.embedding.lazy import Lazy, get_model_and_precision
-from wikiholt.embedding.model_files import ModelIdentity
+from wikiholt.embedding.model_files import ModelIdentity, find_fetched_model, is_hub_model
 from wikiholt.embedding.remote_references import RemoteOptions, is_remote_model
 from wikiholt.errors import ModelError
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from wikiholt.app.model_setup import get_models_directory, locate_model
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.embedding.fetched_models import (
+from wikiholt.embedding.model_card import RERANKER
+from wikiholt.embedding.model_files import (
     FetchedModel,
+    ModelFiles,
     find_fetched_model,
+    list_built_in_models,
     list_fetched_models,
     remove_fetched_model,
+    resolve_model_name,
 )
-from wikiholt.embedding.model_card import RERANKER
-from wikiholt.embedding.model_files import ModelFiles, list_built_in_models, resolve_model_name
 from wikiholt.embedding.remote_references import REMOTE_PREFIX, is_remote_model, list_references
 from wikiholt.errors import ModelError, ModelMissing, NotFound, WikiholtError
 from wikiholt.wikis.service import WikiService

@@ -26,8 +26,8 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.embedding import load_local_embedder
-from wikiholt.embedding.fetched_models import FetchedModel, HubReference, get_directory_name, list_fetched_models
 from wikiholt.embedding.model_card import CARD_FILE, read_card
+from wikiholt.embedding.model_files import FetchedModel, HubReference, get_directory_name, list_fetched_models
 from wikiholt.embedding.repository_config import (
     TOKENIZER,
     DenseModule,
