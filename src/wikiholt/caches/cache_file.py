@@ -357,13 +357,9 @@ class CacheDirectory:
     def remove_abandoned(self) -> None:
         """Remove temporary files of killed writers. A live writer holds the lock of its file."""
         for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
-            with contextlib.suppress(OSError):
-                descriptor = open_regular(path)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
+            with contextlib.suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
     @contextlib.contextmanager
     def open_for_writing(self, name: CacheFileName) -> Iterator[BinaryIO]:

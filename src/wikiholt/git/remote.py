@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -211,12 +212,9 @@ def _build_ssh_command(host: str, pin: str | None) -> str:
 
 def _get_directory_bytes(directory: Path) -> int:
     total = 0
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                total += entry.stat().st_size
-    except OSError:  # files appear and disappear while git works
-        return total
+    with suppress(OSError), os.scandir(directory) as entries:  # files appear and disappear while git works
+        for entry in entries:
+            total += entry.stat().st_size
     return total
 
 
