@@ -53,9 +53,8 @@ class ChromaVectorCache:
         *,
         timeout: float,
         is_published: Callable[[], bool] = lambda: True,
-        background: bool = True,
     ) -> None:
-        self._exact = ExactVectorCache(index, directory, background=background)
+        self._exact = ExactVectorCache(index, directory)
         self._index = index
         self._worker = worker
         self._timeout = timeout
