@@ -63,7 +63,7 @@ _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 
 class GitSource:
-    """One wiki's repository. The constructor does not access it; the repository may appear and disappear later.
+    """One wiki's repository, a `Source`. The constructor does not access it; it may appear and disappear later.
 
     File names are relative to `subdirectory`. `ignore` has the syntax of `wikiholt.text.ignore_patterns`; directories
     whose name starts with a dot are ignored too, unless re-included: `!.github/`. With `confined_to`, a repository
@@ -96,7 +96,6 @@ class GitSource:
         self._ancestry = Ancestry()
 
     def get_head(self) -> str:
-        """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
         known = self._known_location
         if known is not None and (head := self._head_reader.read_head(known)) is not None:
             return head
@@ -106,7 +105,6 @@ class GitSource:
         return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
 
     def get_last_known_head(self) -> str:
-        """The last HEAD known without network access."""
         return self.get_head()
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
@@ -114,7 +112,6 @@ class GitSource:
         return read_tree(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def list_other_files(self, revision: str) -> list[str]:
-        """The files that are not pages and not ignored by the settings, and those directly in a parent directory."""
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
@@ -147,7 +144,6 @@ class GitSource:
         return {file: names for file, names in inside if names}
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
-        """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""
         at = self._find_commit(revision)
         return read_file_history(self._open_git(), self._page_files.to_repository_path(file), at, limit)
 
@@ -162,11 +158,9 @@ class GitSource:
         return commit
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
-        """The page file's entry at the revision, or None if there is no such page."""
         return find_entry(self._open_git(), file, _validate_commit_id(revision), self._page_files)
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The attachable files directly in a directory, by name."""
         return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
 
     def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
@@ -180,7 +174,6 @@ class GitSource:
         return read_page_log(self._open_git(), head, self._page_files, limit, max(skip, 0), all_commits=all_commits)
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
-        """Earlier versions of the pages at the revision, newest first, followed through renames."""
         files = frozenset(self.read_tree(revision))
         return find_old_versions(self._open_git(), files, self._find_commit(revision), self._page_files, limit)
 
@@ -189,7 +182,6 @@ class GitSource:
         return self._make_writer().commit(edits, author, message)
 
     def check_page_file(self, file: str) -> None:
-        """Raise InvalidPage unless a page may be written to this file."""
         validate_page_file(file, self._page_files)
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
