@@ -68,8 +68,6 @@ class ChromaVectorCache:
         self._is_first_refresh = True
         self._lock = threading.Lock()
 
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
-
     @property
     def version(self) -> int | None:
         return self._exact.version

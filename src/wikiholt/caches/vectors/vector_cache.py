@@ -187,8 +187,6 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         self._failures = 0
         self._retry_at = 0.0
 
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
-
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """Return the nearest chunks, only of these pages (sorted ids) if given.
 
