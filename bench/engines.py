@@ -32,7 +32,7 @@ from tests.support.chroma_server import RunningChroma
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.faiss import FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorRows
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex

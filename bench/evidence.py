@@ -17,11 +17,11 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, compute_evidence
 from wikiholt.search.request import MAX_HITS
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_overlap, make_title_terms
+from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.wikis.service import WikiService
 

@@ -24,10 +24,10 @@ from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.ranking import KEYWORD_WEIGHT, PAGE_WEIGHT, TITLE_WEIGHT
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_overlap, make_title_terms
+from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 
 SIGNALS = ("nearest", "page", "share", "title", "three", "first", "centred", "hub", "moved")

@@ -29,9 +29,9 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice, compute_overlap, make_title_terms
+from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.text.bm25 import to_terms
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 from wikiholt.wikis.service import WikiService

@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.faiss import FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex

@@ -26,9 +26,9 @@ from tokenizers import Tokenizer
 from bench.embed.graph import Shape, encoder
 from bench.embed.nibble_file import NibbleFile
 from bench.embed.pack import Pack
-from wikiholt.embedding.model_loader import WeightsLayout, extract_tensors
-from wikiholt.embedding.nibbles import BLOCK_SIZE
-from wikiholt.embedding.unigram import build_unigram_tokenizer
+from wikiholt.embedding.tokenizer import build_unigram_tokenizer
+from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
+from wikiholt.embedding.weights import WeightsLayout, extract_tensors
 
 MINILM = Shape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
 GRANITE = Shape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from wikiholt.domain.protocols import VectorCache
-from wikiholt.search.page_means import compute_page_means
+from wikiholt.search.vector_channel import compute_page_means
 
 QUERIES = random_vectors(8, seed=77)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedding.tiny_model import write_model
-from wikiholt.embedding import device, load_embedder
+from wikiholt.embedding import load_embedder, model_loader
 from wikiholt.embedding.model_card import CARD_FILE, ModelCard, read_card
 from wikiholt.errors import ModelMismatch
 
@@ -19,13 +19,13 @@ def card(tmp_path: Path) -> ModelCard:
 
 @pytest.fixture
 def has_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_has_pytorch", lambda: True)
+    monkeypatch.setattr(model_loader, "_has_pytorch", lambda: True)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
 
 
 @pytest.mark.usefixtures("has_gpu")
 def test_a_gpu_is_used_unless_the_setting_is_cpu(card: ModelCard) -> None:
-    assert [device.choose_device(value, card) for value in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
+    assert [model_loader.choose_device(value, card) for value in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
 
 
 @pytest.mark.usefixtures("has_gpu")
@@ -40,10 +40,10 @@ def test_an_onnx_file_stays_on_the_cpu(tmp_path: Path) -> None:
 def test_without_pytorch_auto_uses_the_cpu_and_cuda_is_an_error(
     card: ModelCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "_has_pytorch", lambda: False)
-    assert device.choose_device("auto", card) == "cpu"
+    monkeypatch.setattr(model_loader, "_has_pytorch", lambda: False)
+    assert model_loader.choose_device("auto", card) == "cpu"
     with pytest.raises(ModelMismatch, match="PyTorch is not installed"):
-        device.choose_device("cuda", card)
+        model_loader.choose_device("cuda", card)
 
 
 @pytest.mark.usefixtures("has_gpu")
@@ -54,6 +54,6 @@ def test_without_a_driver_auto_uses_the_cpu_and_cuda_is_an_error(
         raise OSError(library)
 
     monkeypatch.setattr(ctypes, "CDLL", fail)
-    assert device.choose_device("auto", card) == "cpu"
+    assert model_loader.choose_device("auto", card) == "cpu"
     with pytest.raises(ModelMismatch, match="no CUDA driver"):
-        device.choose_device("cuda", card)
+        model_loader.choose_device("cuda", card)

@@ -12,8 +12,8 @@ import pytest
 from tests.embedding.tiny_model import DIMENSIONS, build_onnx_graph, build_tokenizer, make_embedding_table
 from tests.support.hub_server import HubState, run_hub
 from wikiholt.embedding import load_embedder
-from wikiholt.embedding.fetched_models import find_fetched_model, list_fetched_models, remove_fetched_model
 from wikiholt.embedding.model_fetch import fetch_model
+from wikiholt.embedding.model_files import find_fetched_model, list_fetched_models, remove_fetched_model
 from wikiholt.embedding.repository_config import FetchOptions
 from wikiholt.errors import InvalidInput, ModelCorrupt, ModelError, ModelMissing, ModelRefused, ModelUnavailable
 

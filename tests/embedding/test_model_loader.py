@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from wikiholt.embedding.model_loader import WeightsLayout, extract_int8_tensors, extract_tensors
-from wikiholt.embedding.word_vectors import BlockTable
+from wikiholt.embedding.weights import BlockTable, WeightsLayout, extract_int8_tensors, extract_tensors
 from wikiholt.errors import ModelCorrupt
 
 ROWS, COLUMNS, BLOCK = 6, 8, 4

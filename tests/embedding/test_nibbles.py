@@ -9,9 +9,9 @@ import pytest
 
 from tests.embedding.tiny_model import write_model
 from wikiholt.embedding import load_embedder
-from wikiholt.embedding.model_loader import WeightsLayout, extract_tensors
-from wikiholt.embedding.nibbles import BLOCK_SIZE, NibbleTable
-from wikiholt.embedding.unigram import build_unigram_tokenizer
+from wikiholt.embedding.tokenizer import build_unigram_tokenizer
+from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
+from wikiholt.embedding.weights import NibbleTable, WeightsLayout, extract_tensors
 from wikiholt.errors import ModelCorrupt
 
 ROWS, COLUMNS = 3, 2 * BLOCK_SIZE

@@ -16,9 +16,9 @@ from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, WikiSetti
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidPage, InvalidQuery, InvalidSetting, InvalidSlug, WikiholtError
-from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.git.source import GitSource
+from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.interfaces.http.index_routes import is_signed
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.request import SearchRequest

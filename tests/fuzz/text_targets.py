@@ -3,6 +3,7 @@
 import json
 import unicodedata
 
+from tests.support.snippets import build_snippet
 from wikiholt.domain.page import Page
 from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.charset import decode_bytes
@@ -14,7 +15,6 @@ from wikiholt.text.markdown import AnchorGenerator, make_github_slug, make_otter
 from wikiholt.text.model_text import build_embedding_text, to_plain_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import estimate_token_spans
-from wikiholt.text.snippets import build_snippet
 
 _TARGET, _OVERLAP, _WINDOW = 20, 5, 32
 

@@ -25,8 +25,7 @@ from tests.support.git_servers import (
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy, InvalidSource, NoCommits, NotWritable, SourceCorrupt, SourceMissing
-from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import RemoteSource
+from wikiholt.git.remote import FetchLimits, RemoteSource
 
 LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout=TIMEOUT_S)
 

@@ -10,9 +10,8 @@ from tests.support.git_servers import LocalServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.errors import SourceError, SourceMissing
 from wikiholt.git import mirror
-from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
-from wikiholt.git.remote import RemoteSource
+from wikiholt.git.remote import FetchLimits, RemoteSource
 
 LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=TIMEOUT_S)
 

@@ -10,8 +10,7 @@ from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing
 from wikiholt.git import remote_url
-from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import RemoteSource
+from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import RemoteUrl, is_public_address, is_remote, parse_remote_url, redact_url
 
 ALL_SCHEMES = ("https", "http", "ssh", "git", "file")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories
 
 
 def make_repositories(root: Path, *names: str) -> None:

@@ -17,8 +17,8 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, PageEntry
 from wikiholt.errors import IndexCorrupt
 from wikiholt.indexing.batch import Pause, SyncPaused
-from wikiholt.indexing.moved_pages import plan_move
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.indexing.plan import plan_move
 from wikiholt.indexing.sync import Syncer
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,

@@ -76,7 +76,7 @@ MULTI_WIKI_MODULES = (
 """Modules whose functions may take a wiki: they select and open it. None of them searches."""
 OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
-DISCOVERY_MODULE = "wikiholt.git.repository_discovery."
+DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
 IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.directory.source_identity.")
 """Check whether a source is still the one that a wiki was created from. They read no page."""
@@ -180,7 +180,7 @@ def test_only_modules_that_open_wikis_take_one_as_a_parameter() -> None:
         name
         for name in found
         if not name.startswith(
-            (DISCOVERY_MODULE, WATCHER_MODULE, *IDENTITY_MODULES, *MULTI_WIKI_MODULES, *OPENING_MODULES)
+            (DISCOVERY_FUNCTION, WATCHER_MODULE, *IDENTITY_MODULES, *MULTI_WIKI_MODULES, *OPENING_MODULES)
         )
     }
     # Bound to one wiki by their constructors.

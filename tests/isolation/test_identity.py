@@ -17,7 +17,7 @@ from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSource, RepositoryReplaced, Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.git import repository_identity
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.scheduler.scheduler_state import SchedulerState

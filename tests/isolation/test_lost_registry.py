@@ -26,7 +26,7 @@ from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Conflict, IndexCorrupt, WikiholtError
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from tests.support.snippets import build_snippet
 from wikiholt.domain.git import Blob
 from wikiholt.domain.page import Page, PageProblem
 from wikiholt.indexing.pipeline import PageTask, TextPipeline
@@ -18,7 +19,6 @@ from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, resolve_link_paths
 from wikiholt.text.page_parser import parse_page
-from wikiholt.text.snippets import build_snippet
 
 _EMBEDDER = FakeEmbedder()
 _PATHS = ("a", "b", "a/b", "Home")

@@ -12,8 +12,7 @@ from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Wiki
-from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import RemoteSource
+from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.wikis.live_index import WikiConfig
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import random_vectors
 from wikiholt.domain.index import IntArray, VectorHits, VectorRows
-from wikiholt.search.page_means import _MAX_CACHED_PAGES, PageMeans, compute_page_means
 from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, group_by_page, with_page_evidence
+from wikiholt.search.vector_channel import _MAX_CACHED_PAGES, PageMeans, compute_page_means
 
 QUERY = random_vectors(1, seed=9)[0]
 

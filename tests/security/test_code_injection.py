@@ -16,7 +16,7 @@ STATIC = SRC / "interfaces" / "web" / "static"
 
 STARTS_PROGRAMS = {
     "git/process.py": "git, for all reads and writes of a repository",
-    "git/fetch.py": "git on the network, with limits of its own",
+    "git/remote.py": "git on the network, with limits of its own",
     "app/doctor.py": "git --version",
     "app/importer/chroma_source.py": "Python, for a child that reads a copy of a Chroma directory and may crash",
     "caches/chroma/hosts.py": "Python, for the child in which Chroma runs",

@@ -11,7 +11,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
 from wikiholt.git import process
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery

@@ -24,8 +24,9 @@ from wikiholt.text.links import PageNameIndex  # noqa: E402
 from wikiholt.text.model_text import build_embedding_text, to_plain_text  # noqa: E402
 from wikiholt.text.page_parser import parse_page  # noqa: E402
 from wikiholt.text.segmentation import estimate_token_spans  # noqa: E402
-from wikiholt.text.snippets import build_snippet  # noqa: E402
+from wikiholt.text.snippets import QueryMatcher, SnippetBuilder  # noqa: E402
 
+_MATCHER = QueryMatcher(parse_query('kettle "every month" -winter the a c++'), "english")
 _PATHS = ("a", "b", "a/b", "Home")
 _MOVE = PageMove("b", "c", PageNameIndex(_PATHS), PageNameIndex(["a", "c", "a/b", "Home"]))
 _PATTERNS = ("**/b", "a*b*c*", "drafts/**", "[a-c]?/*.md")
@@ -54,7 +55,7 @@ def read(text: str) -> dict[str, Any]:
         "page": page,
         "plain": [to_plain_text(text), strip_inline_to_line(text)],
         "readable": to_display_text(text[:4_000]),
-        "snippet": build_snippet(text[:4_000], parse_query('kettle "every month" -winter the a c++')),
+        "snippet": SnippetBuilder(_MATCHER).build([text[:4_000]], [150]),
         "links rewritten": str(rewrite_links(data, "dir/page.md", "other/page.md", _MOVE)),
         "patterns": [build_matcher((pattern,))(text[:200]) for pattern in _PATTERNS],
     }

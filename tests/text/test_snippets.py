@@ -8,12 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.snippets import build_snippet
 from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.search import Snippet
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.model_text import to_plain_text
-from wikiholt.text.snippets import QueryMatcher, SnippetBuilder, build_snippet
+from wikiholt.text.snippets import QueryMatcher, SnippetBuilder
 
 FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
 

@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from wikiholt.domain.people import Person, PersonOrigin
-from wikiholt.domain.wiki import Scope
+from wikiholt.domain.wiki import Person, PersonOrigin, Scope
 from wikiholt.wikis import sign_ins
 from wikiholt.wikis.registry import Registry
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.people import Person, PersonOrigin
-from wikiholt.domain.wiki import Scope
+from wikiholt.domain.wiki import Person, PersonOrigin, Scope
 from wikiholt.errors import Forbidden, InvalidSetting, Unauthorized, WikiNotFound
 from wikiholt.wikis.access import AccessPolicy, RequestIdentity
 from wikiholt.wikis.people import GroupRules, check_group_rule

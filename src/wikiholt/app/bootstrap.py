@@ -27,14 +27,13 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.lazy import Lazy, PreviousModels
-from wikiholt.embedding.remote_options import is_remote_model
+from wikiholt.embedding.remote_references import is_remote_model
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
-from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
-from wikiholt.git.remote import RemoteSource
+from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline

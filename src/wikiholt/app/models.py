@@ -10,17 +10,20 @@ from wikiholt import embedding
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, ModelInfo
-from wikiholt.embedding.fetched_models import (
-    FetchedModel,
-    find_fetched_model,
-    is_hub_model,
-    list_fetched_models,
-    remove_fetched_model,
-)
 from wikiholt.embedding.lazy import Lazy, get_model_and_precision
 from wikiholt.embedding.model_card import RERANKER
-from wikiholt.embedding.model_files import ModelFiles, ModelIdentity, list_built_in_models, resolve_model_name
-from wikiholt.embedding.remote_options import REMOTE_PREFIX, RemoteOptions, is_remote_model
+from wikiholt.embedding.model_files import (
+    FetchedModel,
+    ModelFiles,
+    ModelIdentity,
+    find_fetched_model,
+    is_hub_model,
+    list_built_in_models,
+    list_fetched_models,
+    remove_fetched_model,
+    resolve_model_name,
+)
+from wikiholt.embedding.remote_references import REMOTE_PREFIX, RemoteOptions, is_remote_model
 from wikiholt.errors import ModelError, ModelMissing, NotFound, WikiholtError
 from wikiholt.wikis.service import WikiService
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import IndexUnavailable
-from wikiholt.regular_files import move_away, open_regular
+from wikiholt.regular_files import fsync_path, move_away, open_regular
 
 _LOG = logging.getLogger(__name__)
 
@@ -357,13 +357,9 @@ class CacheDirectory:
     def remove_abandoned(self) -> None:
         """Remove temporary files of killed writers. A live writer holds the lock of its file."""
         for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
-            with contextlib.suppress(OSError):
-                descriptor = open_regular(path)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
+            with contextlib.suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
     @contextlib.contextmanager
     def open_for_writing(self, name: CacheFileName) -> Iterator[BinaryIO]:
@@ -379,7 +375,8 @@ class CacheDirectory:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-        self._fsync_directory()
+        with contextlib.suppress(OSError):  # the rename is durable, best effort
+            fsync_path(self.path)
 
     def _list_all(self) -> list[CacheFileName]:
         try:
@@ -400,15 +397,6 @@ class CacheDirectory:
             if os.fstat(file.fileno()).st_nlink:
                 return path, file
             file.close()
-
-    def _fsync_directory(self) -> None:
-        """Make the rename durable, best effort."""
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def _open_world_readable(path: str, flags: int) -> int:

@@ -131,8 +131,6 @@ class VersionedCache(ABC, Generic[State]):
             f"wikiholt-{self._directory.family}", background=self._background
         )
 
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
-
     @property
     def version(self) -> int | None:
         """The version of the index that the cache equals; None before it is ready."""

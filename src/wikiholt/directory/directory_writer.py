@@ -15,11 +15,10 @@ from wikiholt.directory.directory_mirror import PLACEHOLDER_MODE, SHA1_SAMPLE, D
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.git.commit import validate_commit, write_blobs
-from wikiholt.git.filenames import get_visual_key
 from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_errors
 from wikiholt.git.mirror import make_mirror_runner
 from wikiholt.git.objects import PageFiles, hash_object
-from wikiholt.git.tree_editor import FILE_MODE, GitEntry
+from wikiholt.git.tree_editor import FILE_MODE, GitEntry, get_visual_key
 from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
 
 _READ_TRIES = 3

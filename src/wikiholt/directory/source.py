@@ -28,11 +28,11 @@ from wikiholt.directory.directory_writer import DirectoryWriter
 from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
-from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.mirror import MirrorSource, SharedHead
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
+from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _SKIPPED_DIRECTORIES = ("node_modules/",)

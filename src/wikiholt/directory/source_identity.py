@@ -11,8 +11,7 @@ from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote
-from wikiholt.git.repository import find_repository
-from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.repository import find_repositories, find_repository
 from wikiholt.git.repository_identity import GitRepositoryIdentities, get_creation_stamp
 from wikiholt.text.page_names import has_page_extension
 from wikiholt.wikis.slugs import propose_slug

@@ -247,15 +247,25 @@ class SupportsMemoryRelease(Protocol):
 # Caches: may be deleted at any moment and may fail in any way.
 
 
-class VectorCache(Protocol):
-    """A fast copy of one index's vectors. May be deleted at any moment and may fail in any way."""
-
+class _IndexCache(Protocol):
     @property
     def version(self) -> int | None:
         """The index version of this cache; None before it is ready."""
 
     def refresh(self) -> None:
         """Update the cache to the index's version: from changed rows, from a file on disk, or by building it."""
+
+    def verify(self) -> None:
+        """Verify every byte of its file. Raises on damage and never uses that file again."""
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until background work ends; the next refresh uses its result."""
+
+    def close(self) -> None: ...
+
+
+class VectorCache(_IndexCache, Protocol):
+    """A fast copy of one index's vectors."""
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
@@ -269,14 +279,6 @@ class VectorCache(Protocol):
     def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
         """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
         computes it. None if it has none."""
-
-    def verify(self) -> None:
-        """Verify every byte of its file. Raises on damage and never uses that file again."""
-
-    def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until background work ends; the next refresh uses its result."""
-
-    def close(self) -> None: ...
 
 
 class VectorEngine(Protocol):
@@ -314,13 +316,8 @@ class Lexicon(Protocol):
         """At most `limit` terms with this suffix; with `lengths`, only terms of these lengths."""
 
 
-class KeywordCache(Protocol):
-    """A fast copy of one index's keywords: same pages, same scores. May fail in any way."""
-
-    @property
-    def version(self) -> int | None: ...
-
-    def refresh(self) -> None: ...
+class KeywordCache(_IndexCache, Protocol):
+    """A fast copy of one index's keywords: same pages, same scores."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
@@ -331,9 +328,3 @@ class KeywordCache(Protocol):
 
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""
-
-    def verify(self) -> None: ...
-
-    def wait_idle(self, timeout: float | None = None) -> bool: ...
-
-    def close(self) -> None: ...

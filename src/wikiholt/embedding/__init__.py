@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wikiholt.embedding.model_card import RERANKER
 from wikiholt.embedding.model_files import identify_model, resolve_model_name
-from wikiholt.embedding.remote_options import RemoteOptions, is_remote_model
+from wikiholt.embedding.remote_references import RemoteOptions, is_remote_model
 
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray
+from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.embedding.device import AUTO, CPU, CUDA
 from wikiholt.embedding.idle_threads import IdleThreads, count_available_cores
-from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
+from wikiholt.embedding.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelError, ModelMismatch
 
@@ -45,7 +44,11 @@ class OnnxEmbedder:
         self._encoder: TorchEncoder | None = None
         self._encoder_lock = threading.Lock()
         self._uses_gpu = loaded.device == CUDA
-        self.model = model or loaded.card.name
+        self.name = loaded.card.name
+        self.model = model or self.name
+        self.precision, self.fingerprint = loaded.variant.precision, loaded.fingerprint
+        self.dimensions, self.scale = loaded.card.dimensions, loaded.card.scale
+        self.max_tokens = loaded.tokenizer.max_tokens
         self._threads = max(1, threads if threads is not None else count_available_cores())
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
@@ -54,30 +57,6 @@ class OnnxEmbedder:
         self._query_threads = IdleThreads(self._threads // 2, "wikiholt-query")
         self._tested_at: tuple[int, float] | None = None
         """Process id and time of the last passed self-test."""
-
-    @property
-    def name(self) -> str:
-        return self._model.card.name
-
-    @property
-    def precision(self) -> str:
-        return self._model.variant.precision
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
-
-    @property
-    def dimensions(self) -> int:
-        return self._model.card.dimensions
-
-    @property
-    def scale(self) -> CosineScale:
-        return self._model.card.scale
-
-    @property
-    def max_tokens(self) -> int:
-        return self._model.tokenizer.max_tokens
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, in order, without special tokens, not truncated."""

@@ -1,28 +1,18 @@
-"""Loads a model: verifies every file, extracts the weights (quantized for int8), and opens session and tokenizer.
+"""Loads a model: verifies every file, opens session and tokenizer, and chooses the device that embeds passages."""
 
-For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
-activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
-contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such matrices are converted; the table of
-words stays as it is.
-"""
-
-import io
-import json
+import ctypes
+import importlib.util
 import mmap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.embedding.dense import DenseLayer, load_dense_layers
-from wikiholt.embedding.device import CPU, choose_device
-from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
+from wikiholt.embedding.model_card import EMBEDDER, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import (
     WEIGHTS_PLACEHOLDER,
     ModelFiles,
@@ -30,135 +20,28 @@ from wikiholt.embedding.model_files import (
     find_model,
     get_variant,
 )
-from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.tokenizer import ModelTokenizer
-from wikiholt.embedding.word_vectors import BlockTable, WordVectors
+from wikiholt.embedding.weights import (
+    Array,
+    BlockTable,
+    DenseLayer,
+    NibbleTable,
+    WeightsLayout,
+    extract_blocks,
+    extract_int8_tensors,
+    extract_tensor,
+    extract_tensors,
+    load_dense_layers,
+)
+from wikiholt.embedding.word_vectors import WordTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 
-Array = NDArray[Any]
-_BLOCK_SIZE = 64
 WORD_TABLE = "words"
 """The name of the table of word vectors in a layout."""
 
-
-@dataclass(frozen=True, slots=True)
-class WeightsLayout:
-    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
-
-    `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
-    `nibbles` locates the parts of tensors of 4-bit numbers: offset, rows, columns. Such a matrix has a row per output.
-    """
-
-    tensors: Mapping[str, tuple[tuple[int, ...], ...]]
-    quantized: tuple[str, ...]
-    smoothed: tuple[str, ...]
-    blocks: Mapping[str, tuple[int, int, int, int]]
-    block_size: int
-    transposed: frozenset[str] = frozenset()
-    """The fp32 matrices that the file stores with a row per output."""
-    nibbles: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, data: bytes) -> "WeightsLayout":
-        table = json.loads(data)
-        tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
-        nibbles = {name: tuple(tuple(part) for part in parts) for name, parts in table.get("nibbles", {}).items()}
-        return cls(
-            tensors,
-            tuple(table["rounded"]),
-            tuple(table["smoothed"]),
-            blocks,
-            table.get("block_size", _BLOCK_SIZE),
-            frozenset(table.get("transposed", ())),
-            nibbles,
-        )
-
-
-def extract_tensors(
-    layout: WeightsLayout, weights: memoryview, omitted: Collection[str] = frozenset()
-) -> dict[str, Array]:
-    """Every tensor in fp32, except tables in blocks: as `.int8` or `.pairs`, and `.scale`.
-
-    An fp32 tensor of one part and a table in blocks are not copied.
-    """
-    tensors: dict[str, Array] = {}
-    for name in (*layout.tensors, *layout.blocks, *layout.nibbles):
-        if name in omitted:
-            continue
-        if name in layout.tensors or name in layout.quantized:
-            tensors[name] = _extract_matrix(layout, name, weights)
-        elif name in layout.blocks:
-            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = extract_blocks(layout, name, weights)
-        else:
-            table = NibbleTable.read(weights, *layout.nibbles[name][0])
-            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = table.pairs, table.scales
-    return tensors
-
-
-def extract_int8_tensors(
-    layout: WeightsLayout, weights: memoryview, smoothing: bytes, int8_max: int = INT8_MAX
-) -> dict[str, Array]:
-    """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
-    tensors = extract_tensors(layout, weights, layout.quantized)
-    factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
-    start = 0
-    # One after the other: all of them in fp32 would take more memory than the model does later.
-    for name in layout.quantized:
-        matrix = _extract_matrix(layout, name, weights)
-        if name in layout.smoothed:
-            smooth = factors[start : start + len(matrix)]
-            start += len(matrix)
-            matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
-            tensors[f"{name}.smooth"] = smooth
-        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix, int8_max)
-    return tensors
-
-
-def _extract_matrix(layout: WeightsLayout, name: str, weights: memoryview) -> FloatArray:
-    """A tensor in fp32, whatever its form in the file."""
-    if name in layout.tensors:
-        return extract_tensor(layout.tensors[name], weights, is_transposed=name in layout.transposed)
-    if name in layout.blocks:
-        numbers, scales = extract_blocks(layout, name, weights)
-        return np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
-    tables = [NibbleTable.read(weights, *part) for part in layout.nibbles[name]]
-    return np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
-
-
-def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
-    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(int8_max)
-    scale[scale == 0] = 1
-    return np.rint(matrix / scale).astype(np.int8), scale
-
-
-def extract_tensor(
-    parts: tuple[tuple[int, ...], ...], weights: memoryview, *, is_transposed: bool = False
-) -> FloatArray:
-    """One tensor in fp32 from its parts; not copied if there is only one part, unless it is transposed."""
-    pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
-    if is_transposed:
-        pieces = [np.ascontiguousarray(piece.T) for piece in pieces]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
-
-
-def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
-    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
-    offset, scale_offset, rows, columns = layout.blocks[name]
-    blocks = columns // layout.block_size
-    numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
-    return numbers, _read_array(weights, np.float32, scale_offset, [rows, blocks, 1])
-
-
-def _read_array(weights: memoryview, kind: type[np.generic], offset: int, shape: Sequence[int]) -> Array:
-    count = int(np.prod(shape))
-    if offset + count * np.dtype(kind).itemsize > len(weights):
-        raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
-    return np.frombuffer(weights, kind, count, offset).reshape(shape)
-
-
-# Sessions.
+AUTO, CPU, CUDA = "auto", "cpu", "cuda"
+_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 _KNOWN_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 
@@ -256,14 +139,20 @@ def read_encoder_tensors(model: str | Path, precision: str) -> dict[str, Array]:
     variant, files = get_variant(card, precision), ModelFiles(directory, card)
     layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
     weights = memoryview(files.read_verified(variant.weights or ""))
-    tensors = extract_tensors(layout, weights)
+    if WORD_TABLE in layout.tensors:
+        return extract_tensors(layout, weights)
+    tensors = extract_tensors(layout, weights, (WORD_TABLE,))
+    table = _find_word_table(layout, weights)
+    return tensors if table is None else {**tensors, WORD_TABLE: table[:]}
+
+
+def _find_word_table(layout: WeightsLayout, weights: memoryview) -> WordTable | None:
     if WORD_TABLE in layout.blocks:
-        numbers, scales = tensors.pop(f"{WORD_TABLE}.int8"), tensors.pop(f"{WORD_TABLE}.scale")
-        tensors[WORD_TABLE] = (numbers * scales).reshape(len(numbers), -1)
-    elif WORD_TABLE in layout.nibbles:
-        del tensors[f"{WORD_TABLE}.pairs"], tensors[f"{WORD_TABLE}.scale"]
-        tensors[WORD_TABLE] = NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0])[:]
-    return tensors
+        return BlockTable(*extract_blocks(layout, WORD_TABLE, weights))
+    if WORD_TABLE in layout.nibbles:
+        return NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0])
+    parts = layout.tensors.get(WORD_TABLE, ())
+    return extract_tensor(parts, weights) if len(parts) == 1 else None
 
 
 def _load_word_vectors(
@@ -275,14 +164,8 @@ def _load_word_vectors(
     """
     if variant.weights is None or variant.layout is None:
         return None
-    layout = WeightsLayout.parse(files.read_verified(variant.layout))
-    if WORD_TABLE in layout.blocks:
-        return WordVectors(BlockTable(*extract_blocks(layout, WORD_TABLE, weights)), tokenizer)
-    if WORD_TABLE in layout.nibbles:
-        return WordVectors(NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0]), tokenizer)
-    if len(parts := layout.tensors.get(WORD_TABLE, ())) != 1:
-        return None
-    return WordVectors(extract_tensor(parts, weights), tokenizer)
+    table = _find_word_table(WeightsLayout.parse(files.read_verified(variant.layout)), weights)
+    return None if table is None else WordVectors(table, tokenizer)
 
 
 _Session = tuple[onnxruntime.InferenceSession, tuple[onnxruntime.OrtValue, ...]]
@@ -387,3 +270,45 @@ def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> fro
         message = f"The graph of {card.name} returns {output}, its card says {card.width}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)
+
+
+# Where passages are embedded: on the CPU, or on a GPU with CUDA if PyTorch is installed.
+
+
+def choose_device(device: str, card: ModelCard) -> str:
+    """The device that embeds passages for a device setting. Raises ModelMismatch if `cuda` is impossible.
+
+    PyTorch is not imported: that takes seconds, and a process that only searches does not need it.
+    """
+    if device == CPU:
+        return CPU
+    problem = _find_problem(card)
+    if problem and device == CUDA:
+        raise ModelMismatch(f"device = cuda, but {problem[0]}", hint=problem[1])
+    return CPU if problem else CUDA
+
+
+def _find_problem(card: ModelCard) -> tuple[str, str] | None:
+    """Why this model cannot run on a GPU here, and a hint."""
+    if not card.heads:
+        hint = "set device to auto or cpu, or run the model on a server (model = openai:NAME)"
+        return f"{card.name} is an ONNX file, which runs on the CPU only", hint
+    if not _has_pytorch():
+        return "PyTorch is not installed", "install the extra gpu, or set device to auto or cpu"
+    if not _has_driver():
+        return "there is no CUDA driver", "install the driver of the GPU, or set device to auto or cpu"
+    return None
+
+
+def _has_pytorch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def _has_driver() -> bool:
+    for library in _DRIVERS:
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        return True
+    return False

@@ -16,10 +16,11 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.embedding.embedding_server import EmbeddingServer
-from wikiholt.embedding.remote_options import REMOTE_PREFIX, RemoteOptions
 from wikiholt.embedding.remote_references import (
     CANARY_TEXT,
+    REMOTE_PREFIX,
     ReferenceKey,
+    RemoteOptions,
     RemoteReferences,
     TextKind,
     find_references,

@@ -1,4 +1,4 @@
-"""Reference vectors of a remote model: stored at first use, compared with every reply afterwards."""
+"""How a remote model is reached, and its reference vectors: stored at first use, compared with every reply."""
 
 import hashlib
 import json
@@ -14,9 +14,36 @@ from typing import Literal
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray
-from wikiholt.embedding.remote_options import REMOTE_PREFIX, RemoteOptions
 from wikiholt.embedding.self_test import QUESTIONS_AND_ANSWERS, compute_cosine, estimate_scale
 from wikiholt.errors import ModelCorrupt, StorageError
+
+REMOTE_PREFIX = "openai:"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """The address of a server, and what the server does not say about its model."""
+
+    url: str = ""
+    key_variable: str = ""
+    timeout_s: float = 30.0
+    query_timeout_s: float = 5.0
+    batch: int = 32
+    max_tokens: int = 512
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    local_model: str = ""
+    directory: Path = Path()
+    """Where the references are stored."""
+
+    @property
+    def prefixes(self) -> tuple[str, str]:
+        return self.query_prefix, self.passage_prefix
+
+
+def is_remote_model(model: str | Path) -> bool:
+    return isinstance(model, str) and model.startswith(REMOTE_PREFIX)
+
 
 TextKind = Literal["passage", "query"]
 ReferenceKey = tuple[TextKind, str]

@@ -13,12 +13,8 @@ from typing import Any
 
 from wikiholt.errors import ModelRefused
 
-CONFIG, MODULES, PROMPTS, WINDOW = (
-    "config.json",
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-)
+CONFIG, MODULES = "config.json", "modules.json"
+PROMPTS, WINDOW = "config_sentence_transformers.json", "sentence_bert_config.json"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 GRAPHS = ("onnx/model.onnx", "model.onnx")
 _WEIGHTS_SUFFIXES = ("_data", ".data")

@@ -43,17 +43,10 @@ class OnnxReranker:
 
     def __init__(self, loaded: LoadedModel, *, threads: int | None = None) -> None:
         self._model = loaded
+        self.name, self.fingerprint = loaded.card.name, loaded.fingerprint
         self._threads = max(1, min(_MAX_WORKERS, threads if threads is not None else count_available_cores()))
         self._workers: _RerankWorkers | None = None
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._model.card.name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
 
     def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
         """How well each text answers the query, as logits; None if that takes longer than `timeout_s`.

@@ -7,14 +7,12 @@ full model which sentence of a passage is closest to a query, in microseconds (d
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.tokenizer import ModelTokenizer
+from wikiholt.embedding.weights import BlockTable, NibbleTable
 
 _SIGN_WEIGHT = 0.3
 """The weight of punctuation or a letter, relative to the rarest word."""
@@ -29,26 +27,14 @@ _SAMPLE_EVERY_ROWS = 16
 """Every 16th row is used to estimate the mean of the table."""
 
 
-class BlockTable:
-    """A table of int8 numbers in blocks with one scale each; rows are converted when they are read."""
-
-    def __init__(self, numbers: NDArray[Any], scales: FloatArray) -> None:
-        self._numbers = numbers
-        self._scales = scales
-        self._width = numbers.shape[1] * numbers.shape[2]
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, rows: IntArray | slice) -> FloatArray:
-        blocks = self._numbers[rows] * self._scales[rows]
-        return np.asarray(blocks.reshape(len(blocks), self._width), np.float32)
+WordTable = FloatArray | BlockTable | NibbleTable
+"""A row per token; rows in blocks are converted when they are read."""
 
 
 class WordVectors:
     """The vector table of one model whose vocabulary is ordered by frequency. Safe to use from many threads."""
 
-    def __init__(self, table: FloatArray | BlockTable | NibbleTable, tokenizer: ModelTokenizer) -> None:
+    def __init__(self, table: WordTable, tokenizer: ModelTokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
         self._first = tokenizer.first_word_id

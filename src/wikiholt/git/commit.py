@@ -13,13 +13,12 @@ from pathlib import Path
 
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy, InputTooLarge, InvalidPage, NotWritable, RevisionMismatch
-from wikiholt.git.filenames import validate_attachment_file, validate_page_file
 from wikiholt.git.history import read_file_history
 from wikiholt.git.journal import PlannedChange, WriteJournal, lock_file, translate_write_errors
 from wikiholt.git.objects import PageFiles
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
-from wikiholt.git.tree_editor import FILE_MODE, GitEntry, TreeEditor
+from wikiholt.git.tree_editor import FILE_MODE, GitEntry, TreeEditor, validate_attachment_file, validate_page_file
 from wikiholt.git.worktree import open_work_tree
 
 _LOG = logging.getLogger(__name__)

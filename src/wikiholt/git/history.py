@@ -1,13 +1,15 @@
-"""Reads git history: when files last changed and by whom, and the earlier versions of pages.
+"""Reads git history: when files last changed and by whom, earlier versions of pages, and their former names.
 
 A file last changed in the newest commit in which it differs from every parent; the date is the author date. A merge
 therefore does not make old pages look new, but a page edited during a merge counts. A rename is a change.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
+from typing import NamedTuple
 
 from wikiholt.domain.git import Commit, FileVersion, LogEntry
 from wikiholt.errors import SourceCorrupt
@@ -19,11 +21,11 @@ _LOG = logging.getLogger(__name__)
 # Pathspecs let git skip the rest of the tree; too many of them make it slower.
 _MAX_NAMED_FILES = 50
 # A walk over a long history may produce no output for a while.
-LOG_TIMEOUT_FACTOR = 10
+_LOG_TIMEOUT_FACTOR = 10
 # A longer message or name is truncated. The output is limited too: a crafted commit can list one small tree a billion
 # times.
 _MAX_FIELD_BYTES = 1 << 20
-MAX_LOG_BYTES = 1 << 28
+_MAX_LOG_BYTES = 1 << 28
 _HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
 _LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
@@ -83,7 +85,7 @@ def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> l
     with git.start(
         "log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER_FORMAT, revision, "--", file
     ) as process:
-        for token, is_file in _iter_tokens(iter_fields(process, MAX_LOG_BYTES)):
+        for token, is_file in _iter_tokens(_iter_fields(process, _MAX_LOG_BYTES)):
             if is_file and header:  # a merge that did not change the file lists no file
                 commits.append(_parse_commit(header))
             header = b"" if is_file else token
@@ -106,9 +108,9 @@ def read_page_log(
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
 
     with git.start(
-        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
+        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *pathspecs, timeout_factor=_LOG_TIMEOUT_FACTOR
     ) as process:
-        for token, is_file in chain(_iter_tokens(iter_fields(process, MAX_LOG_BYTES)), [(b"", False)]):
+        for token, is_file in chain(_iter_tokens(_iter_fields(process, _MAX_LOG_BYTES)), [(b"", False)]):
             if is_file:
                 file = pages.to_page_file(decode_file_name(token))
                 files += [file] if file is not None else []
@@ -154,7 +156,7 @@ def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tupl
     is_usable = len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing)
     pathspecs = sorted(missing) if is_usable else []
     with git.start(
-        *_LOG_ARGUMENTS, "--format=%at %P", *commits, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
+        *_LOG_ARGUMENTS, "--format=%at %P", *commits, "--", *pathspecs, timeout_factor=_LOG_TIMEOUT_FACTOR
     ) as process:
         for header, file in _iter_changes(process):
             if file in missing:
@@ -172,7 +174,7 @@ def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tupl
 def _iter_changes(process: GitProcess) -> Iterator[tuple[bytes, str]]:
     """Every change of a file in the log, newest first, with the header of its commit."""
     header = b""
-    for token, is_file in _iter_tokens(iter_fields(process)):
+    for token, is_file in _iter_tokens(_iter_fields(process)):
         if is_file:
             yield header, decode_file_name(token)
         else:
@@ -193,7 +195,7 @@ def _iter_tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield change, False
 
 
-def iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[bytes]:
+def _iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[bytes]:
     """The NUL-separated fields of git's output. Raises SourceCorrupt beyond `max_bytes`."""
     rest = b""
     while block := process.read_some():
@@ -216,17 +218,7 @@ def _to_datetime(seconds: bytes) -> datetime:
 
 # Earlier versions of pages, followed through renames.
 
-_MAX_COMMITS = 50_000
-_VERSIONS_ARGUMENTS = (
-    "log",
-    "-z",
-    "--raw",
-    "--no-abbrev",
-    "-M",
-    "--no-notes",
-    "--format=%H",
-    f"--max-count={_MAX_COMMITS}",
-)
+_MAX_VERSION_COMMITS = 50_000
 
 _FileChange = tuple[bytes, bytes, str, str]
 """Status, old blob, old name, new name."""
@@ -239,15 +231,12 @@ def find_old_versions(
     current_names = {pages.to_repository_path(file): file for file in files}
     versions: dict[tuple[str, str, str], FileVersion] = {}
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
-    with git.start(*_VERSIONS_ARGUMENTS, revision, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR) as process:
-        for changes in iter_commit_changes(iter_fields(process, MAX_LOG_BYTES)):
-            for version in _step_back(current_names, changes):
-                versions.setdefault((version.file, version.blob, version.old_file), version)
-            if len(versions) >= limit:
-                return list(versions.values())[:limit]
-        if process.wait() != 0:
-            raise SourceCorrupt("Git could not read the wiki's history.", hint="Check it with `git fsck`.")
-    return list(versions.values())
+    for changes in _iter_commits(git, "-M", f"--max-count={_MAX_VERSION_COMMITS}", revision, "--", *pathspecs):
+        for version in _step_back(current_names, changes):
+            versions.setdefault((version.file, version.blob, version.old_file), version)
+        if len(versions) >= limit:
+            break
+    return list(versions.values())[:limit]
 
 
 def _step_back(current_names: dict[str, str], changes: list[_FileChange]) -> Iterator[FileVersion]:
@@ -261,7 +250,16 @@ def _step_back(current_names: dict[str, str], changes: list[_FileChange]) -> Ite
     current_names |= before
 
 
-def iter_commit_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
+def _iter_commits(git: GitRunner, *arguments: str) -> Iterator[list[_FileChange]]:
+    """The changes of each commit of a log, newest first. Raises SourceCorrupt if git fails or writes too much."""
+    options = ("-z", "--raw", "--no-abbrev", "--no-notes", "--format=%H")
+    with git.start("log", *options, *arguments, timeout_factor=_LOG_TIMEOUT_FACTOR) as process:
+        yield from _parse_changes(_iter_fields(process, _MAX_LOG_BYTES))
+        if process.wait() != 0:
+            raise SourceCorrupt("Git could not read the wiki's history.", hint="Check it with `git fsck`.")
+
+
+def _parse_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
     """The changes of each commit in the output of `git log -z --raw`."""
     changes: list[_FileChange] = []
     for field in fields:
@@ -273,8 +271,61 @@ def iter_commit_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
         _, _, blob, _, status = described.split(b" ")
         old = decode_file_name(next(fields, b""))
         new = decode_file_name(next(fields, b"")) if status[:1] in (b"R", b"C") else old
-        if blob.strip(b"0"):
-            changes.append((status[:1], blob, old, new))
-        else:
-            changes.append((b"A", blob, old, new))
+        changes.append((status[:1] if blob.strip(b"0") else b"A", blob, old, new))
     yield changes
+
+
+# Former names of pages: renames in the newest commits, walked once and then continued.
+
+_MAX_RENAME_COMMITS = 5_000
+"""Renames in older commits are not found."""
+_MAX_FORMER_FILES = 5
+_MAX_COMPARED_FILES = 500
+"""More files of one commit are compared by their hashes only."""
+
+
+class _Rename(NamedTuple):
+    """A file got a new name, or was created under it if `old` is empty."""
+
+    old: str
+    new: str
+
+
+class RenameHistory(NamedTuple):
+    """The renames up to a commit, one list per commit, newest first."""
+
+    revision: str
+    commits: tuple[Sequence[_Rename], ...] = ()
+
+
+def read_renames(git: GitRunner, revision: str, known: RenameHistory | None, ancestry: Ancestry) -> RenameHistory:
+    """The renames up to this commit. Continues what is known of one of its ancestors."""
+    if known is not None and known.revision == revision:
+        return known
+    older = known if known is not None and ancestry.is_ancestor(git, known.revision, revision) else None
+    newer = _walk_renames(git, (revision, f"^{older.revision}") if older else (revision,))
+    commits = [*newer, *(older.commits if older else ())]
+    renamed = {rename.new for commit in commits for rename in commit if rename.old}
+    kept = ([rename for rename in commit if rename.old or rename.new in renamed] for commit in commits)
+    return RenameHistory(revision, tuple(filter(None, kept)))
+
+
+def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """The former names of these files of the repository, newest first."""
+    current = {file: file for file in files}
+    former: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for commit in history.commits:
+        before: dict[str, str] = {}
+        for rename in commit:
+            file = current.pop(rename.new, None)
+            if file is not None and rename.old:
+                before[rename.old] = file
+                former[file].setdefault(rename.old)
+        current |= before
+    return {file: [name for name in names if name != file][:_MAX_FORMER_FILES] for file, names in former.items()}
+
+
+def _walk_renames(git: GitRunner, commits: Sequence[str]) -> Iterator[list[_Rename]]:
+    options = ("--no-merges", "--diff-filter=AR", "-M80%", f"-l{_MAX_COMPARED_FILES}")
+    for changes in _iter_commits(git, *options, f"--max-count={_MAX_RENAME_COMMITS}", *commits, "--"):
+        yield [_Rename(old if status == b"R" else "", new) for status, _, old, new in changes]

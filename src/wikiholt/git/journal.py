@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, NotWritable
 from wikiholt.git.tree_editor import GitEntry
+from wikiholt.regular_files import write_atomically
 
 _LOCK_POLL_INTERVAL_S = 0.01
 _CLAIM_CONTENT = b"wikiholt\n"
@@ -139,12 +140,8 @@ class WriteJournal:
             }
             for change in changes
         ]
-        temporary = self._file.with_suffix(".new")
-        with temporary.open("w") as out:
-            json.dump({"commit": commit, "files": files}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self._file)
+        record = json.dumps({"commit": commit, "files": files}).encode()
+        write_atomically(self._file, self._file.with_suffix(".new"), record)
 
     def read(self) -> tuple[str, list[PlannedChange]] | None:
         """The commit and its files, or None when there is no valid journal."""

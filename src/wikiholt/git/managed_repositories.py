@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import InvalidSetting, SourceCorrupt, StorageError
+from wikiholt.errors import InvalidSetting, StorageError
+from wikiholt.git.mirror import combine_packs
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.source import GitSource
@@ -26,8 +27,7 @@ class ManagedSource(GitSource):
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         changed = super().fetch(stop)
-        with suppress(SourceCorrupt):  # it only saves disk space
-            self._open_git().run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+        combine_packs(self._path, self._timeout)
         return changed
 
 

@@ -18,7 +18,7 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS
 # 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
 _READ_BLOCK_BYTES = 1 << 16
-_OBJECT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+OBJECT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def read_blobs(git: GitRunner, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
@@ -44,11 +44,11 @@ def read_blobs(git: GitRunner, blobs: Iterable[str], limit: int) -> Iterator[Blo
 
 def _read_answers(process: GitProcess, ids: list[str], limit: int) -> Iterator[Blob]:
     """One blob per id; ends early if git exits."""
-    valid = [blob for blob in ids if _OBJECT_ID_PATTERN.fullmatch(blob)]
+    valid = [blob for blob in ids if OBJECT_ID_PATTERN.fullmatch(blob)]
     if valid and not process.write("".join(f"{blob}\n" for blob in valid).encode()):
         return
     for blob in ids:
-        if not _OBJECT_ID_PATTERN.fullmatch(blob):
+        if not OBJECT_ID_PATTERN.fullmatch(blob):
             yield Blob(blob, -1, None)
             continue
         answer = _read_answer(process, blob, limit)

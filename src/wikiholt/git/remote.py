@@ -1,14 +1,26 @@
-"""A remote repository as a page source: a local mirror of its default branch, refreshed when it is behind."""
+"""A remote repository as a page source: a local mirror of its default branch, refreshed when it is behind.
 
+Git runs over the network with one protocol, validated addresses, no prompt, no redirect, and limits on time and size.
+Credentials are passed in the environment, which other users cannot read, never in arguments or files.
+"""
+
+import base64
+import os
 import re
 import shutil
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import NotWritable, SourceCorrupt, SourceMissing
-from wikiholt.git.fetch import FetchLimits, RemoteGit
+from wikiholt.errors import Busy, NotWritable, SourceCorrupt, SourceError, SourceMissing
 from wikiholt.git.mirror import (
     MIRROR_BRANCH,
     MIRROR_DIRECTORY,
@@ -20,8 +32,204 @@ from wikiholt.git.mirror import (
     read_mirror_tip,
     remove_stale_files,
 )
-from wikiholt.git.remote_url import parse_remote_url, redact_url
+from wikiholt.git.process import build_environment, limit_memory
+from wikiholt.git.remote_url import RemoteUrl, parse_remote_url, redact_url, resolve_host
 from wikiholt.text.page_names import PAGE_EXTENSIONS
+
+# Git over the network.
+
+_MAX_OUTPUT_BYTES = 1 << 20
+_MAX_ERROR_BYTES = 1 << 13
+_POLL_INTERVAL_S = 0.05
+_NETWORK_CONFIG = (
+    "core.askPass=",
+    "core.fsyncMethod=fsync",
+    f"core.hooksPath={os.devnull}",
+    "credential.helper=",
+    "fetch.fsckObjects=false",
+    # Always keep a pack: its size can be watched during the transfer.
+    "fetch.unpackLimit=1",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "http.followRedirects=false",
+    # If the watching process is killed, a stalled git ends by itself.
+    "http.lowSpeedLimit=100",
+    "http.lowSpeedTime=60",
+    "http.proxy=",
+    "http.sslVerify=true",
+    "maintenance.auto=false",
+    "protocol.version=2",
+    "submodule.recurse=false",
+)
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """Limits for a remote: allowed protocols and hosts, time and bytes."""
+
+    schemes: tuple[str, ...] = ("https", "ssh")
+    allow_private: bool = False
+    timeout: float = 300.0
+    max_bytes: int = 2 * 1024**3
+
+
+class RemoteGit:
+    """Runs git commands against one remote, pinned to the addresses its host resolved to. Not thread-safe."""
+
+    def __init__(self, remote_url: RemoteUrl, limits: FetchLimits) -> None:
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.timeout
+        self._config = list(_NETWORK_CONFIG)
+        self._environment = _build_network_environment(remote_url.scheme)
+        self.url = remote_url.format_url()
+        if remote_url.scheme == "file":
+            return
+        addresses = resolve_host(remote_url, allow_private=limits.allow_private)
+        if remote_url.scheme in ("http", "https"):
+            pinned = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
+            self._config.append(f"http.curloptResolve={remote_url.host.strip('[]')}:{remote_url.port}:{pinned}")
+            if remote_url.user or remote_url.password:
+                secret = base64.b64encode(f"{remote_url.user}:{remote_url.password}".encode("latin-1")).decode()
+                self._environment |= {
+                    "GIT_CONFIG_COUNT": "1",
+                    "GIT_CONFIG_KEY_0": "http.extraHeader",
+                    "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
+                }
+        elif remote_url.scheme == "git":
+            self.url = remote_url.format_url(f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0])
+        else:
+            pin = None if limits.allow_private else addresses[0]
+            self._environment["GIT_SSH_COMMAND"] = _build_ssh_command(remote_url.host.strip("[]"), pin)
+
+    def run(
+        self, *arguments: str, directory: Path, stop: Callable[[], bool], growing_directory: Path | None = None
+    ) -> bytes:
+        """Run one command and return its output. Raises SourceCorrupt on failure or at a limit, Busy when stopped."""
+        command = ["git", "--no-pager"]
+        for setting in self._config:
+            command += ["-c", setting]
+        try:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=directory,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SourceCorrupt(
+                f"Git could not be started: {error.strerror}.", hint="Check that git is installed and on the PATH."
+            ) from error
+        limit_memory(process.pid)
+        stdout, stderr = _PipeReader(process.stdout, _MAX_OUTPUT_BYTES), _PipeReader(process.stderr, _MAX_ERROR_BYTES)
+        try:
+            self._wait_within_limits(process, stdout, stop, growing_directory)
+        finally:
+            _kill_process_group(process)
+            output = stdout.read_all(), stderr.read_all()
+        if process.returncode != 0:
+            raise _make_error(output[1])
+        return output[0]
+
+    def _wait_within_limits(
+        self,
+        process: "subprocess.Popen[bytes]",
+        reader: "_PipeReader",
+        stop: Callable[[], bool],
+        growing_directory: Path | None,
+    ) -> None:
+        while True:
+            try:
+                process.wait(_POLL_INTERVAL_S)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+            if time.monotonic() > self._deadline:
+                raise SourceCorrupt(
+                    f"The fetch did not finish within {self._limits.timeout:g} seconds.",
+                    hint="The remote may be slow or large; raise remote.timeout.",
+                )
+            if reader.is_truncated or (
+                growing_directory is not None and _get_directory_bytes(growing_directory) > self._limits.max_bytes
+            ):
+                raise SourceCorrupt(
+                    f"The remote repository is larger than the limit of {self._limits.max_bytes} bytes.",
+                    hint="Raise remote.max_bytes.",
+                )
+            if stop():
+                raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is shutting down.")
+
+
+class _PipeReader:
+    """Reads a pipe to its end in a thread and keeps only the first `max_bytes`."""
+
+    def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
+        self._pipe = pipe
+        self._max_bytes = max_bytes
+        self._kept = b""
+        self.is_truncated = False
+        self._thread = threading.Thread(target=self._read_pipe, name="git-output", daemon=True)
+        self._thread.start()
+
+    def read_all(self) -> bytes:
+        self._thread.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        return self._kept
+
+    def _read_pipe(self) -> None:
+        while self._pipe is not None and (block := self._pipe.read1(1 << 16)):  # type: ignore[attr-defined]
+            room = self._max_bytes - len(self._kept)
+            self.is_truncated = self.is_truncated or len(block) > room
+            self._kept += block[:room]
+
+
+def _kill_process_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill git and its helper processes, which hold the connection and the pipes open."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def _build_network_environment(scheme: str) -> dict[str, str]:
+    inherited = {name: value for name, value in build_environment().items() if name.lower() not in _PROXY_VARIABLES}
+    # An empty program name disables password prompts. A home directory that does not exist has no .netrc.
+    return inherited | {"GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": "", "SSH_ASKPASS": "", "HOME": os.devnull}
+
+
+def _build_ssh_command(host: str, pin: str | None) -> str:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=30", "ForwardAgent=no", "ForwardX11=no"]
+    options += ["ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none"]
+    if pin is not None:
+        options += [f"HostName={pin}", f"HostKeyAlias={host}", "CheckHostIP=no", "ProxyCommand=none", "ProxyJump=none"]
+    return "ssh " + " ".join(f"-o {option}" for option in options)
+
+
+def _get_directory_bytes(directory: Path) -> int:
+    total = 0
+    with suppress(OSError), os.scandir(directory) as entries:  # files appear and disappear while git works
+        for entry in entries:
+            total += entry.stat().st_size
+    return total
+
+
+def _make_error(stderr: bytes) -> SourceError:
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    local_lines = [line for line in lines if not line.startswith("remote: ")] or lines or ["git gave no reason"]
+    chosen: Sequence[str] = [line for line in local_lines if line.startswith("fatal: ")] or local_lines
+    message = "".join(char if char.isprintable() else " " for char in chosen[0].removeprefix("fatal: "))[:300]
+    hint = "Check the URL, and that the user who runs wikiholt may read it."
+    if "Host key verification failed" in stderr.decode("utf-8", "replace"):
+        hint = "Verify the host's key, then add it to known_hosts of the user who runs wikiholt."
+    return SourceCorrupt(f"The remote repository could not be read: {message}", hint=hint)
+
+
+# The page source.
 
 _REMOTE_HEAD_PATTERN = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 

@@ -35,13 +35,11 @@ class GitRepositoryIdentities:
 
     def identify(self, source: str) -> str:
         """The creation stamp of the repository at this path, for comparison; empty if unknown."""
-        git_dir = None if is_remote(source) else _find_git_directory(source)
+        git_dir = _find_git_directory(source)
         return get_creation_stamp(git_dir) if git_dir else ""
 
     def bind(self, wiki: Wiki) -> str:
         """Write a marker into the wiki's repository if possible; return the identity to record."""
-        if is_remote(wiki.source):
-            return ""
         git_dir = _find_git_directory(wiki.source)
         if git_dir is None:
             return ""
@@ -50,7 +48,7 @@ class GitRepositoryIdentities:
 
     def release(self, wiki: Wiki) -> None:
         """Remove the wiki's marker if its repository still exists."""
-        git_dir = None if is_remote(wiki.source) else _find_git_directory(wiki.source)
+        git_dir = _find_git_directory(wiki.source)
         if git_dir is not None and _has_marker(git_dir, wiki.id):
             with suppress(OSError):
                 os.unlink(_get_marker_path(git_dir, wiki.id))  # noqa: PTH108 - strings for speed, see `matches`
@@ -82,9 +80,9 @@ def split_recorded(text: str) -> tuple[bool, str]:
 
 
 def _find_git_directory(path: str) -> str | None:
-    """The common git directory of the repository at a path; None if there is none."""
+    """The common git directory of the repository at a path; None if there is none, or it is remote."""
     try:
-        return str(find_repository(Path(path)).common_dir)
+        return None if is_remote(path) else str(find_repository(Path(path)).common_dir)
     except (WikiholtError, OSError, ValueError):
         return None
 

@@ -1,5 +1,6 @@
 """A git repository as a page source. Reading needs no checkout, lock or write access; writing creates a commit."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,19 +19,31 @@ from wikiholt.domain.git import (
     TreeEntry,
 )
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
+from wikiholt.errors import (
+    Busy,
+    InvalidPage,
+    InvalidSource,
+    NoCommits,
+    NotWritable,
+    PageNotFound,
+    SourceCorrupt,
+    SourceError,
+)
 from wikiholt.git.commit import CommitWriter
-from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.history import (
     Ancestry,
+    RenameHistory,
     find_change_dates,
+    find_former_files,
     find_old_versions,
     read_file_history,
     read_page_log,
+    read_renames,
     resolve_commit,
 )
 from wikiholt.git.journal import has_unfinished_write
 from wikiholt.git.objects import (
+    OBJECT_ID_PATTERN,
     PageFiles,
     find_entry,
     read_attached_files,
@@ -40,19 +53,17 @@ from wikiholt.git.objects import (
     read_tree,
 )
 from wikiholt.git.process import GitRunner
-from wikiholt.git.refs import HeadReader, resolve_head
-from wikiholt.git.renames import RenameHistory, find_former_files, read_renames
-from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
+from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references, make_unreadable_error
+from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
-_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 
 class GitSource:
-    """One wiki's repository. The constructor does not access it; the repository may appear and disappear later.
+    """One wiki's repository, a `Source`. The constructor does not access it; it may appear and disappear later.
 
     File names are relative to `subdirectory`. `ignore` has the syntax of `wikiholt.text.ignore_patterns`; directories
     whose name starts with a dot are ignored too, unless re-included: `!.github/`. With `confined_to`, a repository
@@ -85,7 +96,6 @@ class GitSource:
         self._ancestry = Ancestry()
 
     def get_head(self) -> str:
-        """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
         known = self._known_location
         if known is not None and (head := self._head_reader.read_head(known)) is not None:
             return head
@@ -95,7 +105,6 @@ class GitSource:
         return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
 
     def get_last_known_head(self) -> str:
-        """The last HEAD known without network access."""
         return self.get_head()
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
@@ -103,7 +112,6 @@ class GitSource:
         return read_tree(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def list_other_files(self, revision: str) -> list[str]:
-        """The files that are not pages and not ignored by the settings, and those directly in a parent directory."""
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
@@ -122,7 +130,7 @@ class GitSource:
         return {names[name]: date for name, date in dates.items()}
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
-        """The former names of page files; `wikiholt.git.renames` defines which are found."""
+        """The former names of page files; `wikiholt.git.history` defines which are found."""
         if not files:
             return {}
         git, pages = self._open_git(), self._page_files
@@ -136,7 +144,6 @@ class GitSource:
         return {file: names for file, names in inside if names}
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
-        """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""
         at = self._find_commit(revision)
         return read_file_history(self._open_git(), self._page_files.to_repository_path(file), at, limit)
 
@@ -151,11 +158,9 @@ class GitSource:
         return commit
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
-        """The page file's entry at the revision, or None if there is no such page."""
         return find_entry(self._open_git(), file, _validate_commit_id(revision), self._page_files)
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The attachable files directly in a directory, by name."""
         return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
 
     def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
@@ -169,7 +174,6 @@ class GitSource:
         return read_page_log(self._open_git(), head, self._page_files, limit, max(skip, 0), all_commits=all_commits)
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
-        """Earlier versions of the pages at the revision, newest first, followed through renames."""
         files = frozenset(self.read_tree(revision))
         return find_old_versions(self._open_git(), files, self._find_commit(revision), self._page_files, limit)
 
@@ -178,7 +182,6 @@ class GitSource:
         return self._make_writer().commit(edits, author, message)
 
     def check_page_file(self, file: str) -> None:
-        """Raise InvalidPage unless a page may be written to this file."""
         validate_page_file(file, self._page_files)
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
@@ -216,7 +219,7 @@ class GitSource:
 
 
 def _validate_commit_id(revision: str) -> str:
-    if not _COMMIT_ID_PATTERN.fullmatch(revision):
+    if not OBJECT_ID_PATTERN.fullmatch(revision):
         raise InvalidSource(f"{revision!r} is not a commit id.", hint="Give all 40 (or 64) hexadecimal digits.")
     return revision
 
@@ -230,3 +233,106 @@ def _normalize_subdirectory(text: str) -> str:
             hint="Give the path from the repository root, such as docs/wiki.",
         )
     return "/".join(parts)
+
+
+# HEAD, read from the ref files: every search needs it, so it must take microseconds. Where the files are not conclusive
+# (other ref formats, damage, a branch without commits), git resolves it.
+
+_COMMIT_ID_PATTERN = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_BRANCH_PATTERN = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
+_MAX_SYMREF_HOPS = 5
+_READ_BLOCK_BYTES = 1 << 16
+_MAX_PACKED_REFS_BYTES = 64 * 1024 * 1024
+"""About half a million packed refs. A longer file is not read; git resolves the ref."""
+
+PackedRefsStamp = tuple[int, int, int]
+
+
+class HeadReader:
+    """Reads HEAD from files and caches the packed refs until their file changes. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._packed: tuple[Path, PackedRefsStamp, dict[bytes, bytes]] | None = None
+
+    def read_head(self, location: RepositoryLocation) -> str | None:
+        """The commit at HEAD, or None when the files are not conclusive."""
+        value = _read_small_file(location.git_dir / "HEAD")
+        for _ in range(_MAX_SYMREF_HOPS):
+            if value is None or _COMMIT_ID_PATTERN.fullmatch(value):
+                return value.decode() if value else None
+            name = value.removeprefix(b"ref:").strip()
+            if not value.startswith(b"ref:") or b".." in name or not _BRANCH_PATTERN.fullmatch(name):
+                return None
+            # Loose before packed: git writes the packed file before it removes the loose one.
+            loose = _read_small_file(location.common_dir / os.fsdecode(name))
+            value = loose if loose is not None else self._find_packed_ref(location, name)
+        return None
+
+    def _find_packed_ref(self, location: RepositoryLocation, name: bytes) -> bytes | None:
+        path = location.common_dir / "packed-refs"
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise make_unreadable_error(path, error) from error
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        packed = self._packed
+        if packed is None or packed[:2] != (path, stamp):
+            packed = self._packed = (path, stamp, _parse_packed_refs(_read_small_file(path) or b""))
+        return packed[2].get(name)
+
+
+def resolve_head(git: GitRunner, location: RepositoryLocation) -> str:
+    """The commit at HEAD as git resolves it. Raises NoCommits if the branch has none, SourceCorrupt on damage."""
+    resolved = git.run("rev-parse", "--verify", "--end-of-options", "HEAD^{commit}")
+    if resolved.status == 0:
+        return resolved.stdout.decode().strip()
+    symbolic = git.run("symbolic-ref", "--quiet", "HEAD")
+    branch = symbolic.stdout.strip()
+    if symbolic.status == 0 and not os.path.lexists(location.common_dir / os.fsdecode(branch)):
+        raise _make_unborn_error(git, branch)
+    raise SourceCorrupt(
+        f"HEAD of the repository at {location.git_dir} cannot be resolved: {resolved.stderr or 'not a commit'}",
+        hint="A crash can leave an empty or torn file; check with `git fsck` and `git reflog`.",
+    )
+
+
+def _make_unborn_error(git: GitRunner, branch: bytes) -> SourceError:
+    name = branch.decode("utf-8", "replace").removeprefix("refs/heads/")
+    others = git.run("for-each-ref", "--format=%(refname:short)", "--count=5", "refs/heads")
+    branches = others.stdout.decode("utf-8", "replace").split()
+    hint = "Commit a page first."
+    if branches:
+        command = f"git symbolic-ref HEAD refs/heads/{branches[0]}"
+        hint = f"Its branches are {', '.join(branches)}; point HEAD at one: `{command}`."
+    return NoCommits(f"The repository has no commits on its branch {name}.", hint=hint)
+
+
+def _read_small_file(path: Path) -> bytes | None:
+    """The stripped content of a small file; None when there is no such file."""
+    try:
+        # The repository's owner may replace a file by a named pipe: do not block on it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            content = os.read(descriptor, _READ_BLOCK_BYTES)
+            while (
+                content and len(content) < _MAX_PACKED_REFS_BYTES and (more := os.read(descriptor, _READ_BLOCK_BYTES))
+            ):
+                content += more
+            return content.strip()
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # with a branch `a/b`, `a` is a directory
+        return None
+    except OSError as error:
+        raise make_unreadable_error(path, error) from error
+
+
+def _parse_packed_refs(content: bytes) -> dict[bytes, bytes]:
+    refs = {}
+    for line in content.splitlines():
+        commit, _, name = line.partition(b" ")
+        if _COMMIT_ID_PATTERN.fullmatch(commit):
+            refs[name] = commit
+    return refs

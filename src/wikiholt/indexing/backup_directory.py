@@ -61,8 +61,7 @@ class PendingBackup:
 
     def commit(self, label: str, reason: str, taken_at: datetime | None = None) -> BackupFile:
         """Flush the file and give it its final name, which makes it a backup."""
-        with self.file.open("rb") as stream:
-            os.fsync(stream.fileno())
+        fsync_path(self.file)
         digest, now = _compute_digest(self.file), taken_at or datetime.now(UTC)
         target = self.file.with_name(f"{now:{_TIME_FORMAT}}-{label}-{reason}-{digest}.sqlite")
         self.file.rename(target)

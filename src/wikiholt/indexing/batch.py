@@ -20,9 +20,9 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
-from wikiholt.indexing.moved_pages import needs_blob, plan_move
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
+from wikiholt.indexing.plan import needs_blob, plan_move
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
@@ -135,7 +135,6 @@ class BatchIndexer:
             for results in prepared:
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
-                    on_progress(stats)
                     raise SyncPaused
                 batch = self._build_batch(results)
                 stats.pages_prepared += len(results)
@@ -143,11 +142,9 @@ class BatchIndexer:
                 batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
                 if pending is not None:
                     self._commit(pending, moved, stats, on_progress)
-                    on_progress(stats)
                 pending = batch
             if pending is not None:
                 self._commit(pending, moved, stats, on_progress)
-                on_progress(stats)
         return stats
 
     def _move_pages(
@@ -293,6 +290,7 @@ class BatchIndexer:
         stats.reused += max(0, sum(len(entry.chunks) for entry in entries) - len(new_vectors))
         if embedded.not_embedded:
             raise SyncPaused
+        on_progress(stats)
 
 
 def _build_entries(batch: _Batch, embedded: _EmbedResult, dimensions: int) -> tuple[list[PageEntry], list[PageProblem]]:

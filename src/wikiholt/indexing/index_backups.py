@@ -57,16 +57,16 @@ class IndexBackups:
             index_directory / "backups" if policy.directory is None else policy.directory / index_directory.name
         )
 
-    def create(self, reason: BackupReason = BackupReason.REQUESTED, stop: Callable[[], bool] = never_stop) -> Backup:
-        """Copy the published index, verify the copy, and keep it.
+    def create(
+        self,
+        reason: BackupReason = BackupReason.REQUESTED,
+        stop: Callable[[], bool] = never_stop,
+        keep_files: Sequence[BackupFile] = (),
+    ) -> Backup:
+        """Copy the published index, verify the copy, and keep it, besides `keep_files`.
 
         Raises IndexMissing, IndexCorrupt, StorageError, and Busy when `stop` returns true.
         """
-        return self._create(reason, stop)
-
-    def _create(
-        self, reason: BackupReason, stop: Callable[[], bool] = never_stop, keep_files: Sequence[BackupFile] = ()
-    ) -> Backup:
         index = self._store.open(self._wiki_id)
         try:
             with self._directory.open_pending() as pending:
@@ -90,7 +90,7 @@ class IndexBackups:
         self._directory.remove_abandoned()  # also if no backup is created below
         current = self._find_current()
         if current is None:
-            return self._create(reason, stop)
+            return self.create(reason, stop)
         self._copy_pages()
         return current
 
@@ -100,13 +100,9 @@ class IndexBackups:
 
     def _find_current(self) -> Backup | None:
         newest = self.find_newest()
-        if (
-            newest is not None
-            and newest.state == self._get_state()
-            and not self._directory.find_fault(self._find_file(newest))
-        ):
-            return newest
-        return None
+        if newest is None or newest.state != self._get_state():
+            return None
+        return None if self._directory.find_fault(self._find_file(newest)) else newest
 
     def create_before_publish(self) -> None:
         """Back up the generation that is about to be replaced. A failure is logged and does not stop the publishing."""
@@ -183,7 +179,7 @@ class IndexBackups:
         """Back up the index that is about to be replaced, or quarantine it if it cannot be read."""
         try:
             if self._find_current() is None:
-                self._create(BackupReason.BEFORE_RESTORING, keep_files=(chosen,))
+                self.create(BackupReason.BEFORE_RESTORING, keep_files=(chosen,))
         except (IndexCorrupt, IndexTooNew) as error:
             self._store.quarantine(self._wiki_id, error.message)
         except IndexMissing:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -11,12 +12,14 @@ from itertools import islice
 from typing import cast
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
-from wikiholt.domain.index import Recipe
+from wikiholt.domain.index import IndexState, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import IndexUnavailable
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
-from wikiholt.text.dialect import DIALECTS, GFM, Dialect
+from wikiholt.text.dialect import DIALECTS, GFM, MAX_SAMPLE_PAGES, Dialect, detect_dialect
 from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
@@ -233,3 +236,52 @@ def _check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
     if entry.kind is EntryKind.FILE:
         return None
     return PageProblem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")
+
+
+# Detection of the dialect of a wiki before a sync, if its settings do not name one.
+
+_MAX_SAMPLE_BYTES = 100_000
+
+
+class DialectDetector:
+    """Detects the dialect of one wiki: in the first sync of a process, and in each sync while the wiki is small."""
+
+    def __init__(self, source: Source, open_index: Callable[[], WikiIndex]) -> None:
+        self._source = source
+        self._open_index = open_index
+        self._page_count: int | None = None
+
+    def update(self, pipeline: TextPipeline, revision: str) -> TextPipeline:
+        """The pipeline with the dialect of the wiki at this revision, if it detects dialects."""
+        if not pipeline.detects_dialect or (self._page_count or 0) > MAX_SAMPLE_PAGES:
+            return pipeline
+        state = self._read_state()
+        if state is not None:
+            # The indexed dialect stays without clear evidence for another one.
+            pipeline = pipeline.with_dialect_of(state.recipe)
+            if state.revision == revision and _is_detected(state.recipe):
+                return pipeline
+        tree = self._source.read_tree(revision)
+        other_files = self._source.list_other_files(revision)
+        dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
+        self._page_count = len(tree)
+        return replace(pipeline, dialect=dialect)
+
+    def _read_state(self) -> IndexState | None:
+        try:
+            with closing(self._open_index()) as index:
+                return index.get_state()
+        except IndexUnavailable:
+            return None
+
+    def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:
+        """The text of some pages, chosen by their names, so that edits hardly change the choice."""
+        files = sorted(tree, key=lambda file: blake2b(file.encode("utf-8", "replace"), digest_size=8).digest())
+        blobs = [tree[file].blob for file in files[:MAX_SAMPLE_PAGES] if tree[file].kind is EntryKind.FILE]
+        for blob in self._source.read_blobs(blobs, _MAX_SAMPLE_BYTES):
+            yield (blob.data or b"").decode("utf-8", "replace")
+
+
+def _is_detected(recipe: Recipe) -> bool:
+    indexed = TextPipeline.from_recipe(recipe)
+    return indexed is not None and indexed.detects_dialect

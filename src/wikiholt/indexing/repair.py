@@ -65,9 +65,7 @@ class IndexRepair:
             return False
         # The repair logs warnings; this line only records when the damage was noticed.
         _LOG.info("%s: the index seems to be damaged: %s", self._slug, reason)
-        self.save(
-            replace(known, condition=HealthCondition.BROKEN, reason=reason, since=datetime.now(UTC), quarantined_as="")
-        )
+        self._save_damage(HealthCondition.BROKEN, reason, datetime.now(UTC))
         return True
 
     def confirm(self, max_age_s: float = 0.0) -> VerificationResult:
@@ -107,11 +105,7 @@ class IndexRepair:
         quarantined_as = self._store.quarantine(self._wiki_id, reason)
         known = self.health
         since = known.since if not known.is_ok and known.since else datetime.now(UTC)
-        self.save(
-            replace(
-                known, condition=HealthCondition.REPAIRING, reason=reason, since=since, quarantined_as=quarantined_as
-            )
-        )
+        self._save_damage(HealthCondition.REPAIRING, reason, since, quarantined_as)
         _LOG.warning("%s: the index was damaged (%s) and is quarantined as %s", self._slug, reason, quarantined_as)
         generation = self._store.get_published(self._wiki_id)
         if generation is not None:
@@ -129,16 +123,7 @@ class IndexRepair:
         restored = self._restore_backup()
         if restored is None:
             return False
-        reason = "its files were missing"
-        self.save(
-            replace(
-                self.health,
-                condition=HealthCondition.REPAIRING,
-                reason=reason,
-                since=datetime.now(UTC),
-                quarantined_as="",
-            )
-        )
+        self._save_damage(HealthCondition.REPAIRING, "its files were missing", datetime.now(UTC))
         _LOG.warning("%s: the index was missing; the backup %s replaces it", self._slug, restored.name)
         return True
 
@@ -181,6 +166,9 @@ class IndexRepair:
         except IndexCorrupt as error:
             _LOG.warning("%s: no backup could be restored: %s", self._slug, error.message)
             return None
+
+    def _save_damage(self, condition: HealthCondition, reason: str, since: datetime, quarantined_as: str = "") -> None:
+        self.save(IndexHealth(condition, reason, since, quarantined_as, self.health.checked_at))
 
     def save(self, health: IndexHealth) -> None:
         """Store the note atomically. An unavailable store is logged, not raised."""

@@ -28,8 +28,7 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
-from wikiholt.indexing.dialect_detector import DialectDetector
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.indexing.pipeline import DialectDetector, TextPipeline
 from wikiholt.indexing.reconciler import (
     RETRY_HINT,
     ModelAndPipeline,

@@ -14,13 +14,8 @@ from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.text.analysis import TOKEN_PATTERN, get_analyser, iter_script_runs, normalize_term
 from wikiholt.text.keyword_query import find_plain_words
 
-SWAPPED_LIKELIHOOD, MISSING_LIKELIHOOD, DOUBLED_LIKELIHOOD, EXTRA_LIKELIHOOD, OTHER_LIKELIHOOD = (
-    1.0,
-    1.0,
-    1.0,
-    0.1,
-    0.09,
-)
+SWAPPED_LIKELIHOOD = MISSING_LIKELIHOOD = DOUBLED_LIKELIHOOD = 1.0
+EXTRA_LIKELIHOOD, OTHER_LIKELIHOOD = 0.1, 0.09
 """Likelihood of each typo: two letters swapped, one missing, one doubled, one extra, one replaced by another.
 
 An extra or replaced letter can be any of many, which makes a particular one less likely.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from wikiholt.domain.search import KeywordQuery, StoredPage
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
+from wikiholt.text.page_names import FOLDER_PAGES
 
 PATH_PARTS = 3
 """Number of last parts of a path whose words count as words of the title."""
@@ -18,8 +19,6 @@ docs/adr/0045."""
 _MAX_CACHED_PAGES = 16_000
 """About 30 MB."""
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
-_INDEX_PARTS = frozenset(("_index", "index", "readme"))
-"""File names that say nothing about a page."""
 
 
 class TitleTerms(NamedTuple):
@@ -114,7 +113,7 @@ def make_title_terms(name: str, path: str, language: str = "english", path_parts
 def split_path_words(path: str) -> list[str]:
     """The words of each part of a path, without parts that have no letter or say nothing."""
     parts = (part for part in _PATH_SEPARATORS.split(path) if any(map(str.isalpha, part)))
-    return [_WORD_SEPARATORS.sub(" ", part).strip() for part in parts if part.casefold() not in _INDEX_PARTS]
+    return [_WORD_SEPARATORS.sub(" ", part).strip() for part in parts if part.casefold() not in FOLDER_PAGES]
 
 
 def compute_overlap(query_terms: frozenset[str], title: TitleTerms, path_share: float = PATH_SHARE) -> float:

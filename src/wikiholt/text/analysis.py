@@ -23,9 +23,14 @@ _JOINED_IDENTIFIER = re.compile(
 _DOTTED_NAME = re.compile(r"\.(?<!(?u:[\w.])\.)[A-Za-z]\w++", re.ASCII)
 
 
+def remove_url_schemes(text: str) -> str:
+    """The text without `https://` and `www.` of addresses, which say nothing about a page."""
+    return _URL_SCHEME.sub("", text) if "://" in text else text
+
+
 def find_identifiers(text: str) -> list[str]:
     """The identifiers of a text as single terms, lower case, without punctuation at either end."""
-    text = _URL_SCHEME.sub("", text) if "://" in text else text
+    text = remove_url_schemes(text)
     # Few lines and words contain such a character; this filter takes a fifth of the time of matching all words.
     candidates = [
         word

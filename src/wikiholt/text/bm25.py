@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from wikiholt.domain.page import Page, PageTerms
-from wikiholt.text.analysis import get_analyser
+from wikiholt.text.analysis import get_analyser, remove_url_schemes
 from wikiholt.text.languages import detect_page_language
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
@@ -73,7 +73,6 @@ def compute_max_score(pages: int, matching_pages: int) -> float:
 # Terms of pages. Terms contain no white space; every store indexes the same ones.
 
 _LINK_TARGET = re.compile(r"\]\([^()\s]*+(?>(?:\([^()\s]*+\)[^()\s]*+){0,9999})")
-_URL_SCHEME = re.compile(r"https?://(?:www\.)?")
 
 
 def to_terms(text: str, language: str = "english") -> list[str]:
@@ -90,11 +89,10 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     """
     page_language = detect_page_language(page, language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
-    body = _URL_SCHEME.sub("", body) if "://" in body else body
     return PageTerms(
         name=build_name_terms(page.name, page.path, page.metadata.tags, page.metadata.aliases, page_language),
         headings=_build_field("\n".join(heading.text for heading in page.headings), page_language),
-        body=_build_field(f"{page.metadata.description or ''}\n{body}", page_language),
+        body=_build_field(f"{page.metadata.description or ''}\n{remove_url_schemes(body)}", page_language),
     )
 
 

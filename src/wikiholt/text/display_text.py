@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wikiholt.domain.search import Span
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_markup import convert_prose
-from wikiholt.text.inline import iter_code_spans, parse_wiki_link, strip_inline
+from wikiholt.text.inline import WIKI_LINK_PATTERN, iter_code_spans, parse_wiki_link, remove_between, strip_inline
 from wikiholt.text.model_text import iter_segments
 from wikiholt.text.segmentation import CJK_RANGES, find_sentence_starts
 
@@ -54,9 +54,9 @@ def remove_hidden(text: str) -> str:
         if end and "<!--" not in text[: end.start()]:
             text = text[end.end() :]
     if "<!--" in text:
-        text = _remove_between(text, "<!--", "-->")
+        text = remove_between(text, "<!--", "-->")
     if "%%" in text:
-        text = _remove_between(text, "%%", "%%", drop_unclosed=False)
+        text = remove_between(text, "%%", "%%", keep_unclosed=True)
     return _remove_elements(text) if "<" in text and _HIDDEN_ELEMENT.search(text) else text
 
 
@@ -69,18 +69,6 @@ def _remove_elements(text: str) -> str:
         if not end:
             return "".join(parts)
         position = end.end()
-    return "".join([*parts, text[position:]])
-
-
-def _remove_between(text: str, start: str, end: str, *, drop_unclosed: bool = True) -> str:
-    parts: list[str] = []
-    position = 0
-    while (begin := text.find(start, position)) >= 0:
-        close = text.find(end, begin + len(start))
-        if close < 0:
-            return "".join([*parts, text[position:begin]]) if drop_unclosed else "".join([*parts, text[position:]])
-        parts += text[position:begin], " "
-        position = close + len(end)
     return "".join([*parts, text[position:]])
 
 
@@ -203,7 +191,6 @@ _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
 _PICTURES = "png|jpe?g|gif|svg|webp|bmp|pdf|mp[34]|webm|mov|excalidraw"
 _EMBED = re.compile(rf"!\[\[[^\[\]\n|]{{1,300}}\.(?:{_PICTURES})(?:[#|][^\[\]\n]*+)?\]\]", re.IGNORECASE)
-_WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
 _BLOCK_TAG = re.compile(
     r"</?(?:br|p|li|td|th|tr|div|ul|ol|h[1-6]|table|dt|dd|summary|details|hr|option|pre)\b[^<>]*+>", re.IGNORECASE
 )
@@ -326,7 +313,7 @@ def _replace_wiki_links(text: str) -> str:
     """Replace wiki links by their text and remove embedded images."""
     if "[[" not in text:
         return text
-    return _WIKI_LINK.sub(lambda match: _get_wiki_link_text(match[1]), _EMBED.sub("", text))
+    return WIKI_LINK_PATTERN.sub(lambda match: _get_wiki_link_text(match[1]), _EMBED.sub("", text))
 
 
 def _get_wiki_link_text(inside: str) -> str:

@@ -235,15 +235,20 @@ def _replace_code(text: str) -> tuple[str, list[str]]:
 
 def remove_comments(text: str) -> str:
     """The text without HTML comments; an unclosed comment is kept."""
+    return remove_between(text, "<!--", "-->", keep_unclosed=True)
+
+
+def remove_between(text: str, start: str, end: str, *, keep_unclosed: bool = False) -> str:
+    """The text with a space instead of each part from `start` to `end`. An unclosed part ends with the text."""
     parts: list[str] = []
     position = 0
-    while True:
-        start = text.find("<!--", position)
-        end = text.find("-->", start + 4) if start >= 0 else -1
-        if end < 0:
-            return "".join((*parts, text[position:])) if parts else text
-        parts += text[position:start], " "
-        position = end + 3
+    while (begin := text.find(start, position)) >= 0:
+        close = text.find(end, begin + len(start))
+        if close < 0:
+            return "".join((*parts, text[position:] if keep_unclosed else text[position:begin]))
+        parts += text[position:begin], " "
+        position = close + len(end)
+    return "".join((*parts, text[position:])) if parts else text
 
 
 def _strip_markup(text: str) -> str:

@@ -125,20 +125,15 @@ def _get_prefix(rest: str, analyser: Analyser, significant: frozenset[str]) -> s
 
 
 @cache
-def get_stop_terms(language: str) -> frozenset[str]:
-    """The stop words of a language as terms."""
-    return frozenset(get_analyser(language).to_terms(get_stopword_text(language)))
+def get_stop_terms(language: str, other: str = "") -> frozenset[str]:
+    """The stop words of a language, or of another one, as terms of this language."""
+    return frozenset(get_analyser(language).to_terms(get_stopword_text(other or language)))
 
 
 def _find_foreign_stopwords(terms: Iterable[str], language: str, other: str) -> frozenset[str]:
     """Stop words of another language, stemmed in this one, if the query has two that are not stop words of this one."""
-    stop_terms = _get_foreign_stop_terms(language, other) - get_stop_terms(language)
+    stop_terms = get_stop_terms(language, other) - get_stop_terms(language)
     return stop_terms if len(stop_terms.intersection(terms)) >= 2 else frozenset()
-
-
-@cache
-def _get_foreign_stop_terms(language: str, other: str) -> frozenset[str]:
-    return frozenset(get_analyser(language).to_terms(get_stopword_text(other)))
 
 
 def _drop_empty(phrases: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

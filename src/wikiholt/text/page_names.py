@@ -17,7 +17,7 @@ DEFAULT_EXTENSION = ".md"
 _LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
 _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
-_FOLDER_PAGES = frozenset({"index", "readme", "_index"})
+FOLDER_PAGES = frozenset({"index", "readme", "_index"})
 """Names of files that describe their folder."""
 _WORD_SEPARATOR = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)|[_-]")
 """A date, which keeps its hyphens, or a character between words."""
@@ -77,7 +77,7 @@ def find_namespace_name(file: str) -> str:
 def is_folder_page(file: str) -> bool:
     """Whether the file describes its folder."""
     folder, _, last = file.rpartition("/")
-    return bool(folder) and strip_page_extension(last).lower() in _FOLDER_PAGES
+    return bool(folder) and strip_page_extension(last).lower() in FOLDER_PAGES
 
 
 @lru_cache(maxsize=1024)  # a move needs the name of a file several times

@@ -40,20 +40,6 @@ def _to_display_text(text: str, dialect: Dialect) -> tuple[DisplayText, tuple[st
     return displayed, tuple([displayed.text[start:end] for start, end in spans])
 
 
-def build_snippet(
-    text: str,
-    query: KeywordQuery,
-    *,
-    language: str = "english",
-    length: int = 150,
-    sentence_scorer: SentenceScorer | None = None,
-    dialect: Dialect = GFM,
-) -> Snippet:
-    """One snippet, as `SnippetBuilder.build` makes it."""
-    (snippet,) = SnippetBuilder(QueryMatcher(query, language), sentence_scorer, dialect).build([text], [length])
-    return snippet
-
-
 class SnippetBuilder:
     """Builds the snippets of one search."""
 

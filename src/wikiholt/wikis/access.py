@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-from wikiholt.domain.people import Person
-from wikiholt.domain.wiki import Key, Scope, Wiki
+from wikiholt.domain.wiki import Key, Person, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidInput, Unauthorized, WikiNotFound
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.registry import Registry

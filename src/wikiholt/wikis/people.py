@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wikiholt.domain.people import Person
-from wikiholt.domain.wiki import Scope
+from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import InvalidSetting, InvalidSlug
 from wikiholt.wikis.slugs import validate_slug
 

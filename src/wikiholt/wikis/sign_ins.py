@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from wikiholt.domain.people import Person, PersonOrigin
-from wikiholt.domain.wiki import Key
+from wikiholt.domain.wiki import Key, Person, PersonOrigin
 from wikiholt.errors import Busy, StorageError
 from wikiholt.regular_files import is_irregular, make_quarantine_name
 from wikiholt.wikis.registry_schema import RegistryConnection

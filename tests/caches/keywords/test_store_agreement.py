@@ -21,7 +21,7 @@ from tests.caches.keywords.keyword_fixtures import (
     open_cache,
 )
 from tests.support.tiers import limit_examples
-from wikiholt.caches.keywords import positions
+from wikiholt.caches.keywords import postings
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import CacheCannotAnswer
@@ -179,7 +179,7 @@ def test_a_cache_without_positions_is_replaced_by_one_with_positions(tmp_path: P
 def test_a_stream_that_is_too_long_for_positions_leaves_phrases_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positions, "_MAX_POSITIONS", 100)
+    monkeypatch.setattr(postings, "_MAX_POSITIONS", 100)
     index = create_index(tmp_path, make_random_pages(20))
     for _ in range(2):  # built, then opened
         cache = open_cache(index, tmp_path)

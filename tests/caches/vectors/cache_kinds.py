@@ -6,7 +6,7 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, random_vectors
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
-from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 
 QUERY = random_vectors(1, seed=99)[0]

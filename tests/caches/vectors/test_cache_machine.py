@@ -12,7 +12,7 @@ from tests.support.tiers import limit_examples
 from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors import vector_cache as derived_module
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
-from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 
 

@@ -8,8 +8,7 @@ import pytest
 from tests.caches.brute_force_index import BruteForceIndex, measure_recall, random_vectors
 from wikiholt.caches.vectors import factory
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import create_vector_cache, resolve_kind
-from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache, create_vector_cache, resolve_kind
 from wikiholt.errors import InvalidSetting, MissingDependency
 
 ROWS = 30_000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.embedding import DEFAULT_MODEL, device, load_local_embedder
+from wikiholt.embedding import DEFAULT_MODEL, load_local_embedder, model_loader
 from wikiholt.embedding.model_card import ModelCard
 from wikiholt.embedding.model_loader import load_tokenizer, read_encoder_tensors
 from wikiholt.errors import InvalidInput, ModelMismatch
@@ -44,8 +44,8 @@ def install_encoder(monkeypatch: pytest.MonkeyPatch, encoder: type[FakeEncoder])
     module = ModuleType("wikiholt.embedding.torch_encoder")
     module.TorchEncoder = encoder  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(device, "_has_pytorch", lambda: True)
-    monkeypatch.setattr(device, "_has_driver", lambda: True)
+    monkeypatch.setattr(model_loader, "_has_pytorch", lambda: True)
+    monkeypatch.setattr(model_loader, "_has_driver", lambda: True)
 
 
 def test_passages_run_on_the_gpu_and_queries_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

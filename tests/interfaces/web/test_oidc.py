@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, run_oidc_provider
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
-from wikiholt.domain.people import Person, PersonOrigin
+from wikiholt.domain.wiki import Person, PersonOrigin
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 from wikiholt.interfaces.web import oidc
 

@@ -12,9 +12,8 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import open_store
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
+from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe, round_vectors
 from wikiholt.domain.page import Chunk, Page, PageMetadata, PageTerms
-from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.storage.postgres import locks, queries
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.maintenance import IndexBuilder, build_missing_indexes

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, Recipe
-from wikiholt.domain.vector_precision import round_vectors
+from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, Recipe, round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.index import SqliteIndex

@@ -53,9 +53,8 @@ class ChromaVectorCache:
         *,
         timeout: float,
         is_published: Callable[[], bool] = lambda: True,
-        background: bool = True,
     ) -> None:
-        self._exact = ExactVectorCache(index, directory, background=background)
+        self._exact = ExactVectorCache(index, directory)
         self._index = index
         self._worker = worker
         self._timeout = timeout
@@ -68,8 +67,6 @@ class ChromaVectorCache:
         self._search_counter = itertools.count()
         self._is_first_refresh = True
         self._lock = threading.Lock()
-
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
 
     @property
     def version(self) -> int | None:

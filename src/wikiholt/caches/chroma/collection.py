@@ -51,38 +51,31 @@ _TIE_DISTANCE = 1e-5
 _VERIFY_BATCH_ROWS = 20
 
 
-class CollectionVerifier:
+@dataclass(frozen=True, slots=True)
+class _CollectionVerifier:
     """Checks and repairs the collection of one index."""
 
-    def __init__(
-        self,
-        index: WikiIndex,
-        exact: ExactVectorCache,
-        layout: RecordLayout,
-        metrics: ChromaMetrics,
-        writer: CollectionWriter,
-    ) -> None:
-        self._index = index
-        self._exact = exact
-        self._layout = layout
-        self._metrics = metrics
-        self._writer = writer
+    index: WikiIndex
+    exact: ExactVectorCache
+    layout: RecordLayout
+    metrics: ChromaMetrics
+    writer: CollectionWriter
 
     def verify(self, collection: CollectionRows, version: int, should_stop: ShouldStop, *, can_write: bool) -> None:
         """Compare count, ids and a sample of nearest neighbours with the index, and repair rows that differ.
 
         Raises ChromaError if the recall is too low, CollectionBusy if the index changes in the meantime.
         """
-        self._metrics.add("checks")
+        self.metrics.add("checks")
         if self.repair(collection, should_stop, version=version, can_write=can_write):
-            self._metrics.add("repairs")
-        self._exact.refresh()
-        sample = self._exact.sample(VERIFY_SAMPLE_ROWS)
+            self.metrics.add("repairs")
+        self.exact.refresh()
+        sample = self.exact.sample(VERIFY_SAMPLE_ROWS)
         if not len(sample.chunk_ids):
             return
         candidates = self._query_neighbours(collection, sample.vectors, should_stop)
-        self._exact.refresh()
-        delta = self._index.get_vector_changes(version)
+        self.exact.refresh()
+        delta = self.index.get_vector_changes(version)
         if delta is None:
             raise CollectionBusy("The index has changed too much during the check.")
         recalls = [
@@ -92,7 +85,7 @@ class CollectionVerifier:
         recall, self_recall = np.mean(recalls, axis=0)
         if recall >= MIN_RECALL and self_recall >= MIN_SELF_RECALL:
             return
-        if self._index.get_version() != delta.version:
+        if self.index.get_version() != delta.version:
             raise CollectionBusy("The index has changed during the check.")
         raise ChromaError(f"The collection finds {recall:.0%} of the neighbours and {self_recall:.0%} of its own rows.")
 
@@ -103,7 +96,7 @@ class CollectionVerifier:
         chunk_ids: list[IntArray] = []
         limit = VERIFY_NEIGHBOURS + EXTRA_NEIGHBOURS
         for part in iter_slices(len(vectors), _VERIFY_BATCH_ROWS, should_stop):
-            nearest = collection.search(vectors[part], limit, with_metadata=self._layout.uses_metadata)
+            nearest = collection.search(vectors[part], limit, with_metadata=self.layout.uses_metadata)
             chunk_ids += [self.to_chunk_ids(rows) for rows in nearest.rows]
         return chunk_ids
 
@@ -112,8 +105,8 @@ class CollectionVerifier:
 
         Chunks newer than the collection count as found too.
         """
-        expected = self._exact.search(vector, VERIFY_NEIGHBOURS, None)
-        hits = self._exact.score_chunks(vector, np.union1d(chunk_ids, new_chunk_ids), VERIFY_NEIGHBOURS)
+        expected = self.exact.search(vector, VERIFY_NEIGHBOURS, None)
+        hits = self.exact.score_chunks(vector, np.union1d(chunk_ids, new_chunk_ids), VERIFY_NEIGHBOURS)
         if not len(expected.distances):
             return 1.0, True
         recall = float((hits.distances <= expected.distances[-1] + _TIE_DISTANCE).sum()) / len(expected.distances)
@@ -123,7 +116,7 @@ class CollectionVerifier:
 
     def to_chunk_ids(self, rows: Iterable[ChromaRow]) -> IntArray:
         """Return the chunk ids of these rows. Raises ChromaError if Wikiholt did not write one of them."""
-        chunk_ids = [self._layout.get_chunk_id(row) for row in rows]
+        chunk_ids = [self.layout.get_chunk_id(row) for row in rows]
         if None in chunk_ids:
             raise ChromaError("The collection contains rows that Wikiholt did not write.")
         return np.array(chunk_ids, np.int64)
@@ -141,7 +134,7 @@ class CollectionVerifier:
         With a version, chunks that changed since then are ignored. Raises CollectionBusy if rows differ and this
         process may not write, ChromaError if the collection is inconsistent.
         """
-        rows = list(collection.iter_rows(with_metadata=self._layout.uses_metadata))
+        rows = list(collection.iter_rows(with_metadata=self.layout.uses_metadata))
         if collection.count() != len(rows):
             error = ChromaError("The count and the ids of the collection differ.")
             raise error if can_write else CollectionBusy(error.message)
@@ -153,19 +146,19 @@ class CollectionVerifier:
             raise CollectionBusy("The collection differs from the index; the process that writes it must repair it.")
         _LOG.warning("repairing a Chroma collection: %d rows missing, %d extra", missing_count, len(extra_ids))
         for block in missing:
-            self._writer.upsert(collection, block, should_stop)
+            self.writer.upsert(collection, block, should_stop)
         for part in iter_slices(len(extra_ids), DELETE_BATCH_ROWS, should_stop):
             collection.delete({"ids": extra_ids[part]})
-        self._metrics.add("rows_removed", len(extra_ids))
+        self.metrics.add("rows_removed", len(extra_ids))
         return True
 
     def _find_differences(self, rows: Sequence[ChromaRow], version: int | None) -> tuple[list[VectorRows], list[str]]:
         """Return the rows of the index that are missing, and the ids of rows that are not in the index."""
-        chunk_ids = np.array([-1 if (c := self._layout.get_chunk_id(row)) is None else c for row in rows], np.int64)
-        delta = self._index.get_vector_changes(version) if version is not None else None
+        chunk_ids = np.array([-1 if (c := self.layout.get_chunk_id(row)) is None else c for row in rows], np.int64)
+        delta = self.index.get_vector_changes(version) if version is not None else None
         missing: list[VectorRows] = []
         allowed: list[IntArray] = [np.empty(0, np.int64)]
-        with self._index.open_vector_snapshot() as snapshot:
+        with self.index.open_vector_snapshot() as snapshot:
             for block in snapshot.iter_blocks():
                 is_missing = ~np.isin(block.chunk_ids, chunk_ids)
                 if delta is not None:
@@ -229,7 +222,7 @@ class CollectionSync:
         self._owner = owner
         self._metrics = metrics
         self._writer = CollectionWriter(index, owner.layout, metrics)
-        self._verifier = CollectionVerifier(index, exact, owner.layout, metrics, self._writer)
+        self._verifier = _CollectionVerifier(index, exact, owner.layout, metrics, self._writer)
         self.to_chunk_ids = self._verifier.to_chunk_ids
         self._get_wiki_ids = get_wiki_ids
         self._is_published = is_published

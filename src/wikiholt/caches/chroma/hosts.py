@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from wikiholt.caches.chroma.child_server import get_peer_credentials
@@ -34,15 +33,15 @@ _MAX_SOCKET_PATH_BYTES = 100
 """The path of a socket may have 104 or 108 bytes, depending on the system."""
 
 
-class ChromaHost(Protocol):
-    """A Chroma that can be connected to."""
+class ChromaHost:
+    """A Chroma that can be connected to. What concerns a child process does nothing for a server."""
 
-    @property
-    def is_own_child(self) -> bool:
-        """Whether it is a child process that Wikiholt starts and kills."""
+    is_own_child = False
+    """Whether it is a child process that Wikiholt starts and kills."""
 
     def connect(self, timeout: float) -> socket.socket:
         """Open a connection. Raises OSError."""
+        raise NotImplementedError
 
     def start(self) -> None:
         """Start the child process if it is not running.
@@ -57,10 +56,8 @@ class ChromaHost(Protocol):
         """Release it; `ending` if the child process is about to exit."""
 
 
-class ChromaServerHost:
+class ChromaServerHost(ChromaHost):
     """An external Chroma server (`chroma run`)."""
-
-    is_own_child = False
 
     def __init__(self, url: str, default_port: int = 8000) -> None:
         """`default_port` is for an http URL without a port. Raises ValueError for an invalid port."""
@@ -76,17 +73,8 @@ class ChromaServerHost:
             return connection
         return ssl.create_default_context().wrap_socket(connection, server_hostname=self._host)
 
-    def start(self) -> None:
-        """Do nothing."""
 
-    def kill(self) -> None:
-        """Do nothing: Wikiholt does not manage the server."""
-
-    def close(self, *, ending: bool) -> None:
-        """Do nothing."""
-
-
-class ChildProcess:
+class ChildProcess(ChromaHost):
     """A child process over one directory, shared by all Wikiholt processes that use the directory."""
 
     is_own_child = True

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
 from wikiholt.caches.chroma.client import (
@@ -24,6 +24,9 @@ from wikiholt.caches.chroma.rest_api import ChromaApi
 from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.errors import MissingDependency, WikiholtError
 
+if TYPE_CHECKING:
+    from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+
 _LOG = logging.getLogger(__name__)
 
 MAX_RETRY_DELAY_S = 60.0
@@ -34,16 +37,6 @@ _RESET_INTERVAL_S = 600.0
 _REMOVE_TIMEOUT_S = 5.0
 _MAX_ERROR_RETRY_DELAY_S = 600.0
 """Longest delay before a collection is retried after repeated errors."""
-
-
-class SyncTarget(Protocol):
-    """A cache whose collection is synced."""
-
-    def sync_collection(self, api: ChromaApi, instance_id: str, should_stop: Callable[[], bool]) -> None: ...
-
-    def mark_unavailable(self) -> None: ...
-
-    def is_behind(self) -> bool: ...
 
 
 class CollectionSyncWorker:
@@ -73,9 +66,9 @@ class CollectionSyncWorker:
         self._error_count = 0
         self._reset_at = -_RESET_INTERVAL_S
         self._connected_to = ""
-        self._due_at: dict[SyncTarget, float] = {}
-        self._reported: WeakSet[SyncTarget] = WeakSet()
-        self._errors_by_target: WeakKeyDictionary[SyncTarget, int] = WeakKeyDictionary()
+        self._due_at: dict[ChromaVectorCache, float] = {}
+        self._reported: WeakSet[ChromaVectorCache] = WeakSet()
+        self._errors_by_target: WeakKeyDictionary[ChromaVectorCache, int] = WeakKeyDictionary()
         self._init_process()
 
     def _init_process(self) -> None:
@@ -83,15 +76,15 @@ class CollectionSyncWorker:
         self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._current: SyncTarget | None = None
-        self._busy: SyncTarget | None = None
+        self._current: ChromaVectorCache | None = None
+        self._busy: ChromaVectorCache | None = None
         self._stopping = False
 
     @property
     def is_up(self) -> bool:
         return not self.unavailable_reason and bool(self._connected_to)
 
-    def enqueue(self, target: SyncTarget) -> None:
+    def enqueue(self, target: "ChromaVectorCache") -> None:
         """Schedule a sync of this collection. Returns at once."""
         if self._process_id != os.getpid():
             self._due_at = {}
@@ -105,12 +98,12 @@ class CollectionSyncWorker:
                 self._thread.start()
             self._changed.notify_all()
 
-    def wait(self, target: SyncTarget, timeout: float | None) -> bool:
+    def wait(self, target: "ChromaVectorCache", timeout: float | None) -> bool:
         """Wait until the sync has ended. Returns whether it did in time; true at once during a backoff."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._is_pending(target), timeout)
 
-    def remove(self, target: SyncTarget) -> None:
+    def remove(self, target: "ChromaVectorCache") -> None:
         """Stop syncing the collection. A running sync is cancelled, and the call waits a few seconds for it."""
         with self._changed:
             self._due_at.pop(target, None)
@@ -125,7 +118,7 @@ class CollectionSyncWorker:
         if thread is not None and self._process_id == os.getpid():
             thread.join(10.0)
 
-    def _is_pending(self, target: SyncTarget) -> bool:
+    def _is_pending(self, target: "ChromaVectorCache") -> bool:
         is_due = (
             target in self._due_at
             and self._due_at[target] <= time.monotonic() + 2 * _RETRY_DELAY_S
@@ -151,7 +144,7 @@ class CollectionSyncWorker:
                         self._due_at[target] = time.monotonic() + delay_s
                 self._changed.notify_all()
 
-    def _take_next(self) -> SyncTarget | None:
+    def _take_next(self) -> "ChromaVectorCache | None":
         """Wait for the next collection that is due; None when the worker stops."""
         with self._changed:
             while not self._stopping:
@@ -172,7 +165,7 @@ class CollectionSyncWorker:
         backoff_s = min(MAX_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0 ** (self._failures - 1))
         return max(0.0, self._failed_at + backoff_s - time.monotonic())
 
-    def _sync_target(self, target: SyncTarget) -> float | None:
+    def _sync_target(self, target: "ChromaVectorCache") -> float | None:
         """Sync one collection. Returns the delay in seconds before the next sync, or None if none is needed."""
         try:
             instance_id = self._connect()

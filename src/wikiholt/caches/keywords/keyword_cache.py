@@ -2,6 +2,7 @@
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +15,7 @@ from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileNam
 from wikiholt.caches.keywords import keyword_view
 from wikiholt.caches.keywords.keyword_view import KeywordView, make_view, merge_postings
 from wikiholt.caches.keywords.lexicon import ViewLexicon
-from wikiholt.caches.keywords.positions import Positions
-from wikiholt.caches.keywords.postings import Postings, PostingsBuilder, Vocabulary
+from wikiholt.caches.keywords.postings import Positions, Postings, PostingsBuilder, Vocabulary
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import IntArray, KeywordDelta, KeywordRow
 from wikiholt.domain.page import PageTerms
@@ -42,7 +42,26 @@ class KeywordCacheState:
         return self.view.version
 
 
-class FileKeywordCache(VersionedCache[KeywordCacheState]):
+class _ViewReader(ABC):
+    """The searches of a `KeywordCache`, answered by a view. Raises CacheCannotAnswer, CacheNotReady and CacheBroken."""
+
+    @abstractmethod
+    def _get_view(self) -> KeywordView: ...
+
+    def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
+        return keyword_view.search_keywords(self._get_view(), query, limit, page_ids)
+
+    def get_max_score(self, query: KeywordQuery) -> float:
+        return keyword_view.get_max_score(self._get_view(), query)
+
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        return keyword_view.find_matching_page_ids(self._get_view(), query)
+
+    def get_lexicon(self) -> Lexicon:
+        return ViewLexicon(self._get_view())
+
+
+class FileKeywordCache(_ViewReader, VersionedCache[KeywordCacheState]):
     """A `KeywordCache` over one index: the same pages and scores as its store.
 
     Without positions, phrases raise CacheCannotAnswer.
@@ -67,27 +86,6 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         self._with_positions = with_positions
         self._failed_version: int | None = None
         self._unverified_file: MappedFile | None = None
-
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
-
-    def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
-        """Return the best pages by BM25, only of these (sorted ids) if given.
-
-        Raises CacheCannotAnswer, CacheNotReady and CacheBroken.
-        """
-        return keyword_view.search_keywords(self._get_view(), query, limit, page_ids)
-
-    def get_max_score(self, query: KeywordQuery) -> float:
-        """Return an upper bound of the scores for this query. Raises the same errors as `search`."""
-        return keyword_view.get_max_score(self._get_view(), query)
-
-    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        """Return the sorted ids of pages with every phrase and no excluded phrase. Raises the same errors."""
-        return keyword_view.find_matching_page_ids(self._get_view(), query)
-
-    def get_lexicon(self) -> Lexicon:
-        """Return the terms at the cache's version. Raises CacheNotReady and CacheBroken."""
-        return ViewLexicon(self._get_view())
 
     def _get_view(self) -> KeywordView:
         state = self._get_state()
@@ -234,11 +232,14 @@ def _sample_terms(view: KeywordView) -> list[int]:
     return [*rarest_of_newest.tolist(), *of_all.tolist()]
 
 
-class PatchedKeywordCache:
+class PatchedKeywordCache(_ViewReader):
     """A `KeywordCache` in memory with the terms of some pages replaced. It stays at one version of the index."""
 
     def __init__(self, index: WikiIndex, replacements: Mapping[int, PageTerms]) -> None:
-        self._view = _build_patched_view(index, replacements)
+        builder = PostingsBuilder()
+        with index.open_keyword_rows() as (version, rows):
+            builder.add_all(KeywordRow(row.page_id, replacements.get(row.page_id, row.terms)) for row in rows)
+        self._view = make_view(builder.build(version))
 
     @property
     def version(self) -> int | None:
@@ -246,18 +247,6 @@ class PatchedKeywordCache:
 
     def refresh(self) -> None:
         """Do nothing: the cache does not follow the index."""
-
-    def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
-        return keyword_view.search_keywords(self._view, query, limit, page_ids)
-
-    def get_max_score(self, query: KeywordQuery) -> float:
-        return keyword_view.get_max_score(self._view, query)
-
-    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        return keyword_view.find_matching_page_ids(self._view, query)
-
-    def get_lexicon(self) -> Lexicon:
-        return ViewLexicon(self._view)
 
     def verify(self) -> None:
         """Do nothing: there is no file."""
@@ -268,12 +257,8 @@ class PatchedKeywordCache:
     def close(self) -> None:
         """Do nothing: no file is open."""
 
-
-def _build_patched_view(index: WikiIndex, replacements: Mapping[int, PageTerms]) -> KeywordView:
-    builder = PostingsBuilder()
-    with index.open_keyword_rows() as (version, rows):
-        builder.add_all(KeywordRow(row.page_id, replacements.get(row.page_id, row.terms)) for row in rows)
-    return make_view(builder.build(version))
+    def _get_view(self) -> KeywordView:
+        return self._view
 
 
 # The file format of postings: written once, mapped for reading

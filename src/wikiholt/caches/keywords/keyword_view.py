@@ -14,8 +14,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.caches.keywords.positions import TermStream, TermStreamBuilder
-from wikiholt.caches.keywords.postings import Postings, RowNumbers, build_postings
+from wikiholt.caches.keywords.postings import Postings, RowNumbers, TermStream, TermStreamBuilder, build_postings
 from wikiholt.domain.index import FloatArray, IntArray, KeywordDelta, KeywordRow
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import KeywordHit, KeywordQuery
@@ -56,11 +55,18 @@ class KeywordView:
     page_ids: IntArray
     lengths: IntArray
     alive: NDArray[np.bool_] | None
-    page_count: int
-    norms: DoubleArray
+    page_count: int = field(init=False)
+    norms: DoubleArray = field(init=False)
     """The length normalization of BM25 per row: k1 · (1 - b + b · length / average length)."""
     recent_phrases: dict[tuple[str, ...], tuple[PostingList | None]] = field(default_factory=dict, repr=False)
     """One search needs the rows of a phrase three times."""
+
+    def __post_init__(self) -> None:
+        live_lengths = self.lengths if self.alive is None else self.lengths[self.alive]
+        # Without any term there is no average length, and nothing to find.
+        average = int(live_lengths.sum()) / len(live_lengths) if live_lengths.any() else 1.0
+        object.__setattr__(self, "page_count", len(live_lengths))
+        object.__setattr__(self, "norms", K1 * (1 - B + B * self.lengths.astype(np.float64) / average))
 
     @property
     def changed_count(self) -> int:
@@ -154,7 +160,7 @@ class KeywordView:
             added_pages.update((start + position, row.terms) for position, row in enumerate(delta.changed))
         added, lengths = _append_terms(self.added, delta.changed, start)
         new_terms = [term for term in added if term not in self.added]
-        return _build_view(
+        return KeywordView(
             delta.version,
             self.postings,
             added,
@@ -169,28 +175,7 @@ class KeywordView:
 
 def make_view(postings: Postings) -> KeywordView:
     """Return the view without any changes since the postings were built."""
-    return _build_view(postings.version, postings, {}, (), {}, {}, postings.page_ids, postings.lengths, None)
-
-
-def _build_view(
-    version: int,
-    postings: Postings,
-    added: Mapping[str, PostingList],
-    added_terms: Sequence[str],
-    added_rows: Mapping[int, int],
-    added_pages: Mapping[int, PageTerms],
-    page_ids: IntArray,
-    lengths: IntArray,
-    alive: NDArray[np.bool_] | None,
-) -> KeywordView:
-    live_lengths = lengths if alive is None else lengths[alive]
-    # Without any term there is no average length, and nothing to find.
-    average = int(live_lengths.sum()) / len(live_lengths) if live_lengths.any() else 1.0
-    norms: DoubleArray = K1 * (1 - B + B * lengths.astype(np.float64) / average)
-    page_count = len(live_lengths)
-    return KeywordView(
-        version, postings, added, added_terms, added_rows, added_pages, page_ids, lengths, alive, page_count, norms
-    )
+    return KeywordView(postings.version, postings, {}, (), {}, {}, postings.page_ids, postings.lengths, None)
 
 
 def _append_terms(

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,10 +25,9 @@ from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_u
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import InvalidQuery
 
-StepIterator = Callable[[Iterable[VectorRows]], Iterator[VectorRows]]
-_Build = Callable[[int, int, Iterable[VectorRows]], BuiltRows]
+_T = TypeVar("_T")
+_Build = Callable[[int, int, Iterable[VectorRows]], VectorCacheState]
 """Builds rows from a version, the number of rows, and the blocks."""
 
 CACHE_FAMILY = "vectors"
@@ -136,77 +135,10 @@ def _concatenate_bytes(parts: list[Any]) -> memoryview:
     return np.concatenate(parts).reshape(-1).view(np.uint8).data
 
 
-class VectorCacheFiles:
-    """The files of one kind of cache of one index. A `StepIterator` wraps the blocks so that work can be cancelled."""
-
-    def __init__(self, index: WikiIndex, directory: CacheDirectory, engine: CandidateEngine) -> None:
-        self._index = index
-        self._directory = directory
-        self._engine = engine
-
-    def open_newest(self, after: int, before: int | None = None) -> BuiltRows | None:
-        """Open the newest usable file with `after` < version < `before`. Removes unusable files."""
-        self._directory.remove_abandoned()
-        names = self._directory.list_files(self._index.generation, self._engine.kind)
-        state = self._index.get_state()
-        for name in names:
-            # A version above the index's comes from another history (a restored backup): never use it.
-            if name.version > state.version:
-                self._directory.remove(name)
-                continue
-            if before is not None and name.version >= before:
-                continue
-            if name.version <= after:
-                return None
-            try:
-                return open_file(
-                    self._directory.get_path(name), self._directory.owner, name, self._engine, state.recipe.dimensions
-                )
-            except FileNotFoundError:
-                continue
-            except (CacheBroken, OSError) as error:
-                _LOG.warning("removing the cache file %s: %s", name, error)
-                self._directory.remove(name)
-        return None
-
-    def build(self, steps: StepIterator) -> BuiltRows:
-        """Build from the index's current rows: in a file, or in memory if no file can be written."""
-        try:
-            return self._build_from_snapshot(self._build_file, steps)
-        except OSError as error:
-            _LOG.warning("the vector cache stays in memory: %s", error)
-        return self._build_from_snapshot(self._build_in_memory, steps)
-
-    def rewrite(self, state: VectorCacheState, steps: StepIterator) -> BuiltRows:
-        """Build from the rows of a state, without the index. Raises CacheBroken if the state's file is damaged."""
-        try:
-            return self._build_file(state.version, len(state), steps(state.iter_blocks()))
-        except OSError as error:
-            _LOG.warning("the vector cache stays in memory: %s", error)
-        return self._build_in_memory(state.version, len(state), steps(state.iter_blocks()))
-
-    def _build_from_snapshot(self, build: _Build, steps: StepIterator) -> BuiltRows:
-        with contextlib.ExitStack() as resources:
-            snapshot = resources.enter_context(self._index.open_vector_snapshot())
-            blocks = _release_after_read(snapshot.iter_blocks(), resources)
-            return build(snapshot.version, snapshot.count, steps(blocks))
-
-    def _build_file(self, version: int, count: int, blocks: Iterable[VectorRows]) -> BuiltRows:
-        state = self._index.get_state()
-        dimensions = state.recipe.dimensions
-        return _check_count(
-            build_file(self._directory, self._engine, state.generation, version, dimensions, blocks), count
-        )
-
-    def _build_in_memory(self, version: int, count: int, blocks: Iterable[VectorRows]) -> BuiltRows:
-        dimensions = self._index.get_state().recipe.dimensions
-        return _check_count(build_in_memory(self._engine, version, dimensions, blocks), count)
-
-
-def _check_count(built: BuiltRows, count: int) -> BuiltRows:
+def _make_state(built: BuiltRows, count: int) -> VectorCacheState:
     if len(built.rows) != count:
         raise CacheBroken(f"The index announced {count} vectors but returned {len(built.rows)}.")
-    return built
+    return VectorCacheState.from_built(built)
 
 
 def _release_after_read(blocks: Iterable[VectorRows], resources: contextlib.ExitStack) -> Iterator[VectorRows]:
@@ -243,65 +175,53 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         inline_build_rows: int = 20_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        files = CacheDirectory(directory, CACHE_FAMILY)
         super().__init__(
-            index, files, label="vector cache", background=background, inline_build_limit=inline_build_rows
+            index,
+            CacheDirectory(directory, CACHE_FAMILY),
+            label="vector cache",
+            background=background,
+            inline_build_limit=inline_build_rows,
         )
-        self._files = VectorCacheFiles(index, files, engine or type(self)._make_engine())
+        self._engine = engine or type(self)._make_engine()
         self._clock = clock
         self._failures = 0
         self._retry_at = 0.0
-
-    # ── public interface ─────────────────────────────────────────────────────────────────────────
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """Return the nearest chunks, only of these pages (sorted ids) if given.
 
         Raises CacheNotReady, CacheBroken, and InvalidQuery for a vector of the wrong shape.
         """
-        state = self._get_state()
-        vector = np.ascontiguousarray(vector, np.float32)
-        if vector.shape != (state.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
-            raise InvalidQuery("The query vector does not match the vectors of the index.", hint="check the model")
-        try:
-            return state.search(vector, limit, page_ids)
-        except CacheBroken as error:
-            self._invalidate(state, error)
-            raise
+        contiguous = np.ascontiguousarray(vector, np.float32)
+        return self._read(lambda state: state.search(contiguous, limit, page_ids))
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
         """Return the exact top `limit` of the given chunks. Unknown ids are ignored."""
-        state = self._get_state()
-        try:
-            return state.score_chunks(vector, chunk_ids, limit)
-        except CacheBroken as error:
-            self._invalidate(state, error)
-            raise
+        return self._read(lambda state: state.score_chunks(vector, chunk_ids, limit))
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
         """Return every chunk of these pages (sorted ids) with its vector; None if every row is scored anyway.
 
         Raises CacheNotReady, CacheBroken.
         """
-        state = self._get_state()
-        try:
-            return state.get_page_vectors(page_ids) if state.built.finder is not None else None
-        except CacheBroken as error:
-            self._invalidate(state, error)
-            raise
+        return self._read(lambda state: None if state.built.finder is None else state.get_page_vectors(page_ids))
 
     def get_page_means(self, page_ids: IntArray) -> FloatArray:
         """Return the mean of the vectors of each of these pages (sorted ids). Raises CacheNotReady, CacheBroken."""
-        state = self._get_state()
-        try:
-            return state.get_page_means(page_ids)
-        except CacheBroken as error:
-            self._invalidate(state, error)
-            raise
+        return self._read(lambda state: state.get_page_means(page_ids))
 
     def sample(self, count: int) -> VectorRows:
         """Return random rows."""
         return self._get_state().sample(count, secrets.randbits(32))
+
+    def _read(self, read: Callable[[VectorCacheState], _T]) -> _T:
+        """Read from the current state. If it proves damaged, its file is not used again."""
+        state = self._get_state()
+        try:
+            return read(state)
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
 
     # ── advancing and building ───────────────────────────────────────────────────────────────────
 
@@ -334,12 +254,37 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         return self._advance(self._open_newest_file(after))
 
     def _open_newest_file(self, after: int) -> VectorCacheState | None:
-        built = self._files.open_newest(after)
+        built = self._find_newest_file(after)
         while built is not None:
             self._start_verification(built)
             if built.file is None or not built.file.invalid:
                 return VectorCacheState.from_built(built)
-            built = self._files.open_newest(after, before=built.version)
+            built = self._find_newest_file(after, before=built.version)
+        return None
+
+    def _find_newest_file(self, after: int, before: int | None = None) -> BuiltRows | None:
+        """Open the newest usable file with `after` < version < `before`. Removes unusable files."""
+        self._directory.remove_abandoned()
+        names = self._directory.list_files(self._index.generation, self._engine.kind)
+        state = self._index.get_state()
+        for name in names:
+            # A version above the index's comes from another history (a restored backup): never use it.
+            if name.version > state.version:
+                self._directory.remove(name)
+                continue
+            if before is not None and name.version >= before:
+                continue
+            if name.version <= after:
+                return None
+            try:
+                return open_file(
+                    self._directory.get_path(name), self._directory.owner, name, self._engine, state.recipe.dimensions
+                )
+            except FileNotFoundError:
+                continue
+            except (CacheBroken, OSError) as error:
+                _LOG.warning("removing the cache file %s: %s", name, error)
+                self._directory.remove(name)
         return None
 
     def _start_verification(self, built: BuiltRows) -> None:
@@ -355,7 +300,27 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         return self._index.get_state().chunks
 
     def _build(self) -> VectorCacheState:
-        return VectorCacheState.from_built(self._files.build(self._worker.iter_until_stopped))
+        """Build from the index's current rows: in a file, or in memory if no file can be written."""
+        try:
+            return self._build_from_snapshot(self._build_file)
+        except OSError as error:
+            _LOG.warning("the vector cache stays in memory: %s", error)
+        return self._build_from_snapshot(self._build_in_memory)
+
+    def _build_from_snapshot(self, build: _Build) -> VectorCacheState:
+        with contextlib.ExitStack() as resources:
+            snapshot = resources.enter_context(self._index.open_vector_snapshot())
+            return build(snapshot.version, snapshot.count, _release_after_read(snapshot.iter_blocks(), resources))
+
+    def _build_file(self, version: int, count: int, blocks: Iterable[VectorRows]) -> VectorCacheState:
+        state, steps = self._index.get_state(), self._worker.iter_until_stopped(blocks)
+        dimensions = state.recipe.dimensions
+        built = build_file(self._directory, self._engine, state.generation, version, dimensions, steps)
+        return _make_state(built, count)
+
+    def _build_in_memory(self, version: int, count: int, blocks: Iterable[VectorRows]) -> VectorCacheState:
+        dimensions, steps = self._index.get_state().recipe.dimensions, self._worker.iter_until_stopped(blocks)
+        return _make_state(build_in_memory(self._engine, version, dimensions, steps), count)
 
     def _build_inline(self) -> VectorCacheState | None:
         try:
@@ -396,9 +361,13 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         self._run_merge(state, lambda: self._merge(state))
 
     def _merge(self, state: VectorCacheState) -> VectorCacheState | None:
-        """Write the state as a new file; None if the state itself proves damaged."""
+        """Write the state as a new file, without the index; None if the state itself proves damaged."""
         try:
-            return VectorCacheState.from_built(self._files.rewrite(state, self._worker.iter_until_stopped))
+            try:
+                return self._build_file(state.version, len(state), state.iter_blocks())
+            except OSError as error:
+                _LOG.warning("the vector cache stays in memory: %s", error)
+            return self._build_in_memory(state.version, len(state), state.iter_blocks())
         except CacheBroken as error:
             self._invalidate(state, error)
             return None

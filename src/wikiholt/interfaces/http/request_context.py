@@ -16,9 +16,8 @@ from starlette.requests import Request
 
 from wikiholt.app.bootstrap import Application
 from wikiholt.domain.git import Author
-from wikiholt.domain.people import Person
 from wikiholt.domain.search import SearchInterface
-from wikiholt.domain.wiki import Key, Scope, Wiki
+from wikiholt.domain.wiki import Key, Person, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.interfaces.http.sign_in import (

@@ -18,8 +18,7 @@ from typing_extensions import TypedDict
 
 from wikiholt import __version__
 from wikiholt.app.bootstrap import Application
-from wikiholt.domain.people import Person
-from wikiholt.domain.wiki import Scope
+from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.metrics import ServiceMetrics

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wikiholt.app.bootstrap import Application
-from wikiholt.domain.people import Person, PersonOrigin
-from wikiholt.domain.wiki import Key
+from wikiholt.domain.wiki import Key, Person, PersonOrigin
 from wikiholt.errors import Forbidden
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from wikiholt.domain.git import Author
-from wikiholt.domain.people import make_author
-from wikiholt.domain.wiki import Key
+from wikiholt.domain.wiki import Key, make_author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.query_params import build_validation_error
 from wikiholt.interfaces.http.request_context import RequestContext, RequestContextDep

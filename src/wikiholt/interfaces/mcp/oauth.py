@@ -17,8 +17,7 @@ from typing import Any
 import jwt
 
 from wikiholt.domain.git import Author
-from wikiholt.domain.people import make_author
-from wikiholt.domain.wiki import Scope
+from wikiholt.domain.wiki import Scope, make_author
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import TokenIdentity
 

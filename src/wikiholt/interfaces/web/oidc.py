@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.domain.people import MAX_NAME_CHARS, Person, PersonOrigin
+from wikiholt.domain.wiki import MAX_NAME_CHARS, Person, PersonOrigin
 from wikiholt.errors import Forbidden, MissingDependency, SignInUnavailable, make_extra_hint
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.domain.people import Person
-from wikiholt.domain.wiki import Key
+from wikiholt.domain.wiki import Key, Person
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message

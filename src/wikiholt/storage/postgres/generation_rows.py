@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from psycopg.errors import UndefinedTable
 
-from wikiholt.domain.index import FloatArray, PageContents
+from wikiholt.domain.index import FloatArray, PageContents, round_vectors
 from wikiholt.domain.page import Link, PageProblem
-from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
 from wikiholt.storage.page_table import CONTENTS_COLUMNS, PageRow, get_postgres_type, to_page_contents

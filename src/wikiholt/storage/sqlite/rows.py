@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, PageEntry, VectorRows
+from wikiholt.domain.index import FloatArray, IntArray, PageEntry, VectorRows, join_vectors, split_vectors
 from wikiholt.domain.page import Link, PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
-from wikiholt.domain.vector_precision import join_vectors, split_vectors
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 from wikiholt.text.links import fold_path
 

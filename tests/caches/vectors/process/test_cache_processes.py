@@ -64,7 +64,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from tests.caches.brute_force_index import BruteForceIndex, random_vectors
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache
 
 truth = BruteForceIndex(3_000)
 query = random_vectors(1, seed=99)[0]

@@ -1,0 +1,230 @@
+"""The weights of a model: where tensors are in their file, their conversion for a session, and dense layers.
+
+For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
+activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
+contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such matrices are converted; the table of
+words stays as it is.
+"""
+
+import io
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.embedding.model_card import INT8_MAX, ModelCard
+from wikiholt.embedding.model_files import ModelFiles
+from wikiholt.errors import ModelCorrupt
+
+Array = NDArray[Any]
+_BLOCK_SIZE = 64
+NIBBLE_BLOCK_SIZE = 32
+_NIBBLE_BLOCK = np.dtype([("scale", "<f2"), ("pairs", "u1", NIBBLE_BLOCK_SIZE // 2)])
+"""A byte contains two numbers, each plus 8: the low bits one of the first 16, the high bits one of the last 16."""
+
+
+class BlockTable:
+    """A table of int8 numbers in blocks with one scale each; rows are converted when they are read."""
+
+    def __init__(self, numbers: NDArray[Any], scales: FloatArray) -> None:
+        self._numbers = numbers
+        self._scales = scales
+        self._width = numbers.shape[1] * numbers.shape[2]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, rows: IntArray | slice) -> FloatArray:
+        blocks = self._numbers[rows] * self._scales[rows]
+        return np.asarray(blocks.reshape(len(blocks), self._width), np.float32)
+
+
+class NibbleTable:
+    """A table of 4-bit numbers; rows are converted when they are read."""
+
+    def __init__(self, blocks: NDArray[Any]) -> None:
+        self._blocks = blocks
+
+    @classmethod
+    def read(cls, weights: memoryview, offset: int, rows: int, columns: int) -> "NibbleTable":
+        """The table at this offset, not copied. Raises ModelCorrupt if it is not completely in the weights."""
+        return cls(_read_array(weights, _NIBBLE_BLOCK, offset, [rows, columns // NIBBLE_BLOCK_SIZE]))
+
+    @property
+    def pairs(self) -> NDArray[np.uint8]:
+        """A copy of the numbers as they are stored: rows × blocks × 16 bytes."""
+        return np.ascontiguousarray(self._blocks["pairs"])
+
+    @property
+    def scales(self) -> NDArray[np.float16]:
+        """A copy of the scales: rows × blocks × 1."""
+        return np.ascontiguousarray(self._blocks["scale"][..., None])
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, rows: IntArray | slice) -> FloatArray:
+        blocks = self._blocks[rows]
+        pairs = blocks["pairs"]
+        numbers = np.concatenate([pairs & 15, pairs >> 4], axis=-1).astype(np.float32) - np.float32(8)
+        return np.asarray((numbers * blocks["scale"][..., None]).reshape(len(blocks), -1), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsLayout:
+    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
+
+    `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
+    `nibbles` locates the parts of tensors of 4-bit numbers: offset, rows, columns. Such a matrix has a row per output.
+    """
+
+    tensors: Mapping[str, tuple[tuple[int, ...], ...]]
+    quantized: tuple[str, ...]
+    smoothed: tuple[str, ...]
+    blocks: Mapping[str, tuple[int, int, int, int]]
+    block_size: int
+    transposed: frozenset[str] = frozenset()
+    """The fp32 matrices that the file stores with a row per output."""
+    nibbles: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "WeightsLayout":
+        table = json.loads(data)
+        tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
+        blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
+        nibbles = {name: tuple(tuple(part) for part in parts) for name, parts in table.get("nibbles", {}).items()}
+        return cls(
+            tensors,
+            tuple(table["rounded"]),
+            tuple(table["smoothed"]),
+            blocks,
+            table.get("block_size", _BLOCK_SIZE),
+            frozenset(table.get("transposed", ())),
+            nibbles,
+        )
+
+
+def extract_tensors(
+    layout: WeightsLayout, weights: memoryview, omitted: Collection[str] = frozenset()
+) -> dict[str, Array]:
+    """Every tensor in fp32, except tables in blocks: as `.int8` or `.pairs`, and `.scale`.
+
+    An fp32 tensor of one part and a table in blocks are not copied.
+    """
+    tensors: dict[str, Array] = {}
+    for name in (*layout.tensors, *layout.blocks, *layout.nibbles):
+        if name in omitted:
+            continue
+        if name in layout.tensors or name in layout.quantized:
+            tensors[name] = _extract_matrix(layout, name, weights)
+        elif name in layout.blocks:
+            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = extract_blocks(layout, name, weights)
+        else:
+            table = NibbleTable.read(weights, *layout.nibbles[name][0])
+            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = table.pairs, table.scales
+    return tensors
+
+
+def extract_int8_tensors(
+    layout: WeightsLayout, weights: memoryview, smoothing: bytes, int8_max: int = INT8_MAX
+) -> dict[str, Array]:
+    """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
+    tensors = extract_tensors(layout, weights, layout.quantized)
+    factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
+    start = 0
+    # One after the other: all of them in fp32 would take more memory than the model does later.
+    for name in layout.quantized:
+        matrix = _extract_matrix(layout, name, weights)
+        if name in layout.smoothed:
+            smooth = factors[start : start + len(matrix)]
+            start += len(matrix)
+            matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
+            tensors[f"{name}.smooth"] = smooth
+        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix, int8_max)
+    return tensors
+
+
+def _extract_matrix(layout: WeightsLayout, name: str, weights: memoryview) -> FloatArray:
+    """A tensor in fp32, whatever its form in the file."""
+    if name in layout.tensors:
+        return extract_tensor(layout.tensors[name], weights, is_transposed=name in layout.transposed)
+    if name in layout.blocks:
+        numbers, scales = extract_blocks(layout, name, weights)
+        return np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
+    tables = [NibbleTable.read(weights, *part) for part in layout.nibbles[name]]
+    return np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
+
+
+def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
+    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(int8_max)
+    scale[scale == 0] = 1
+    return np.rint(matrix / scale).astype(np.int8), scale
+
+
+def extract_tensor(
+    parts: tuple[tuple[int, ...], ...], weights: memoryview, *, is_transposed: bool = False
+) -> FloatArray:
+    """One tensor in fp32 from its parts; not copied if there is only one part, unless it is transposed."""
+    pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
+    if is_transposed:
+        pieces = [np.ascontiguousarray(piece.T) for piece in pieces]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
+
+
+def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
+    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
+    offset, scale_offset, rows, columns = layout.blocks[name]
+    blocks = columns // layout.block_size
+    numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
+    return numbers, _read_array(weights, np.float32, scale_offset, [rows, blocks, 1])
+
+
+def _read_array(weights: memoryview, kind: DTypeLike, offset: int, shape: Sequence[int]) -> Array:
+    count = int(np.prod(shape))
+    if offset + count * np.dtype(kind).itemsize > len(weights):
+        raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
+    return np.frombuffer(weights, kind, count, offset).reshape(shape)
+
+
+# Dense layers after the pooling: some models project their vectors to another dimension.
+
+
+@dataclass(frozen=True, slots=True)
+class DenseLayer:
+    """A matrix with a row per output, a bias, and an activation (identity or tanh)."""
+
+    weight: FloatArray
+    bias: FloatArray
+    activation: str
+
+    def apply(self, vector: FloatArray) -> FloatArray:
+        result = self.weight @ vector + self.bias
+        return np.asarray(np.tanh(result) if self.activation == "tanh" else result, np.float32)
+
+
+def load_dense_layers(files: ModelFiles, card: ModelCard) -> tuple[DenseLayer, ...]:
+    """The verified dense layers of a card. Raises ModelCorrupt if their sizes do not fit."""
+    layers = []
+    width = card.width
+    for entry in card.dense:
+        try:
+            with np.load(io.BytesIO(files.read_verified(entry.file)), allow_pickle=False) as arrays:
+                layer = DenseLayer(
+                    arrays["weight"].astype(np.float32), arrays["bias"].astype(np.float32), entry.activation
+                )
+        except (ValueError, KeyError, OSError) as error:
+            hint = "the file must be an .npz with the arrays weight and bias"
+            raise ModelCorrupt(f"The dense layer {entry.file} of {card.name} cannot be read", hint=hint) from error
+        if layer.weight.ndim != 2 or layer.weight.shape[1] != width or layer.bias.shape != layer.weight.shape[:1]:
+            hint = "width is the dimension of the graph, and each layer must continue with that of the one before"
+            raise ModelCorrupt(f"The dense layer {entry.file} of {card.name} has the wrong shape", hint=hint)
+        layers.append(layer)
+        width = len(layer.weight)
+    if width != card.dimensions:
+        hint = "dimensions must be that of the last dense layer"
+        raise ModelCorrupt(f"The dense layers of {card.name} return {width} numbers, not {card.dimensions}", hint=hint)
+    return tuple(layers)
