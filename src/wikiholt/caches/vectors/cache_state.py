@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from wikiholt.caches.cache_file import MappedFile
 from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_unit_length, is_in_sorted
 from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits, VectorRows
-from wikiholt.errors import InvalidQuery
 from wikiholt.search.vector_channel import compute_page_means
 
 NO_ROWS: IntArray = np.empty(0, np.int64)
@@ -223,12 +222,7 @@ class VectorCacheState:
         )
 
     def search(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> VectorHits:
-        """Return the nearest rows, only of these pages if given, by distance and then chunk id.
-
-        Raises InvalidQuery for a vector of the wrong shape.
-        """
-        if vector.shape != (self.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
-            raise InvalidQuery("The query vector does not match the vectors of the index.", hint="check the model")
+        """Return the nearest rows, only of these pages if given, by distance and then chunk id."""
         self.built.ensure_unchanged()
         built, scores = self._search_built(vector, limit, allowed_page_ids)
         self.built.ensure_unchanged()

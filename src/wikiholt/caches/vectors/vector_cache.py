@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,8 +25,8 @@ from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_u
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import InvalidQuery
 
-_T = TypeVar("_T")
 _Build = Callable[[int, int, Iterable[VectorRows]], VectorCacheState]
 """Builds rows from a version, the number of rows, and the blocks."""
 
@@ -192,36 +192,49 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
 
         Raises CacheNotReady, CacheBroken, and InvalidQuery for a vector of the wrong shape.
         """
-        contiguous = np.ascontiguousarray(vector, np.float32)
-        return self._read(lambda state: state.search(contiguous, limit, page_ids))
+        state = self._get_state()
+        vector = np.ascontiguousarray(vector, np.float32)
+        if vector.shape != (state.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
+            raise InvalidQuery("The query vector does not match the vectors of the index.", hint="check the model")
+        try:
+            return state.search(vector, limit, page_ids)
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
         """Return the exact top `limit` of the given chunks. Unknown ids are ignored."""
-        return self._read(lambda state: state.score_chunks(vector, chunk_ids, limit))
+        state = self._get_state()
+        try:
+            return state.score_chunks(vector, chunk_ids, limit)
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
         """Return every chunk of these pages (sorted ids) with its vector; None if every row is scored anyway.
 
         Raises CacheNotReady, CacheBroken.
         """
-        return self._read(lambda state: None if state.built.finder is None else state.get_page_vectors(page_ids))
+        state = self._get_state()
+        try:
+            return state.get_page_vectors(page_ids) if state.built.finder is not None else None
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
 
     def get_page_means(self, page_ids: IntArray) -> FloatArray:
         """Return the mean of the vectors of each of these pages (sorted ids). Raises CacheNotReady, CacheBroken."""
-        return self._read(lambda state: state.get_page_means(page_ids))
+        state = self._get_state()
+        try:
+            return state.get_page_means(page_ids)
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
 
     def sample(self, count: int) -> VectorRows:
         """Return random rows."""
         return self._get_state().sample(count, secrets.randbits(32))
-
-    def _read(self, read: Callable[[VectorCacheState], _T]) -> _T:
-        """Read from the current state. If it proves damaged, its file is not used again."""
-        state = self._get_state()
-        try:
-            return read(state)
-        except CacheBroken as error:
-            self._invalidate(state, error)
-            raise
 
     # ── advancing and building ───────────────────────────────────────────────────────────────────
 
