@@ -1,6 +1,5 @@
 """Bugs that are injected on purpose, to check that the crash test finds them."""
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -43,18 +42,8 @@ def _half_a_page() -> None:
 
 def _unsynced_backup() -> None:
     """A backup directory that renames a copy to its final name before its bytes are on the disk."""
-    replace_attribute(backup_directory, "os", _OsWithout("fsync"))
+    replace_attribute(backup_directory, "fsync_path", lambda _: None)
     replace_attribute(index, "fsync_path", lambda _: None)
-
-
-class _OsWithout:
-    """The module `os` with one function that does nothing."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> object:
-        return (lambda _: None) if name == self._name else getattr(os, name)
 
 
 def _key_not_stored() -> None:

@@ -48,7 +48,7 @@ from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionK
 from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, WikiConfig
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
-from wikiholt.wikis.status import WikiStatus, read_status
+from wikiholt.wikis.status import StatusReader, WikiStatus
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
@@ -304,7 +304,7 @@ class WikiHandle:
 
     def get_status(self) -> WikiStatus:
         """The status of the wiki. Never raises; errors are part of the status."""
-        return read_status(self.wiki, self._config.source, self._components.store, self._repair)
+        return StatusReader(self.wiki, self._config.source, self._components.store, self._repair).read()
 
     def check(self) -> Sequence[str]:
         """Faults of the index, as text."""

@@ -31,8 +31,8 @@ class ChromaUnavailable(IndexUnavailable):
 
     code = "chroma-away"
 
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, hint: str = "", timed_out: bool = False) -> None:
+        super().__init__(message, hint=hint)
         self.timed_out = timed_out
 
 
@@ -41,8 +41,8 @@ class ChromaError(IndexUnavailable):
 
     code = "chroma-refused"
 
-    def __init__(self, message: str, *, http_status: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, hint: str = "", http_status: int = 0) -> None:
+        super().__init__(message, hint=hint)
         self.http_status = http_status
 
 
