@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wikiholt.interfaces.cli.local_client import SOCKET_NAME
+
 _OF_A_WIKI: Mapping[str, tuple[str, int]] = {
     r"CURRENT": ("index", 1),
     r"g\d+\.sqlite": ("index", 1),
@@ -48,7 +50,7 @@ def looked_at(data: Path, ids: set[str], kept: int) -> Disk:
             disk.add("backup", file)
         elif not rest and _REGISTRY.fullmatch(top):
             disk.add("registry", file)
-        elif top != "wikis":
+        elif top not in ("wikis", SOCKET_NAME):
             disk.strange.append("/".join((top, *rest)))
     for wiki_id in sorted(ids):
         _wiki(disk, data / "wikis" / wiki_id)

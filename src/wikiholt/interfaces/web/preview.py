@@ -102,7 +102,7 @@ class DraftDocument(PreviewDocument):
     similar: list[PageRefDocument]
 
 
-@router.post("/preview/{path:path}", **describe_route(DraftDocument, 409, 413))
+@router.post("/preview/{path:path}", **describe_route(DraftDocument, 404, 409, 413))
 def preview_draft(
     request: Request,
     path: PagePath,
