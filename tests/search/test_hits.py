@@ -129,7 +129,7 @@ def choose(typed: str, distances: Sequence[float], *texts: str) -> str:
     near = [Candidate(1, number, distance, 0.5) for number, distance in enumerate(distances, 1)]
     chooser = PassageChooser(parse_query(typed), {1: near} if near else {})
     page = StoredPage(1, "p.md", "p", "Page", None, (), None, len(texts))
-    (chunk,) = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[0] if near else Candidate(1)], {1: page})
+    ((_, chunk),) = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[0] if near else Candidate(1)], {1: page})
     assert chunk is not None
     return chunk.text
 
@@ -153,7 +153,22 @@ def test_more_passages_of_the_first_hit_are_compared() -> None:
     pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in near}
     chooser = PassageChooser(parse_query("pump zeolite "), near)
     chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[1][0], near[2][0]], pages)
-    assert [chunk.text for chunk in chosen if chunk] == ["pump zeolite", "pump"]
+    assert [chunk.text for _, chunk in chosen if chunk] == ["pump zeolite", "pump"]
+
+
+def test_among_passages_that_are_hits_the_best_of_a_page_comes_first() -> None:
+    texts = ("pump", "pump", "pump zeolite", "zeolite", "zeolite")
+    near = [Candidate(1, number, 0.3 + number / 8, 0.5, likelihood=1 - number / 8) for number in range(1, 4)]
+    other = Candidate(2, 4, 0.3, 0.5, likelihood=0.7)
+    pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in (1, 2)}
+    chooser = PassageChooser(parse_query("pump zeolite "), {1: near, 2: [other]}, 3)
+    shown = [near[0], near[1], other, near[2]]
+    for count in range(1, len(shown) + 1):
+        chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), shown[:count], pages)
+        assert [chunk.number for _, chunk in chosen if chunk] == [3, 2, 4, 1][:count], "n only lengthens the list"
+        assert [candidate.chunk_id for candidate, _ in chosen] == [3, 2, 4, 1][:count]
+        assert [candidate.distance for candidate, _ in chosen] == [0.675, 0.55, 0.3, 0.425][:count]
+        assert [candidate.likelihood for candidate, _ in chosen] == [0.875, 0.75, 0.7, 0.625][:count]
 
 
 def test_words_with_one_stem_count_once() -> None:

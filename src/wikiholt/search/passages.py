@@ -31,20 +31,22 @@ class PassageChooser:
     query: KeywordQuery
     nearest: Mapping[int, Sequence[Candidate]] = field(default_factory=dict)
     """Page id → its passages nearest to the query, nearest first."""
+    hits_per_page: int = 1
+    """If more than 1, each hit is a passage: the chosen one is the first of its page and changes places with it."""
 
     def choose(
         self, index: WikiIndex, candidates: Sequence[Candidate], pages: Mapping[int, StoredPage]
-    ) -> list[StoredChunk | None]:
-        """The chunk to show for each candidate. If no near chunk contains a word of the query, the whole page is
-        scanned for one."""
+    ) -> list[tuple[Candidate, StoredChunk | None]]:
+        """The candidates, each with the chunk to show. If no near chunk contains a word of the query, the whole page
+        is scanned for one."""
         stems = get_stems(self.query)
-        near = [
-            self.nearest.get(c.page_id, ())[: PASSAGES_PER_PAGE if position else LEAD_PASSAGES]
-            or ((c,) if c.chunk_id is not None else ())
-            for position, c in enumerate(candidates)
-        ]
+        near = self._get_near(candidates)
         chunks = index.get_chunks([p.chunk_id for passages in near for p in passages if p.chunk_id is not None])
-        chosen = [_choose_passage(passages, chunks, stems) for passages in near]
+        best: Sequence[Candidate | None] = [_choose_passage(passages, chunks, stems) for passages in near]
+        if self.hits_per_page > 1:
+            candidates = _move_passages(candidates, best)
+            best = candidates
+        chosen = [chunks.get(passage.chunk_id or 0) if passage is not None else None for passage in best]
         undecided: dict[int, int] = {}
         for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
             if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
@@ -57,7 +59,21 @@ class PassageChooser:
         for page_id, page_chunks in index.get_page_chunks(page_ids, _MAX_PAGE_CHUNKS).items():
             position = undecided[page_id]
             chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
-        return chosen
+        return list(zip(candidates, chosen, strict=True))
+
+    def _get_near(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+        """For each candidate, the passages that it may show. If each hit is a passage, only the first of a page has a
+        choice."""
+        near: list[Sequence[Candidate]] = []
+        known: set[int] = set()
+        for position, candidate in enumerate(candidates):
+            limit = LEAD_PASSAGES if position == 0 else PASSAGES_PER_PAGE
+            if self.hits_per_page > 1:
+                limit = min(limit, self.hits_per_page) if candidate.page_id not in known else 0
+                known.add(candidate.page_id)
+            passages = self.nearest.get(candidate.page_id, ())[:limit]
+            near.append(passages or ((candidate,) if candidate.chunk_id is not None else ()))
+        return near
 
 
 def group_passages(
@@ -70,20 +86,34 @@ def group_passages(
     return by_page
 
 
+def _move_passages(candidates: Sequence[Candidate], best: Sequence[Candidate | None]) -> list[Candidate]:
+    """The candidates with the best passage of each page at its first place, where the nearest was; scores stay."""
+    moved = list(candidates)
+    firsts: dict[int, int] = {}
+    for position, (candidate, passage) in enumerate(zip(candidates, best, strict=True)):
+        first = firsts.setdefault(candidate.page_id, position)
+        if first == position and passage is not None:
+            moved[position] = candidate._replace(chunk_id=passage.chunk_id, distance=passage.distance)
+        elif first != position and candidate.chunk_id == moved[first].chunk_id:
+            nearest = candidates[first]
+            moved[position] = candidate._replace(chunk_id=nearest.chunk_id, distance=nearest.distance)
+    return moved
+
+
 def _choose_passage(
     passages: Sequence[Candidate], chunks: Mapping[int, StoredChunk], stems: Sequence[str]
-) -> StoredChunk | None:
+) -> Candidate | None:
     """The passage with the highest sum of meaning and contained words; the nearest of equals."""
     found = ((passage, chunks.get(passage.chunk_id or 0)) for passage in passages)
     known = [(passage, chunk) for passage, chunk in found if chunk is not None]
     if len(known) < 2:
-        return known[0][1] if known else None
+        return known[0][0] if known else None
     shares = _score_words([chunk.text for _, chunk in known], stems)
     scores = [
         passage.scale.normalize(1.0 - (passage.distance or 0.0)) + WORD_WEIGHT * share
         for (passage, _), share in zip(known, shares, strict=True)
     ]
-    return known[scores.index(max(scores))][1]
+    return known[scores.index(max(scores))][0]
 
 
 def find_best_chunk(chunks: Sequence[StoredChunk], nearest: StoredChunk | None, stems: Sequence[str]) -> StoredChunk:

@@ -184,7 +184,9 @@ class Searcher:
             context.degrade("the index is being built; some pages are missing")
         hits = tuple(
             self._hit_builder.build(
-                PassageChooser(context.interpreted.expanded, self._find_passages(context, candidates)),
+                PassageChooser(
+                    context.interpreted.expanded, self._find_passages(context, candidates), request.chunks_per_page
+                ),
                 context.found_by,
                 candidates,
                 self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
@@ -403,8 +405,9 @@ class Searcher:
         return group_passages(context.page_hits, context.request.chunks_per_page, self._scale, missing)
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
-        """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
-        if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
+        """The nearest passages of the pages to show. Empty without a vector, or if the hits are ordered by distance."""
+        by_distance = context.request.chunks_per_page > 1 and context.found_by is SearchMode.SEMANTIC
+        if context.vector is None or context.nearest is None or by_distance or not shown:
             return {}
         page_ids = {candidate.page_id for candidate in shown}
         found: dict[int, list[Candidate]] = {}
