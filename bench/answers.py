@@ -24,11 +24,14 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 
 WAYS = {
-    "the nearest passage, 150 characters (before)": (0.0, 150),
-    "the nearest passage, 300 characters": (0.0, 300),
-    "by words and meaning, 150 characters": (passages.WORD_WEIGHT, 150),
-    "**by words and meaning, 300 characters**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS),
+    "the nearest passage, 150 characters (before)": (0.0, 150, 1),
+    "the nearest passage, 300 characters": (0.0, 300, 1),
+    "by words and meaning, 150 characters": (passages.WORD_WEIGHT, 150, 1),
+    "**by words and meaning, 300 characters**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 1),
+    "the nearest passage, as the web page did (three hits per page)": (0.0, hits.LEAD_SNIPPET_CHARS, 3),
+    "**by words and meaning, as the web page does**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 3),
 }
+"""The weight of words, the characters of a snippet, and the passages of a page that are hits."""
 
 
 class AnsweredQuestion(NamedTuple):
@@ -77,15 +80,15 @@ def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
 def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterator[str]:
     yield "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
     yield "|---|---|---|---|---|"
-    for way, (weight, length) in WAYS.items():
+    for way, (weight, length, per_page) in WAYS.items():
         passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
-        right, contained, shown = zip(*(ask(wiki, question) for question in questions), strict=True)
+        right, contained, shown = zip(*(ask(wiki, question, per_page) for question in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 
 
-def ask(wiki: WikiHandle, question: AnsweredQuestion) -> tuple[bool, bool, bool]:
+def ask(wiki: WikiHandle, question: AnsweredQuestion, per_page: int = 1) -> tuple[bool, bool, bool]:
     """Whether the first hit is the right page, whether its passage contains the answer, and whether its snippet does."""
-    (hit,) = wiki.search(SearchRequest(question.text, 1)).hits
+    hit = wiki.search(SearchRequest(question.text, per_page, chunks_per_page=per_page)).hits[0]
     answer, is_right = " ".join(question.answer.split()), hit.name == question.page
     found = [is_right and answer in " ".join(text.split()) for text in (hit.text, hit.snippet.text)]
     return is_right, found[0], found[1]
