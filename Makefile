@@ -37,7 +37,7 @@ quick: $(READY)      ## The checks and the unit tests, side by side, in about a 
 	$(MAKE) --no-print-directory -j 2 lint unit
 
 unit: $(READY)       ## The tests that need neither a server nor a model
-	$(PYTEST) -n 2 --dist worksteal -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
+	$(PYTEST) -n 4 --dist worksteal -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
 
 test: $(READY)       ## Every check and every test, side by side, without the long forms
 	$(MAKE) --no-print-directory -j 2 check suite
