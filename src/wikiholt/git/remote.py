@@ -52,7 +52,7 @@ _NETWORK_CONFIG = (
     "fetch.writeCommitGraph=false",
     "gc.auto=0",
     "http.followRedirects=false",
-    # If the watching process is killed, a stalled git ends by itself.
+    # If the watching process is killed, a stalled git still ends.
     "http.lowSpeedLimit=100",
     "http.lowSpeedTime=60",
     "http.proxy=",

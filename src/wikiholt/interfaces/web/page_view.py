@@ -34,7 +34,7 @@ _SHOWN_MEDIA_TYPES = frozenset(
 )
 """Media types that a browser may show. All other files are downloads."""
 _SANDBOX_CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
-"""Nothing runs and nothing is loaded if a file, such as an SVG image, is opened by itself."""
+"""Nothing runs and nothing is loaded if a file, such as an SVG image, is opened directly."""
 
 
 def handle_page(request: Request) -> Response:
