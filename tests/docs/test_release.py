@@ -1,4 +1,4 @@
-"""The release script refuses a tree that is not ready."""
+"""The release script refuses a tree that is not ready, and the long form of the tests can run."""
 
 import shutil
 import subprocess
@@ -56,3 +56,9 @@ def test_the_tree_must_be_clean_on_main_and_the_tag_new(repository: Repository) 
     assert run_release(repository, "1.2.0") == (1, "no release: the tag v1.2.0 exists")
     repository.run_git("checkout", "-q", "-b", "other")
     assert run_release(repository, "1.2.0") == (1, "no release: the branch is not main")
+
+
+def test_no_variable_of_the_tests_looks_like_a_setting() -> None:
+    """Every command refuses an unknown variable that starts with WIKIHOLT_, so the long form would fail."""
+    for name in ("Makefile", "tests/conftest.py", "tests/support/tiers.py"):
+        assert "WIKIHOLT_" not in (ROOT / name).read_text(), name

@@ -15,7 +15,7 @@ PASSAGES_PER_PAGE = 3
 """Passages of a page, nearest first, among which one is chosen."""
 
 LEAD_PASSAGES = 5
-"""The same for the first hit."""
+"""The same for the first hit: more often its snippet has the answer, and two more passages cost little."""
 
 WORD_WEIGHT = 0.5
 """Weight of the contained words; the meaning has 1. Chosen with bench/snippets, see docs/adr/0035."""

@@ -406,8 +406,8 @@ class Searcher:
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty without a vector, or if the hits are ordered by distance."""
-        by_distance = context.request.chunks_per_page > 1 and context.found_by is SearchMode.SEMANTIC
-        if context.vector is None or context.nearest is None or by_distance or not shown:
+        is_by_distance = context.request.chunks_per_page > 1 and context.found_by is SearchMode.SEMANTIC
+        if context.vector is None or context.nearest is None or is_by_distance or not shown:
             return {}
         page_ids = {candidate.page_id for candidate in shown}
         found: dict[int, list[Candidate]] = {}
