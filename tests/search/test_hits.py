@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.indexed_wiki import IndexedWiki
 from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, SearchMode, StoredChunk, StoredPage
@@ -15,6 +16,7 @@ from wikiholt.search import passages
 from wikiholt.search.hits import HitBuilder, strip_leading_headings
 from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
 from wikiholt.search.ranking import Candidate
+from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
@@ -185,3 +187,19 @@ def test_names_and_headings_have_their_matches(show: Show) -> None:
     ]
     assert marked == [["machine"], ["Descaling", "machine"]]
     assert [hit.name[s.start : s.end] for s in hit.name_matches] == ["machine"]
+
+
+def test_the_first_of_several_passages_of_a_page_is_the_one_shown_alone(tmp_path: Path) -> None:
+    page = "# Machines\n\n" + "\n\n".join(
+        f"## {title}\n\n{text} {FILLER}"
+        for title, text in (("Pump", "The pump, the pump."), ("Oil", "Oil."), ("Filter", "The zeolite pump."))
+    )
+    wiki = IndexedWiki(tmp_path, {"machines.md": page, "other.md": "# Other\n\nNothing of note."}).sync()
+    for query in ("pump", "zeolite", "oil", "zeolite pump", "filter oil"):
+        alone = wiki.handle.search(SearchRequest(query, 1)).hits[0]
+        for n in (1, 2, 6):
+            hits = wiki.handle.search(SearchRequest(query, n, chunks_per_page=3)).hits
+            shown = [(hit.path, hit.chunk_index) for hit in hits]
+            assert shown[0] == (alone.path, alone.chunk_index)
+            assert len(set(shown)) == len(shown)
+    wiki.close()
