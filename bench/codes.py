@@ -31,10 +31,14 @@ def holding(index: WikiIndex) -> dict[str, set[str]]:
     paths = {page.page_id: page.path for page in listed}
     found: defaultdict[str, set[str]] = defaultdict(set)
     for page_id, chunks in index.get_page_chunks(sorted(paths)).items():
-        for code in _CODE.findall("\n".join(chunk.text for chunk in chunks)):
-            if 4 <= len(code) <= 30:
-                found[code].add(paths[page_id])
+        for code in find("\n".join(chunk.text for chunk in chunks)):
+            found[code].add(paths[page_id])
     return found
+
+
+def find(text: str) -> list[str]:
+    """The codes of a text."""
+    return [code for code in _CODE.findall(text) if 4 <= len(code) <= 30]
 
 
 def mined(collection: str, held: dict[str, set[str]]) -> Queries:

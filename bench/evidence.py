@@ -17,9 +17,9 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.query import KeywordScores
 from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, compute_evidence
-from wikiholt.search.request import MAX_HITS
-from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.searcher import KEYWORD_SHARES, VECTOR_CANDIDATES, select_competing
 from wikiholt.search.title_match import compute_overlap, make_title_terms
 from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.text.keyword_query import parse_query, to_plain_query
@@ -114,6 +114,11 @@ class IndexSearcher:
         self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
         self._page_ids, self._begins = np.unique(self._chunks_of, return_index=True)
         self._means = compute_page_means(rows, self._page_ids)
+        self._keywords = KeywordScores(
+            lambda query: index.search_keywords(query, KEYWORD_SHARES, PageFilter()),
+            index.get_max_keyword_score,
+            len(self._paths),
+        )
 
     def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
         """Right, cosine, share, naming, and whether hybrid search has the candidate."""
@@ -124,11 +129,9 @@ class IndexSearcher:
         scale = self._embedder.scale
         by_page = (by_page - scale.unrelated) / (scale.related - scale.unrelated)
         meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
-        best = self._index.get_max_keyword_score(words)
-        hits = self._index.search_keywords(words, MAX_HITS, PageFilter()) if words else []
-        shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
+        shares = self._keywords.compute_shares(words)
         near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist())
-        hybrid = near | {hit.page_id for hit in hits[:KEYWORD_CANDIDATES]}
+        hybrid = near | set(select_competing(shares))
         terms = frozenset(words.terms)
         table = np.array(
             [

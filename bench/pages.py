@@ -22,10 +22,11 @@ from bench.report import machine, write
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.search import PageFilter, StoredPage
+from wikiholt.domain.search import KeywordQuery, PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.query import KeywordScores
 from wikiholt.search.ranking import KEYWORD_WEIGHT, PAGE_WEIGHT, TITLE_WEIGHT
-from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.searcher import KEYWORD_SHARES, VECTOR_CANDIDATES, select_competing
 from wikiholt.search.title_match import compute_overlap, make_title_terms
 from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.text.keyword_query import parse_query, to_plain_query
@@ -125,13 +126,13 @@ class SignalReader:
         if not words:
             return None
         cosines = self._vectors @ vector
-        best = self._index.get_max_keyword_score(words) or 1.0
-        hits = self._index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
-        shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
+        shares = self.score_keywords(words)
         near = self._page_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
         left_out, relevant = kind.exclude.get(query, set()), kind.relevant[query]
         pages = sorted(
-            page for page in {*near, *shares} if self.pages[page].path not in left_out and page in self._rows
+            page
+            for page in {*near, *select_competing(shares)}
+            if self.pages[page].path not in left_out and page in self._rows
         )
         columns = self.score_vectors(pages, vector, cosines, self._embedder.scale)
         columns["share"] = np.array([shares.get(page, 0.0) for page in pages])
@@ -144,6 +145,14 @@ class SignalReader:
             np.array([relevant.get(self.pages[page].path, 0) for page in pages], np.float32),
             np.column_stack([columns[name] for name in self.names]).astype(np.float32),
         )
+
+    def score_keywords(self, words: KeywordQuery) -> dict[int, float]:
+        """Page id → keyword share, best first."""
+        return KeywordScores(
+            lambda query: self._index.search_keywords(query, KEYWORD_SHARES, PageFilter()),
+            self._index.get_max_keyword_score,
+            len(self.pages),
+        ).compute_shares(words)
 
     def score_titles(self, terms: frozenset[str], pages: Sequence[StoredPage]) -> dict[str, FloatArray]:
         return {"title": np.array([compute_overlap(terms, self._titles[page.page_id]) for page in pages])}

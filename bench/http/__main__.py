@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bench.collections import DEFAULT, queries, write_repository
 from bench.corpus import DATA
-from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, run_clients
+from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
@@ -31,7 +31,7 @@ from wikiholt.search.request import SearchRequest
 COLLECTION = "wiki-dendron"
 CLIENTS = (1, 8, 64)
 HOME = DATA / "http"
-Target = tuple[str, str, Callable[[], Visitor]]
+Target = tuple[str, str, Callable[[], Client]]
 
 
 def main() -> None:
@@ -94,16 +94,16 @@ def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Targe
     stack.enter_context(_running(command, ours, limits))
     stack.enter_context(_running([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
     targets: list[Target] = [
-        ("Wikiholt", "hybrid", lambda: WikiholtVisitor(ours)),
-        ("Wikiholt", "keyword", lambda: WikiholtVisitor(ours)),
-        ("a handler that searches nothing", "", lambda: BareVisitor(bare)),
+        ("Wikiholt", "hybrid", lambda: WikiholtClient(ours)),
+        ("Wikiholt", "keyword", lambda: WikiholtClient(ours)),
+        ("a handler that searches nothing", "", lambda: BareClient(bare)),
     ]
     if peer is not None:
         vault = _free_port()
         stack.enter_context(_running(_peer_command(peer, repository, vault), vault, {}))
         targets += [
-            ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultVisitor(vault)),
-            ("markdown-vault-mcp 5.1", "keyword", lambda: VaultVisitor(vault)),
+            ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultClient(vault)),
+            ("markdown-vault-mcp 5.1", "keyword", lambda: VaultClient(vault)),
         ]
     return targets
 

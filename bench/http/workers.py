@@ -2,8 +2,8 @@
 
     python -m bench.http.workers [--seconds 5] [--rounds 6] [--write]
 
-Both get the same hybrid queries in turns of a few seconds, so that the ratio holds on a noisy machine. The clients run on the
-same cores as the service, and their share of the time counts against it. On a busy machine more processes get more of the
+Both get the same hybrid queries in turns of a few seconds, so that the ratio holds on a noisy machine. The clients, one
+thread, run on the same cores as the service, and their share of the time counts against it. On a busy machine more processes get more of the
 cores; `throughput_ratio` is therefore the lower of the ratio by the clock and the ratio by CPU time. At 80 % load requests are sent at random times,
 at .8 of the rate that the 64 clients reached in the turn before; latency counts from the time at which a request was due.
 The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
@@ -15,17 +15,15 @@ import random
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 
 from bench.collections import DEFAULT, queries, write_repository
 from bench.corpus import DATA
 from bench.http.__main__ import COLLECTION, HOME, _free_port, _running, in_process
-from bench.http.clients import WikiholtVisitor, run_clients
+from bench.http.clients import ClientGroup, WikiholtClient, run_clients
 from bench.report import machine, write, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
@@ -75,29 +73,16 @@ def search_on_request(asked: list[str]) -> None:
 
 def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> list[float]:
     """Send requests at random times with this rate; returns the seconds from when each was due to its answer."""
-    due: SimpleQueue[float | None] = SimpleQueue()
-    times: list[float] = []
-
-    def visit() -> None:
-        visitor = WikiholtVisitor(port)
-        while (at := due.get()) is not None:
-            visitor.ask(asked[int(at * 1e6) % len(asked)], "hybrid")
-            times.append(time.perf_counter() - at)
-        visitor.close()
-
-    threads = [threading.Thread(target=visit) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    rng, at, end = random.Random(3), time.perf_counter(), time.perf_counter() + seconds
+    rng, at = random.Random(3), time.perf_counter()
+    end, due_times = at + seconds, []
     while at < end:
         at += rng.expovariate(rate)
-        time.sleep(max(0.0, at - time.perf_counter()))
-        due.put(at)
-    for _ in threads:
-        due.put(None)
-    for thread in threads:
-        thread.join()
-    return times
+        due_times.append(at)
+    group = ClientGroup(lambda: WikiholtClient(port), CLIENTS)
+    try:
+        return group.send_at(due_times, asked, "hybrid")
+    finally:
+        group.close()
 
 
 def read_cpu_s(pids: Iterable[int]) -> float:
@@ -116,7 +101,7 @@ def measure(
         alone.append(searchers.run(seconds))
         alone_per_cpu_s = alone[-1] * seconds / (read_cpu_s(searchers.pids) - before)
         before = read_cpu_s((*service, os.getpid()))
-        taken, wall = run_clients(lambda: WikiholtVisitor(port), CLIENTS, seconds, asked, "hybrid")
+        taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, asked, "hybrid")
         by_cpu.append(len(taken) / (read_cpu_s((*service, os.getpid())) - before) / alone_per_cpu_s)
         served.append(len(taken) / wall)
         spread = statistics.quantiles(send_at_rate(port, asked, LOAD * served[-1], seconds), n=100)
@@ -158,7 +143,7 @@ def main() -> None:
     with ExitStack() as stack:
         server = stack.enter_context(_running(command, port, {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}))
         searchers = Searchers(stack, arguments.collections)
-        run_clients(lambda: WikiholtVisitor(port), 8, 3.0, asked, "hybrid")  # warm
+        run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
         values = measure(port, [int(pid) for pid in children], searchers, asked, arguments.seconds, arguments.rounds)
     rows = ["| what | value |", "|---|---|"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Server:
     """One running service with one connection to it."""
 
-    def __init__(self, data: Path, roots: list[Path], log: Path) -> None:
+    def __init__(self, data: Path, roots: list[Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._began = time.perf_counter()
         command = [
             str(Path(sys.executable).with_name("wikiholt")),
@@ -31,7 +32,10 @@ class Server:
         unlimited = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [*command, *map(str, roots)], stdout=subprocess.PIPE, stderr=errors, env=os.environ | unlimited
+                [*command, *map(str, roots)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **unlimited, **(environment or {})},
             )
         assert self._process.stdout is not None
         self.port = int(json.loads(self._process.stdout.readline())["port"])

@@ -51,6 +51,8 @@ WikiholtError
 │   ├── CacheCannotAnswer the cache cannot answer this query; the store can
 │   ├── StorageError      disk full, or a read-only directory
 │   └── DatabaseUnavailable retry after `retry_after` s; no data is lost
+│       ├── TooManyConnections
+│       └── LoginRefused
 ├── SyncFailed            the sync's counts do not add up              (exit 8, HTTP 503)
 │   └── NoPages
 └── MissingDependency     an optional dependency is not installed      (exit 9, HTTP 503)
@@ -73,7 +75,7 @@ class WikiholtError(Exception):
 
 
 class InvalidInput(WikiholtError):
-    code = "bad-input"
+    code = "invalid-input"
     exit_code = 2
     status = 422
 
@@ -112,7 +114,7 @@ class InputTooLarge(InvalidInput):
 
 
 class AccessDenied(WikiholtError):
-    code = "refused"
+    code = "access-denied"
     exit_code = 11
     status = 403
 
@@ -238,7 +240,7 @@ class ModelMismatch(ModelError):
 
 
 class ModelSelfTestFailed(ModelError):
-    code = "model-unproven"
+    code = "model-self-test-failed"
 
 
 class ModelUnavailable(ModelError):
@@ -260,7 +262,7 @@ class SourceMissing(SourceError):
 
 
 class SourceCorrupt(SourceError):
-    code = "source-broken"
+    code = "source-corrupt"
 
 
 class RepositoryReplaced(SourceError):
@@ -272,7 +274,7 @@ class NoCommits(SourceError):
 
 
 class IndexUnavailable(WikiholtError):
-    code = "index-fault"
+    code = "index-unavailable"
     exit_code = 7
     status = 503
 
@@ -302,17 +304,17 @@ class NothingIndexed(IndexUnavailable):
 
 
 class CacheCannotAnswer(IndexUnavailable):
-    code = "not-here"
+    code = "cache-cannot-answer"
 
 
 class StorageError(IndexUnavailable):
-    code = "storage-refused"
+    code = "storage-error"
 
 
 class DatabaseUnavailable(IndexUnavailable):
     """A database cannot be reached now. This is never treated as damage: its data is intact."""
 
-    code = "database-away"
+    code = "database-unavailable"
 
     def __init__(self, message: str, *, retry_after: float = 5.0, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -169,7 +169,7 @@ _BESIDE_DIRECTORY = ("scan", "write files", "register")
 
 OPERATIONS = {
     "sync": Operation(_run_sync, (Syncer, "sync"), 1300),
-    "reindex": Operation(_run_reindex, (Syncer, "rebuild"), 2800),
+    "reindex": Operation(_run_reindex, (Syncer, "sync"), 2800),
     "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
     "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
     "back up": Operation(_create_backups, (IndexBackups, "create"), 430),

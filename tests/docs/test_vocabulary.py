@@ -2,6 +2,7 @@
 
 import os
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,23 @@ def test_no_file_uses_a_retired_word() -> None:
     assert not found, f"{len(found)} lines use retired words; see RETIRED for what to write instead:\n" + "\n".join(
         found
     )
+
+
+EXAMPLE_NAMES = {"due_date", "WIKIHOLT_", "WIKIHOLT_CONFIG", "_up"}
+"""Names in docstrings that are not names of the code: a property, environment variables, the end of a metric."""
+
+
+def test_names_in_docstrings_and_comments_exist() -> None:
+    names: set[str] = set()
+    references: dict[str, str] = {}
+    for file in (ROOT / "src").rglob("*.py"):
+        with file.open("rb") as source:
+            for token in tokenize.tokenize(source.readline):
+                if token.type == tokenize.NAME:
+                    names.add(token.string)
+                elif token.type == tokenize.COMMENT or token.string.startswith('"""'):
+                    for reference in re.findall(r"`(?:\w+\.)*(\w+)(?:\(\))?`", token.string):
+                        references[reference] = f"{file.name}:{token.start[0]}"
+    # A single lower-case word may be a command, a setting or a value.
+    missing = {name for name in references if re.search(r"[A-Z]\w*[a-z]|_", name)} - names - EXAMPLE_NAMES
+    assert not {name: references[name] for name in missing}

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
+from wikiholt.errors import SourceCorrupt
 from wikiholt.git.repository import find_repositories
+from wikiholt.git.source import GitSource
 
 
 def make_repositories(root: Path, *names: str) -> None:
@@ -105,6 +107,18 @@ def test_a_work_tree_of_another_wikis_repository_is_reported(tmp_path: Path) -> 
     make_repositories(tmp_path, "victim", "eve")
     (tmp_path / "eve" / ".git" / "commondir").write_text("../../victim/.git\n")
     assert get_found_slugs(tmp_path) == {"victim": "victim"}
+
+
+@pytest.mark.parametrize("is_absolute", [False, True], ids=["relative", "absolute"])
+def test_a_common_directory_outside_is_reported_and_not_read(tmp_path: Path, is_absolute: bool) -> None:
+    eve, victim = Repository(tmp_path / "eve"), Repository(tmp_path / "victim")
+    for repository in (eve, victim):
+        repository.commit({"Home.md": repository.path.name})
+    target = str(victim.path / ".git") if is_absolute else "../../victim/.git"
+    (eve.path / ".git" / "commondir").write_text(f"{target}\n")
+    assert get_skipped(tmp_path) == {"eve": "it references files outside its own directory"}
+    with pytest.raises(SourceCorrupt, match="outside its own directory"):
+        GitSource(eve.path, confined_to=eve.path).get_head()
 
 
 def test_a_git_file_inside_its_own_directory_is_accepted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.parser import build_parser
 from wikiholt.interfaces.http.query_params import SearchParams
-from wikiholt.interfaces.mcp.tool_schemas import SearchArguments
+from wikiholt.interfaces.mcp.search_tools import SearchArguments
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.text.properties import parse_condition
 

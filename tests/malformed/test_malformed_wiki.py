@@ -18,6 +18,7 @@ from wikiholt import embedding
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.main import main
+from wikiholt.search.query import has_word_or_symbol
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import parse_query
@@ -85,7 +86,7 @@ def test_any_text_of_a_malformed_page_can_be_searched_for(wiki: MalformedWiki, m
     for query in (*QUERIES, *texts):
         answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 20})
         refused = "\0" in query or not query.strip() or (mode is SearchMode.KEYWORD and not parse_query(query))
-        refused = refused or has_invalid_operator(query)
+        refused = refused or has_invalid_operator(query) or not has_word_or_symbol(query)
         assert answer.status_code == (422 if refused else 200), (query, answer.text)
         if answer.status_code == 200:
             for hit in answer.json()["results"]:

@@ -18,6 +18,7 @@ from wikiholt.errors import InvalidQuery, ModelMismatch, ModelMissing, NothingIn
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.searcher import KEYWORD_CANDIDATES
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import to_plain_query
@@ -193,13 +194,25 @@ def test_a_query_that_only_excludes_is_an_error(wiki: WikiHandle) -> None:
     "query", ["?!", '"', "-", "AND OR NOT", "a*b^c:d(e)", "NEAR(x y)", "'; DROP TABLE pages;--", "\u202e"]
 )
 def test_odd_queries_are_answered(wiki: WikiHandle, query: str) -> None:
-    for mode in (SearchMode.HYBRID, SearchMode.SEMANTIC):
-        assert wiki.search(SearchRequest(query, mode=mode)).mode is mode
-    if any(char.isalnum() for char in query):
-        assert wiki.search(SearchRequest(query, mode=SearchMode.KEYWORD)).mode is SearchMode.KEYWORD
-    else:
-        with pytest.raises(InvalidQuery, match="no word"):
-            wiki.search(SearchRequest(query, mode=SearchMode.KEYWORD))
+    """A query of punctuation alone gets an error, with a hint, in every mode."""
+    for mode in SearchMode:
+        if any(char.isalnum() for char in query):
+            assert wiki.search(SearchRequest(query, mode=mode)).mode is mode
+        else:
+            with pytest.raises(InvalidQuery, match="no word") as caught:
+                wiki.search(SearchRequest(query, mode=mode))
+            assert "letters or digits" in caught.value.hint
+
+
+@pytest.mark.parametrize("query", ["***", "…", "___", "“”", "() []", "tag:heap ***"])
+def test_a_query_of_punctuation_is_an_error(wiki: WikiHandle, query: str) -> None:
+    with pytest.raises(InvalidQuery, match="no word"):
+        wiki.search(SearchRequest(query))
+
+
+@pytest.mark.parametrize("query", ["<=>", "!=", "C++", "猫", "☕", "👩‍💻", "€", "§", "42", "&&", "%", "tag:heap"])
+def test_a_query_with_a_letter_digit_or_symbol_is_answered(wiki: WikiHandle, query: str) -> None:
+    assert wiki.search(SearchRequest(query)).mode is SearchMode.HYBRID
 
 
 def test_an_index_without_pages_is_an_error_not_an_empty_list(garden: SearchFixture) -> None:
@@ -346,3 +359,34 @@ def test_a_query_is_embedded_without_its_operators() -> None:
 
 def test_requests_compare_by_value() -> None:
     assert SearchRequest("a") == replace(SearchRequest("a", n=7), n=5)
+
+
+LONG_TEXT = " ".join(f"filler{number} of the long report" for number in range(900))
+
+
+def test_the_only_page_with_a_word_is_first_however_long_it_is(garden: SearchFixture) -> None:
+    near = {f"notes/{number}.md": f"# Note {number}\n\nThe pump was cleaned." for number in range(20)}
+    garden.repository.commit({**near, "report.md": f"# Report\n\n{LONG_TEXT} XJ4711 pump {LONG_TEXT}"})
+    handle = garden.open_handle()
+    handle.sync()
+    for query in ("XJ4711 ", "xj4711", "XJ4711 pump ", "pump cleaned XJ4711"):
+        for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
+            assert get_paths(handle.search(SearchRequest(query, n=3, mode=mode)))[0] == "report", (query, mode)
+    only_notes = PageFilter(path_prefix="notes")
+    assert "report" not in get_paths(handle.search(SearchRequest("XJ4711 pump", n=30, where=only_notes)))
+    assert "report" not in get_paths(handle.search(SearchRequest("XJ4711 pump -filler7", n=30)))
+    assert "report" not in get_paths(handle.search(SearchRequest('XJ4711 "was cleaned"', n=30)))
+    handle.close()
+
+
+def test_a_page_found_by_meaning_keeps_the_words_it_shares_with_the_query(garden: SearchFixture) -> None:
+    """More pages than compete by their words alone have the word, and the one found by meaning has it too."""
+    many = {f"notes/{number:02}.md": "# Note\n\npump pump pump pump" for number in range(KEYWORD_CANDIDATES + 10)}
+    garden.repository.commit({**many, "manual.md": f"# Manual\n\n{'valve seal gasket ' * 20}pump"})
+    handle = garden.open_handle()
+    handle.sync()
+    hits = handle.search(SearchRequest("pump valve seal gasket ", n=1)).hits
+    assert (hits[0].path, hits[0].channels) == ("manual", ("semantic", "keyword"))
+    last = handle.search(SearchRequest("pump ", n=KEYWORD_CANDIDATES + 11)).hits
+    assert all("keyword" in hit.channels for hit in last if hit.path == "manual")
+    handle.close()

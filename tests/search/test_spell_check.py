@@ -170,7 +170,7 @@ def test_while_the_keyword_cache_is_not_ready_an_answer_says_that_spelling_was_n
 
 
 def test_an_error_while_finding_compounds_fails_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> tuple[str, ...]:
+    def broken(*_: object, **__: object) -> tuple[str, ...]:
         raise IndexError("damaged")
 
     german = SpellingFixture(
@@ -202,6 +202,44 @@ def test_words_of_deleted_pages_are_forgotten_and_those_of_new_pages_known(tmp_p
     assert handle.search(SearchRequest("sundila")).did_you_mean == ""
     assert handle.search(SearchRequest("wndmill ")).did_you_mean == "windmill "
     handle.close()
+
+
+def test_parts_of_identifiers_are_not_suggested(tmp_path: Path) -> None:
+    identifiers = SpellingFixture(
+        tmp_path,
+        {
+            "Radio.md": "# Radio\n\nThe station sends by LoRaWAN. GitLab has the firmware.",
+            "coffee_grinder.md": "# Settings\n\nSet `max_connections` and `maxReplicas` to 3. Read the office-hours.",
+        },
+    )
+    for typed in ("gitt", "wanr", "conections", "connectionss", "replicass"):
+        assert get_suggestion(identifiers, typed) == "", typed
+    for typed, wanted in (
+        ("lorawna", "lorawan"),
+        ("Gitlba", "GitLab"),
+        ("ofice", "office"),
+        ("grindr", "grinder"),
+    ):
+        assert get_suggestion(identifiers, typed) == wanted
+
+
+def test_function_words_of_any_language_are_not_corrected(tmp_path: Path) -> None:
+    pages = {"a.md": "# Network\n\nThe wan has a git server and two hosts.", "b.md": "# B\n\nText."}
+    for language in ("english", "german"):
+        wiki = SpellingFixture(tmp_path / language, pages, TextPipeline(language=language))
+        for typed in ("wann ", "gibt ", "wann git"):
+            assert get_suggestion(wiki, typed) == "", (language, typed)
+        assert get_suggestion(wiki, "gitt ") == "git "
+
+
+def test_a_query_in_a_language_that_the_wiki_does_not_have_is_not_corrected(tmp_path: Path) -> None:
+    pages = {"a.md": "# Schreibtisch\n\nJede hat einen eigenen Schreibtisch.", "b.md": "# Table\n\nEverybody has one."}
+    typed, corrected = "wer hat eine eigene Lampe", "wer hat eine eigenen Lampe"
+    english = SpellingFixture(tmp_path / "english", pages)
+    assert get_suggestion(english, typed) == ""
+    assert get_suggestion(english, "eigene Lampe") == "eigenen Lampe"
+    both = SpellingFixture(tmp_path / "both", pages, TextPipeline(language="english+german"))
+    assert get_suggestion(both, typed.replace("eigene", "eignen")) == corrected
 
 
 def test_a_bare_stem_is_never_suggested(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ STARTS_PROGRAMS = {
     "git/process.py": "git, for all reads and writes of a repository",
     "git/remote.py": "git on the network, with limits of its own",
     "app/doctor.py": "git --version",
-    "app/importer/chroma_source.py": "Python, for a child that reads a copy of a Chroma directory and may crash",
     "caches/chroma/hosts.py": "Python, for the child in which Chroma runs",
     "interfaces/cli/supervisor.py": "Python, for the scheduler and the workers of one service",
     "interfaces/cli/page_commands.py": "the editor of the person who runs the command",

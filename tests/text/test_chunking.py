@@ -298,6 +298,52 @@ def test_what_is_embedded_has_name_and_headings_once() -> None:
     assert texts[2].startswith("Handbook > Travel\nSentence")
 
 
+def embed_chunks(text: str) -> list[tuple[Chunk, str]]:
+    page = parse_text(text)
+    chunks = build_chunks(page, get_token_spans)
+    check_chunks(page, chunks, get_token_spans, 200)
+    return [(chunk, build_embedding_text(page, chunk, get_token_spans, MAX_TOKENS)) for chunk in chunks]
+
+
+def test_later_parts_of_a_table_are_embedded_with_its_header() -> None:
+    rows = "".join(f"| gate {number} | beta | 1.{number} |\n" for number in range(120))
+    before, after = make_sentences(15, "one"), make_sentences(30, "two")
+    table = f"| Feature | **Stage** | Since |\n|---|---|---|\n{rows}"
+    pieces = embed_chunks(f"# Gates\n\n## List\n\n{before}\n\n{table}\n{after}\n")
+    inside = [(chunk, text) for chunk, text in pieces if "| gate" in chunk.text and "Feature" not in chunk.text]
+    assert len(inside) > 2
+    for chunk, text in inside:
+        name, header, first, *_ = text.split("\n")
+        assert (name, header.split()) == ("Gates > List", ["Feature", "Stage", "Since"]), text
+        assert first.split()[0] == "gate"
+        assert "---" not in text
+        assert chunk.text.startswith("| gate")
+    assert all(text.count("Feature") == 1 for chunk, text in pieces if "gate" in chunk.text)
+    assert not any("Feature" in text for chunk, text in pieces if "gate" not in chunk.text)
+
+
+def test_a_header_that_does_not_fit_is_left_out_before_the_name_and_the_headings() -> None:
+    header = " | ".join(f"column number {number}" for number in range(12))
+    rows = "".join(f"| {' | '.join(['x'] * 12)} |\n" for _ in range(60))
+    page = parse_text(f"# Name\n\n| {header} |\n|{'---|' * 12}\n{rows}")
+    later = build_chunks(page, get_token_spans)[1:]
+    assert later
+    for chunk in later:
+        whole = build_embedding_text(page, chunk, get_token_spans, MAX_TOKENS)
+        assert whole.startswith("Name\ncolumn number 0 ")
+        assert "column number 11" in whole
+        tight = build_embedding_text(page, chunk, get_token_spans, len(get_token_spans(whole)) - 1)
+        assert tight.startswith("Name\nx ")
+
+
+def test_a_header_that_is_itself_cut_is_not_repeated() -> None:
+    header = " | ".join(f"a rather long title of column {number}" for number in range(60))
+    pieces = embed_chunks(f"| {header} |\n|{'---|' * 60}\n| {' | '.join(['x'] * 60)} |\n")
+    assert len(pieces) > 2
+    assert all(text.count("column 1 ") <= 1 for _, text in pieces)
+    assert sum("column 0" in text for _, text in pieces) == 1
+
+
 def test_markup_is_left_out_of_what_is_embedded() -> None:
     text = "See [the guide](http://long.example/x) and ![a cat](cat.png).\n\n<!-- secret -->\n\n"
     page = parse_text(text + "| a | b |\n|---|---|\n| c | d |")

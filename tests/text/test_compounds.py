@@ -70,6 +70,27 @@ def test_related_terms_of_a_word(language: str, word: str, found: set[str]) -> N
     assert get_related_terms(word, language) == found
 
 
+@pytest.mark.parametrize(
+    ("language", "word", "found"),
+    [
+        ("german", "Kaffeefilter", {"kaffe"}),
+        ("german", "Wohnungsgeber", {"wohnung"}),
+        ("german", "Schlüsseldienst", {"schlussel"}),
+        ("german", "Kaffeemaschine", {"kaffe", "maschin"}),
+        ("german", "Kaffeemasch", set()),
+        ("german", "Unterlagen", set()),
+        ("german", "Kinder", set()),
+        ("swedish", "maskinrum", set()),
+        ("swedish", "maskinhall", {"maskin"}),
+        ("english", "Kaffeefilter", set()),
+    ],
+)
+def test_the_first_part_of_a_word_that_no_page_has(language: str, word: str, found: set[str]) -> None:
+    assert set(find_related_terms([word], language, FakeLexicon(language), first_parts=True)) == found
+    if len(found) == 1:
+        assert get_related_terms(word, language) == set()
+
+
 def test_languages_without_compounds_have_no_related_terms() -> None:
     assert not has_compounds("english")
     assert not has_compounds("english+french")

@@ -46,13 +46,13 @@ def test_no_visible_text_is_lost() -> None:
         'Before you open it The door sticks when it is wet; push hard gently, H&S says "never kick it".',
         "Air the seedlings every morning, unless it is below five degrees.",
         "The lamps are on from six to nine. Nobody else may turn them off.",
-        "Plant Sown Planted out Tomato March May, after the frost Leek early February April or later",
+        "Plant · Sown · Planted out; Tomato · March · May, after the frost; Leek early · February · April or later",
         "What to do in a storm Close the roof vents first. Then weigh the covers down with bricks.",
         "Cold nights Cover the rows with fleece, and open it again before noon.",
         "pump --start --minutes 15 pump --status",
         "The level() of the tank falls by about frac 110 a day; below h_min the pump stops.",
         "Order peat-free soil Repair the third pane, broken pane and clean the gutter",
-        "Ask somebody to hold it — always Setext heading Slugs come at night.",
+        "Ask somebody to hold it — always Setext heading: Slugs come at night.",
         "Beer traps work, copper tape works better.",
         "trap: beer depth: 4 cm The plan is from the year the roof was new.",
     ):
@@ -71,10 +71,10 @@ def test_no_visible_text_is_lost() -> None:
         ("the shed](sheds.md) and [the barn](barns", "the shed and the barn"),
         ('text="seedlings" >}} grow', "grow"),
         ("They grow. {{< note", "They grow."),
-        ("| Leek | Feb", "Leek Feb"),
+        ("| Leek | Feb", "Leek · Feb"),
         ("A --> B is an arrow", "A --> B is an arrow"),
         ("use `{{ value }}` and `**` there", "use {{ value }} and ** there"),
-        ("costs $5 or $6, 2 * 3 * 4, a_b_c, x | y", "costs $5 or $6, 2 * 3 * 4, a_b_c, x y"),
+        ("costs $5 or $6, 2 * 3 * 4, a_b_c, x | y", "costs $5 or $6, 2 * 3 * 4, a_b_c, x · y"),
         ("&lt;b&gt; is a tag", "<b> is a tag"),
         ("\U000f0000 `code` \U000f0001", "code"),
     ],
@@ -95,11 +95,12 @@ def test_items_rows_paragraphs_and_code_are_separate_sentences() -> None:
         "Never at noon, when it is hot.",
         "the tomatoes get two cans",
         "the leeks get one can, and no more",
-        "Day Who",
-        "every Monday Ingrid and Paul",
+        "Day · Who",
+        "every Monday · Ingrid and Paul",
         "if dry: water()",
     ]
-    assert found.text.startswith("Watering Water in")
+    assert found.text.startswith("Watering: Water in")
+    assert "Day · Who; every Monday" in found.text
     assert get_sentences(to_display_text("# Only a heading")) == ["Only a heading"]
     assert get_sentences(to_display_text("庭の土を耕す。水は朝にやる。短い。")) == [
         "庭の土を耕す。",

@@ -96,6 +96,12 @@ def test_broken_yaml_keeps_the_title_and_stays_out_of_the_body(yaml: str) -> Non
     assert read.warnings
 
 
+def test_a_missing_closing_mark_is_not_part_of_the_value() -> None:
+    front = split_frontmatter('---\ntags: [a, b\ntitle: "oops\n---\n# Body\n')
+    assert (front.metadata.title, front.metadata.tags) == ("oops", ("a", "b"))
+    assert "could not be read in full" in front.warnings[0]
+
+
 def test_lists_survive_broken_yaml() -> None:
     read = split_frontmatter(make_page("title: {{ x }}\ntags:\n  - a\n  - 'b'\ncategory: \"C\"\nkeywords: [d, e]"))
     assert read.metadata.title == "{{ x }}"

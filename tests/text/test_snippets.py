@@ -65,7 +65,7 @@ def test_the_best_match_is_shown_with_its_words_marked() -> None:
 
 def test_without_a_match_it_is_the_beginning() -> None:
     found = build_snippet(f"# Title\n\nFirst words. {FILLER}", parse_query("absent"))
-    assert found.text.startswith("Title First words. Lorem")
+    assert found.text.startswith("Title: First words. Lorem")
     assert found.text.endswith("…")
     assert found.matches == ()
     assert build_snippet("short", parse_query("absent")).text == "short"
@@ -180,6 +180,14 @@ def test_the_closest_sentence_is_inside_any_snippet(text: str, query: str, lengt
         assert get_sentence(found).strip() == get_sentence(found)
 
 
+WITH_MARKS = {
+    "Head quote more item one": "Head: quote more item one",
+    "a b c d": "a · b; c · d",
+    "Title text more": "Title: text more",
+}
+"""Plain text → the same as it is displayed: headings, rows and cells have marks between them."""
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
@@ -206,7 +214,7 @@ def test_the_closest_sentence_is_inside_any_snippet(text: str, query: str, lengt
 )
 def test_markup_becomes_plain_text(text: str, plain: str) -> None:
     assert " ".join(to_plain_text(text).split()) == plain
-    assert build_snippet(text, parse_query("")).text == plain
+    assert build_snippet(text, parse_query("")).text == WITH_MARKS.get(plain, plain)
 
 
 def test_a_page_cannot_contain_the_placeholder_for_code() -> None:

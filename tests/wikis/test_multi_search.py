@@ -36,9 +36,15 @@ def make_handle(slug: str, hits: Sequence[Hit] = (), error: Exception | None = N
         assert (request.offset, interface) == (0, SearchInterface.CLI)
         if error is not None:
             raise error
-        values = {"indexed_revision": "a", "head_revision": "a", "stale": False, "degraded": False} | fields
-        values = {"nothing_relevant": False} | values
-        return SearchResult("q", SearchMode.HYBRID, tuple(hits[: request.n]), 10, 1.0, **values)  # type: ignore[arg-type]
+        values = {
+            "indexed_revision": "a",
+            "head_revision": "a",
+            "stale": False,
+            "degraded": False,
+            "total": 10,
+        } | fields
+        values = {"nothing_relevant": False, "total": 10} | values
+        return SearchResult("q", SearchMode.HYBRID, tuple(hits[: request.n]), took_ms=1.0, **values)  # type: ignore[arg-type]
 
     return cast(WikiHandle, SimpleNamespace(wiki=SimpleNamespace(slug=slug), search=search))
 
@@ -101,3 +107,9 @@ def test_the_merged_result_is_as_fresh_and_as_relevant_as_its_parts() -> None:
     assert (result.stale, result.nothing_relevant, result.did_you_mean) == (True, False, "")
     assert "stale: searched for “sage”" in result.notes
     assert search(SearchRequest("q"), stale).did_you_mean == "sage"
+
+
+def test_a_wiki_whose_filter_is_empty_is_explained_only_if_nothing_was_found() -> None:
+    empty = make_handle("empty", [], total=0, notes=("no page has the tag 'x'",))
+    assert search(SearchRequest("q"), empty, KITCHEN).notes == ()
+    assert search(SearchRequest("q"), empty).notes == ("empty: no page has the tag 'x'",)

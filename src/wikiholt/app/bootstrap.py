@@ -33,7 +33,7 @@ from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
-from wikiholt.git.repository import find_repositories
+from wikiholt.git.repository import DiscoveryCache, find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
@@ -43,7 +43,7 @@ from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
-from wikiholt.wikis.access import AccessPolicy
+from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
 from wikiholt.wikis.people import GroupRules
@@ -51,6 +51,7 @@ from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, no_shared_buckets
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.session import WikiSession
 
 if TYPE_CHECKING:  # imported where they are used: a command that searches once needs none of them
     from wikiholt.caches.chroma.engine import ChromaEngine
@@ -160,6 +161,12 @@ class Application:
         is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
         return is_local and settings.vectors != "chroma"
 
+    def open_session(self, grant: Grant) -> WikiSession:
+        """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
+        handle = self.service.get_handle_of(grant.wiki)
+        self.scheduler.touch(grant.wiki.id)
+        return WikiSession(grant, handle, self.settings.search_fresh_timeout, self.scheduler)
+
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""
         return self.worker.get_counters() if self.worker is not None else self.scheduler.get_counters()
@@ -243,7 +250,7 @@ def _build_scheduler(
         get_interval=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
-    wikis = {root: find_wiki_at(root) for root in roots}
+    wikis = {root: find_wiki_at(root) or DiscoveryCache() for root in roots}
     return Scheduler(
         service,
         config,
@@ -256,11 +263,11 @@ def _build_scheduler(
 
 
 def _find_repositories(
-    wikis: Mapping[Path, DiscoveredRepository | None],
+    wikis: Mapping[Path, DiscoveredRepository | DiscoveryCache],
 ) -> Iterator[DiscoveredRepository]:
     """The wikis at the roots, and the repositories below the other roots."""
     for root, wiki in wikis.items():
-        yield from (wiki,) if wiki is not None else find_repositories(root)
+        yield from find_repositories(root, wiki) if isinstance(wiki, DiscoveryCache) else (wiki,)
 
 
 def build_reranking(settings: Settings) -> RerankConfig | None:

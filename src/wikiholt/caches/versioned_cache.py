@@ -9,11 +9,12 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady, MappedFile
+from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, CacheNotReady, MappedFile
 from wikiholt.domain.storage_protocols import WikiIndex
 
 Item = TypeVar("Item")
@@ -88,6 +89,8 @@ class BackgroundWorker(Generic[Result]):
 
 _LOG = logging.getLogger(__name__)
 
+MAX_RETRY_DELAY_S = 60.0
+_RETRY_DELAY_S = 0.5
 _STOP_TIMEOUT_S = 10.0
 
 
@@ -110,7 +113,14 @@ class VersionedCache(ABC, Generic[State]):
     """Refreshes a state from the index: by applying changes, by opening a file, or by building."""
 
     def __init__(
-        self, index: WikiIndex, directory: CacheDirectory, *, label: str, background: bool, inline_build_limit: int
+        self,
+        index: WikiIndex,
+        directory: CacheDirectory,
+        *,
+        label: str,
+        background: bool,
+        inline_build_limit: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`label` names the cache in messages; an index larger than `inline_build_limit` is built in the background."""
         self._index = index
@@ -119,7 +129,12 @@ class VersionedCache(ABC, Generic[State]):
         self._background = background
         self._inline_build_limit = inline_build_limit
         self._state: State | None = None
+        self._unverified_file: MappedFile | None = None
+        self._clock = clock
         self._failure: Exception | None = None
+        self._failure_count = 0
+        self._failed_version: int | None = None
+        self._retry_at = 0.0
         self._closed = False
         self._init_process()
 
@@ -152,7 +167,7 @@ class VersionedCache(ABC, Generic[State]):
                 state = self._bring_up_to_date(state)
             self._state = state = self._confirm(state)
             if state is not None:
-                self._start_maintenance(state)
+                self._maintain(state)
 
     def verify(self) -> None:
         """Verify all checksums of the file. Removes a damaged file and raises CacheBroken."""
@@ -188,16 +203,16 @@ class VersionedCache(ABC, Generic[State]):
         """Apply the changes up to the index's version; None if that is not possible, or happens in the background."""
 
     @abstractmethod
-    def _load_from_disk(self) -> State | None:
-        """Open the newest usable file and advance it; None if there is none."""
+    def _get_file_kind(self) -> str:
+        """The kind of this cache's files."""
+
+    @abstractmethod
+    def _open_file(self, name: CacheFileName) -> State:
+        """Open a file. Raises CacheBroken and OSError. Calls `_verify_later` unless all checksums were verified."""
 
     @abstractmethod
     def _build(self) -> State:
         """Build a state from the index. May run in the background."""
-
-    @abstractmethod
-    def _can_build(self) -> bool:
-        """Whether a build may be tried now; false after a failure that is likely to repeat."""
 
     @abstractmethod
     def _get_build_size(self) -> int:
@@ -218,6 +233,44 @@ class VersionedCache(ABC, Generic[State]):
         if state is None:
             state = self._load_from_disk()
         return self._build_from_index() if state is None else state
+
+    # ── files ────────────────────────────────────────────────────────────────────────────────────
+
+    def _load_from_disk(self, after: int = -1) -> State | None:
+        """Open the newest usable file with a version above `after` and advance it; None if there is none."""
+        return self._advance(self._open_newest_file(after))
+
+    def _open_newest_file(self, after: int = -1) -> State | None:
+        """Open the newest usable file with a version above `after`. Removes unusable files."""
+        self._directory.remove_abandoned()
+        for name in self._directory.list_files(self._index.generation, self._get_file_kind()):
+            if name.version <= after:
+                return None
+            try:
+                if name.version > self._index.get_version():
+                    raise CacheBroken("its version is from another history, such as that before a restored backup")
+                return self._open_file(name)
+            except FileNotFoundError:
+                continue
+            except (CacheBroken, OSError) as error:
+                _LOG.warning("removing the cache file %s: %s", name, error)
+                self._directory.remove(name)
+        return None
+
+    def _verify_later(self, file: MappedFile) -> None:
+        """Verify all checksums in the background; at once, and raise CacheBroken, if there is no background."""
+        if self._background:
+            self._unverified_file = file
+        else:
+            file.verify_checksums()
+
+    def _maintain(self, state: State) -> None:
+        """Start to verify the state's file, or else the work that the state needs."""
+        file = state.file
+        if file is None or file is not self._unverified_file:
+            self._start_maintenance(state)
+        elif self._worker.start(lambda: self._verify_file(file)):
+            self._unverified_file = None
 
     # ── building and merging ─────────────────────────────────────────────────────────────────────
 
@@ -244,7 +297,17 @@ class VersionedCache(ABC, Generic[State]):
         return self._build_inline()
 
     def _build_inline(self) -> State | None:
-        return self._advance(self._build())
+        try:
+            state = self._build()
+        except Exception as error:
+            self._record_failure(error)
+            raise
+        self._clear_failures()
+        return self._advance_built(state)
+
+    def _advance_built(self, state: State) -> State | None:
+        """Advance a state that was just built; the index may have changed in the meantime."""
+        return self._advance(state)
 
     def _run_merge(self, state: State, merge: Callable[[], State | None]) -> None:
         """Start a merge of the current state. Without a background thread, adopt its result at once."""
@@ -252,12 +315,19 @@ class VersionedCache(ABC, Generic[State]):
         if not self._background:
             self._state = self._take_background_result(state)
 
+    def _can_build(self) -> bool:
+        """Whether a build may be tried: after the delay, or if another version may not have what made it fail."""
+        return self._clock() >= self._retry_at or self._failed_version != self._index.get_version()
+
     def _record_failure(self, error: Exception) -> None:
-        self._failure = error
+        """Record the error and double the delay before the next attempt."""
+        self._failure, self._failed_version = error, self._index.get_version()
+        self._failure_count += 1
+        self._retry_at = self._clock() + min(MAX_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0**self._failure_count)
         _LOG.warning("the %s could not be built: %s", self._label, error)
 
     def _clear_failures(self) -> None:
-        self._failure = None
+        self._failure, self._failure_count, self._retry_at = None, 0, 0.0
 
     # ── damage ───────────────────────────────────────────────────────────────────────────────────
 

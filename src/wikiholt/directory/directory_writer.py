@@ -162,7 +162,7 @@ class DirectoryWriter:
             if os.path.lexists(self._root / path) and not (self._root / path).is_dir():
                 raise InvalidPage(f"{path} exists but is not a directory.", hint="Choose another name.")
         if os.path.lexists(self._root / file):
-            raise InvalidPage(f"{file} exists but is not a file.", hint="Choose another name.")
+            raise InvalidPage(f"The path {file} exists but is not a file.", hint="Choose another name.")
 
     def _check_new_names(self, planned: Sequence[PlannedChange]) -> None:
         """Raise InvalidPage if a new name looks like another one in the same directory."""

@@ -13,7 +13,7 @@ from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import find_repositories, find_repository
 from wikiholt.git.repository_identity import GitRepositoryIdentities, get_creation_stamp
-from wikiholt.text.page_names import has_page_extension
+from wikiholt.text.page_names import is_page_file
 from wikiholt.wikis.slugs import propose_slug
 
 
@@ -65,6 +65,6 @@ def find_wiki_at(path: Path) -> DiscoveredRepository | None:
 def _contains_page(path: Path) -> bool:
     for _, directories, files in os.walk(path):
         directories[:] = [name for name in directories if not name.startswith(".") and name != "node_modules"]
-        if any(has_page_extension(name) and not name.startswith(".") for name in files):
+        if any(map(is_page_file, files)):
             return True
     return False

@@ -26,11 +26,24 @@ def never_stop() -> bool:
     return False
 
 
+class HeadProbe(Protocol):
+    """Reads HEAD of a source at rest."""
+
+    def read_head(self) -> str | None:
+        """The commit at HEAD, at the cost of a few system calls; None if only `Source.get_head` can tell."""
+
+
 class Source(Protocol):
     """A wiki's git repository, read at a revision."""
 
     def get_head(self) -> str:
         """The commit at HEAD. Raises SourceMissing, SourceCorrupt or NoCommits."""
+
+    def get_head_and_probe(self) -> tuple[str, HeadProbe | None]:
+        """HEAD after a complete check, and a probe for later checks if the source is at rest and has one.
+
+        Raises what `get_head` raises.
+        """
 
     def get_last_known_head(self) -> str:
         """The last fetched HEAD, for reporting whether an answer is stale. Fetches nothing, so it never waits.

@@ -102,7 +102,7 @@ class DatabaseStatus:
 class BackupReason(StrEnum):
     """Why a backup was made."""
 
-    REQUESTED = "asked"
+    REQUESTED = "requested"
     SCHEDULED = "scheduled"
     BEFORE_PUBLISHING = "before-publishing"
     BEFORE_RESTORING = "before-restoring"

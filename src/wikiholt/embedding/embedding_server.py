@@ -4,39 +4,27 @@ Failed requests are repeated with increasing delays. Messages contain neither th
 the server's short error code.
 """
 
-import contextlib
 import http.client
 import json
-import os
 import random
 import re
-import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidInput, ModelMismatch, ModelMissing, ModelUnavailable
+from wikiholt.http_client import HttpClient, HttpReply, open_connection
 
 _FIRST_RETRY_DELAY_S = 0.5
 _MAX_RETRY_DELAY_S = 30.0
 _MAX_REPLY_BYTES = 1 << 28
-_READ_BLOCK_BYTES = 1 << 16
 _SHORT_CODE_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _RETRY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _TEXT_STATUSES = frozenset({400, 413, 422})
 """A text may have caused these; the other texts of the request can be sent without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    body: bytes
-    retry_after_s: float | None
 
 
 class EmbeddingServer:
@@ -47,20 +35,18 @@ class EmbeddingServer:
     ) -> None:
         """`url` ends before `/embeddings`. `get_key` returns the API key, or an empty string."""
         parts = urlsplit(url)
-        self._is_https = parts.scheme == "https"
-        self._host, self._port = parts.hostname or "", parts.port
+        host, is_https = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if is_https else 80)
+        self.address = f"{host}:{parts.port}" if parts.port else host
         self._path = f"{parts.path.rstrip('/')}/embeddings"
         self._model = model
         self._get_key = get_key
         self._sleep = sleep
-        self._idle: list[tuple[int, http.client.HTTPConnection]] = []
-        """Open connections that no request uses, with the process that opened them."""
-        self._lock = threading.Lock()
-        weakref.finalize(self, _close_all, self._idle)
-
-    @property
-    def address(self) -> str:
-        return f"{self._host}:{self._port}" if self._port else self._host
+        self._client = HttpClient(
+            lambda timeout_s: open_connection(host, port, timeout_s, is_secure=is_https),
+            parts.netloc.rpartition("@")[2],
+            _MAX_REPLY_BYTES,
+        )
 
     def embed(self, texts: Sequence[str], *, timeout_s: float, attempts: int) -> FloatArray:
         """One vector per text, as the server returns it.
@@ -71,17 +57,18 @@ class EmbeddingServer:
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         delay_s = _FIRST_RETRY_DELAY_S
         for left in range(attempts - 1, -1, -1):
-            reply: _Reply | None = None
+            reply: HttpReply | None = None
             try:
                 reply = self._send(body, timeout_s)
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, UnicodeError, http.client.HTTPException) as error:
                 failure = f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no reply'}"
             else:
                 if reply.status not in _RETRY_STATUSES:
                     return self._parse(reply, len(texts))
                 failure = f"status {reply.status}"
             if left:
-                wanted_s = reply.retry_after_s if reply is not None and reply.retry_after_s is not None else delay_s
+                wanted_s = _get_wanted_delay_s(reply)
+                wanted_s = delay_s if wanted_s is None else wanted_s
                 self._sleep(min(_MAX_RETRY_DELAY_S, wanted_s) * random.uniform(1.0, 1.25))  # noqa: S311 - no secret
                 delay_s *= 2
         hint = "start the server, or correct embedding.url; the next sync continues where this one stopped"
@@ -89,41 +76,15 @@ class EmbeddingServer:
 
     def close(self) -> None:
         """Close idle connections; a later request opens a new one."""
-        with self._lock:
-            _close_all(self._idle)
+        self._client.close()
 
-    def _send(self, body: bytes, timeout_s: float) -> _Reply:
-        """Send one request. The server may have closed an idle connection: then on a new one."""
-        deadline = time.monotonic() + timeout_s
-        with self._lock:
-            pid, kept = self._idle.pop() if self._idle else (0, None)
-        if kept is not None and pid == os.getpid():  # after a fork it belongs to the parent
-            with contextlib.suppress(ConnectionError, http.client.BadStatusLine):
-                return self._exchange(kept, body, deadline)
-        kind = http.client.HTTPSConnection if self._is_https else http.client.HTTPConnection
-        return self._exchange(kind(self._host, self._port, timeout=timeout_s), body, deadline)
-
-    def _exchange(self, connection: http.client.HTTPConnection, body: bytes, deadline: float) -> _Reply:
+    def _send(self, body: bytes, timeout_s: float) -> HttpReply:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key := self._get_key():
             headers["Authorization"] = f"Bearer {key}"
-        try:
-            _limit_time(connection, deadline)
-            connection.request("POST", self._path, body, headers)
-            response = connection.getresponse()
-            data = _read_body(connection, response, deadline)
-        except BaseException:
-            connection.close()
-            raise
-        if response.will_close:
-            connection.close()
-        else:
-            with self._lock:
-                self._idle.append((os.getpid(), connection))
-        wanted = response.headers.get("Retry-After", "")
-        return _Reply(response.status, data, float(wanted) if wanted.isdecimal() and wanted.isascii() else None)
+        return self._client.send("POST", self._path, body, headers, timeout_s=timeout_s)
 
-    def _parse(self, reply: _Reply, count: int) -> FloatArray:
+    def _parse(self, reply: HttpReply, count: int) -> FloatArray:
         if reply.status // 100 != 2:
             raise self._make_error(reply)
         hint = "embedding.url must be the address before /embeddings of an OpenAI-compatible server, such as …/v1"
@@ -138,7 +99,7 @@ class EmbeddingServer:
             raise ModelMismatch(message, hint=hint)
         return vectors
 
-    def _make_error(self, reply: _Reply) -> Exception:
+    def _make_error(self, reply: HttpReply) -> Exception:
         status, code = reply.status, _find_error_code(reply.body)
         code = "" if code == self._get_key() else code
         text = f"The embedding server {self.address} replied with status {status}{f' ({code})' if code else ''}"
@@ -152,34 +113,10 @@ class EmbeddingServer:
         return ModelMismatch(text, hint="check embedding.url; redirects are not followed")
 
 
-def _close_all(idle: list[tuple[int, http.client.HTTPConnection]]) -> None:
-    while idle:
-        idle.pop()[1].close()
-
-
-def _limit_time(connection: http.client.HTTPConnection, deadline: float) -> None:
-    remaining_s = deadline - time.monotonic()
-    if remaining_s <= 0:
-        raise TimeoutError
-    connection.timeout = remaining_s
-    if connection.sock is not None:
-        connection.sock.settimeout(remaining_s)
-
-
-def _read_body(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """Read the body before the deadline, even if it arrives in small parts."""
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(_READ_BLOCK_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > _MAX_REPLY_BYTES:
-            raise ConnectionAbortedError
-        _limit_time(connection, deadline)
-    if response.length:
-        raise http.client.IncompleteRead(b"", response.length)
-    response.close()
-    return b"".join(parts)
+def _get_wanted_delay_s(reply: HttpReply | None) -> float | None:
+    """The delay that the server asks for."""
+    wanted = reply.headers.get("Retry-After", "") if reply is not None else ""
+    return float(wanted) if wanted.isdecimal() and wanted.isascii() else None
 
 
 def _find_error_code(body: bytes) -> str:

@@ -116,6 +116,9 @@ class MirrorSource(GitSource):
             self._refresher.refresh(shared)
         return self._read_head()
 
+    def get_head_and_probe(self) -> tuple[str, None]:
+        return self.get_head(), None  # another node may have a newer one
+
     def get_last_known_head(self) -> str:
         """The HEAD that any node fetched last."""
         if self._shared_head and (shared := self._shared_head.read()) is not None:

@@ -2,12 +2,14 @@
 
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.errors import InvalidSlug, InvalidSource, SourceCorrupt, SourceError, SourceMissing
+from wikiholt.git.file_stamps import compute_stamp, take_stamp
 from wikiholt.wikis.slugs import propose_free_slug, validate_slug
 
 _MAX_GIT_FILE_BYTES = 1 << 16
@@ -150,7 +152,7 @@ def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> b
         return not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
     common = f"{path}/commondir"
     if get_file_type(common, follow=False):
-        target = f"{path}/{_read_line(common)}"
+        target = os.path.join(path, _read_line(common))  # noqa: PTH118 - the path in the file may be absolute
         if not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
             return True
     return any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS) or _has_outside_objects(
@@ -195,10 +197,16 @@ def _read_line(path: str) -> str:
 # `stat` calls per entry and starts no git process. A repository must not reference anything outside its own directory.
 
 _REPOSITORY_SUBDIRECTORIES = ("", "repo", "repository")
+_DISCOVERY_TTL_S = 600.0
+"""How long stamps may replace the complete check of a repository at rest."""
 
 
-def find_repositories(root: Path) -> Iterator[DiscoveredRepository]:
-    """Every repository below the directory, by slug; one that cannot be served comes with the reason."""
+def find_repositories(root: Path, cache: "DiscoveryCache | None" = None) -> Iterator[DiscoveredRepository]:
+    """Every repository below the directory, by slug; one that cannot be served comes with the reason.
+
+    With a cache from earlier calls for the same directory, repositories at rest take less time.
+    """
+    cache = cache if cache is not None else DiscoveryCache()
     try:
         top = root.resolve()
         with os.scandir(top) as entries:
@@ -208,14 +216,82 @@ def find_repositories(root: Path) -> Iterator[DiscoveredRepository]:
         return
     # Names that are slugs come first, so that no other name takes theirs; then `name` before `name.git`.
     claimed: dict[str, Path] = {}
-    slugs = {name: _choose_slug(name.removesuffix(".git")) for name in names}
+    cache.keep_only(names.keys())
+    slugs = {name: cache.choose_slug(name) for name in names}
     for name in sorted(names, key=lambda name: (slugs[name] != name.removesuffix(".git"), slugs[name], name)):
-        for repository in _find_in_entry(top, name, slugs[name], is_link=names[name]):
+        for repository in cache.find_in_entry(top, name, is_link=names[name]):
             slug, path = repository.slug, repository.path
             if not repository.reason and (winner := claimed.setdefault(slug, path)) != path:
                 yield DiscoveredRepository(slug, path, f"{winner.relative_to(top)} is already the wiki {slug}")
             else:
                 yield repository
+
+
+@dataclass(frozen=True, slots=True)
+class _RestingEntry:
+    """An entry with one repository without fault: the places that were stamped, and until when that counts."""
+
+    slug: str
+    subdirectory: str
+    git_dir: str
+    stamp: bytes
+    until: float
+
+    def list_stamped_paths(self, entry: str) -> list[str]:
+        """What the complete check looks at, directly or in these directories."""
+        path = f"{entry}{self.subdirectory}"
+        git_dir = f"{path}{self.git_dir}"
+        return [*dict.fromkeys((entry, path, git_dir)), f"{git_dir}/objects", f"{git_dir}/objects/info"]
+
+    def is_unchanged(self, entry: str) -> bool:
+        return time.monotonic() < self.until and compute_stamp(self.list_stamped_paths(entry)) == self.stamp
+
+
+class DiscoveryCache:
+    """Remembers the repositories at rest in one directory of wikis. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._resting: dict[str, _RestingEntry] = {}
+
+    def keep_only(self, names: Set[str]) -> None:
+        """Forget other entries."""
+        for name in self._resting.keys() - names:
+            del self._resting[name]
+
+    def choose_slug(self, name: str) -> str:
+        """The slug of an entry."""
+        return self._resting[name].slug if name in self._resting else _choose_slug(name.removesuffix(".git"))
+
+    def find_in_entry(self, directory: Path, name: str, *, is_link: bool) -> Iterable[DiscoveredRepository]:
+        """The repositories of one entry, from a complete check if something may have changed."""
+        slug, now_ns = self.choose_slug(name), time.time_ns()
+        resting, entry = self._resting.pop(name, None), directory / name
+        if resting is not None and not is_link and resting.is_unchanged(str(entry)):
+            self._resting[name] = resting
+            path = Path(f"{entry}{resting.subdirectory}") if resting.subdirectory else entry
+            return (DiscoveredRepository(slug, path, "", entry),)
+        found = list(_find_in_entry(directory, name, slug, is_link=is_link))
+        if len(found) == 1 and not found[0].reason and not is_link:
+            self._remember(name, found[0], now_ns)
+        return found
+
+    def _remember(self, name: str, found: DiscoveredRepository, now_ns: int) -> None:
+        """Remember an entry with this one repository, if its stamps tell all, and it has not changed since `now_ns`."""
+        entry, path = str(found.confined_to), str(found.path)
+        git_dir = "/.git" if os.path.isdir(f"{path}/.git") else ""  # noqa: PTH112
+        # The complete check reads some files, and looks into some directories, that have no stamp.
+        unstamped = [f"{path}{git_dir}/{_ALTERNATES_FILE}", f"{path}{git_dir}/commondir", f"{path}/commondir"]
+        unstamped.append(f"{path}/objects" if git_dir else f"{path}/.git")
+        if path != entry:
+            others = {f"{entry}/{name}" for name in (".git", *_REPOSITORY_SUBDIRECTORIES[1:])} - {path}
+            unstamped.extend(others)
+        if any(map(os.path.lexists, unstamped)):
+            return
+        until = time.monotonic() + _DISCOVERY_TTL_S
+        resting = _RestingEntry(found.slug, path.removeprefix(entry), git_dir, b"", until)
+        stamp = take_stamp(resting.list_stamped_paths(entry), now_ns)
+        if stamp is not None:
+            self._resting[name] = replace(resting, stamp=stamp)
 
 
 def _choose_slug(name: str) -> str:

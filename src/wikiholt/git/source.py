@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -30,6 +31,8 @@ from wikiholt.errors import (
     SourceError,
 )
 from wikiholt.git.commit import CommitWriter
+from wikiholt.git.file_stamps import TIMESTAMP_GRANULARITY_NS, take_stamp
+from wikiholt.git.head_probe import GitHeadProbe, list_stamped_paths
 from wikiholt.git.history import (
     Ancestry,
     RenameHistory,
@@ -103,6 +106,18 @@ class GitSource:
         # A `.git` file may change its target, so only a git directory at the path itself is cached.
         self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
         return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
+
+    def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
+        git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
+        names = str(self._path), str(git_dir)
+        stamp = take_stamp(list_stamped_paths(*names), time.time_ns())  # first, to notice a change during the rest
+        self._known_location = None
+        head, location = self.get_head(), RepositoryLocation(git_dir, git_dir)
+        # Other ref formats and linked work trees have more files than a probe knows.
+        if stamp is None or self._known_location != location or self._head_reader.read_head(location) != head:
+            return head, None
+        probe = GitHeadProbe(*names, stamp, head)
+        return head, probe if probe.read_head() == head else None
 
     def get_last_known_head(self) -> str:
         return self.get_head()
@@ -245,14 +260,14 @@ _READ_BLOCK_BYTES = 1 << 16
 _MAX_PACKED_REFS_BYTES = 64 * 1024 * 1024
 """About half a million packed refs. A longer file is not read; git resolves the ref."""
 
-PackedRefsStamp = tuple[int, int, int]
+PackedRefsStamp = tuple[int, int, int, int]
 
 
 class HeadReader:
     """Reads HEAD from files and caches the packed refs until their file changes. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._packed: tuple[Path, PackedRefsStamp, dict[bytes, bytes]] | None = None
+        self._packed: tuple[Path, PackedRefsStamp, dict[bytes, bytes], int] | None = None
 
     def read_head(self, location: RepositoryLocation) -> str | None:
         """The commit at HEAD, or None when the files are not conclusive."""
@@ -270,16 +285,18 @@ class HeadReader:
 
     def _find_packed_ref(self, location: RepositoryLocation, name: bytes) -> bytes | None:
         path = location.common_dir / "packed-refs"
+        now_ns = time.time_ns()
         try:
             status = path.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise make_unreadable_error(path, error) from error
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         packed = self._packed
-        if packed is None or packed[:2] != (path, stamp):
-            packed = self._packed = (path, stamp, _parse_packed_refs(_read_small_file(path) or b""))
+        # A file that was as new when it was read may have changed once more at the same time.
+        if packed is None or packed[:2] != (path, stamp) or max(stamp[:2]) > packed[3] - TIMESTAMP_GRANULARITY_NS:
+            packed = self._packed = (path, stamp, _parse_packed_refs(_read_small_file(path) or b""), now_ns)
         return packed[2].get(name)
 
 

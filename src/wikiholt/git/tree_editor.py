@@ -28,7 +28,7 @@ def validate_page_file(file: str, pages: PageFiles) -> None:
     if not pages.is_page(file):
         extensions = " or ".join(pages.extensions)
         raise InvalidPage(
-            f"{file} would not be a page of this wiki.",
+            f"The file {file} would not be a page of this wiki.",
             hint=f"Page files end in {extensions} and must not match the wiki's ignore patterns.",
         )
 

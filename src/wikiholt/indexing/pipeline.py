@@ -28,7 +28,7 @@ from wikiholt.text.page_names import get_page_path, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 9
+TEXT_VERSION = 10
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -80,7 +80,7 @@ class TextPipeline:
     target_tokens: int = 200
     overlap_tokens: int = 50
     language: str = "english"
-    """Language for stemming. If a wiki has several, its own comes first (see `languages_of`)."""
+    """Language for stemming. If a wiki has several, its own comes first (see `split_languages`)."""
     anchors: AnchorStyle = "github"
     max_bytes: int = 10 * 1024 * 1024
     hide: tuple[str, ...] = ()

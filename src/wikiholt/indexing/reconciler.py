@@ -64,8 +64,8 @@ class _KnownGood:
 
 
 @dataclass(frozen=True, slots=True)
-class _PausedSync:
-    """Change dates read from git by a paused sync, kept for the sync that continues it."""
+class _ChangeDates:
+    """Change dates read from git by a sync, kept for the next one, which may continue it."""
 
     revision: str
     changed_at: Mapping[str, datetime]
@@ -85,7 +85,7 @@ class Reconciler:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._known_good: dict[int, _KnownGood] = {}
-        self._paused_sync: _PausedSync | None = None
+        self._change_dates: _ChangeDates | None = None
 
     def reconcile(
         self,
@@ -113,7 +113,7 @@ class Reconciler:
             callbacks.pause,
         )
         self._known_good.pop(index.generation, None)
-        self._paused_sync = None
+        self._change_dates = None
         index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work)
         _log_unused_patterns(model_and_pipeline.pipeline, work)
@@ -126,9 +126,9 @@ class Reconciler:
 
     def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When the files last changed. Remembered after a pause, because git has to walk the history."""
-        known = self._paused_sync
+        known = self._change_dates
         if known is None or known.revision != revision or not known.changed_at.keys() >= set(files):
-            known = self._paused_sync = _PausedSync(revision, self._source.get_change_dates(files, revision, since))
+            known = self._change_dates = _ChangeDates(revision, self._source.get_change_dates(files, revision, since))
         return known.changed_at
 
     def _get_former_files(self, index: WikiIndex, work: SyncWork, revision: str) -> Mapping[str, Sequence[str]]:

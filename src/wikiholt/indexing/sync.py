@@ -83,30 +83,16 @@ class Syncer:
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
         lock_timeout: float | None = None,
+        *,
+        from_scratch: bool = False,
     ) -> SyncReport:
         """Bring the index to HEAD and report what was done.
 
-        Raises SyncPaused when `pause` requests it. `lock_timeout` is how long to wait for another writer.
+        Raises SyncPaused when `pause` requests it. `lock_timeout` is how long to wait for another writer. With
+        `from_scratch`, builds a new generation without reusing vectors and publishes it, or continues one that was
+        paused. The published generation answers meanwhile, and stays if the new one cannot be completed.
         """
-        return self._run_locked(
-            lambda recipe, head: self._sync_with_repair(recipe, head, SyncCallbacks(progress, pause)), lock_timeout
-        )
-
-    def rebuild(
-        self,
-        progress: ProgressCallback = ignore_progress,
-        pause: PauseCheck = never_pause,
-        lock_timeout: float | None = None,
-    ) -> SyncReport:
-        """Build a new generation without reusing vectors and publish it, or continue one that was paused.
-
-        The published generation answers meanwhile, and stays if the new one cannot be completed.
-        """
-        return self._run_locked(
-            lambda recipe, head: self._rebuild(recipe, head, SyncCallbacks(progress, pause)), lock_timeout
-        )
-
-    def _run_locked(self, work: Callable[[Recipe, str], SyncReport], lock_timeout: float | None) -> SyncReport:
+        work = self._rebuild if from_scratch else self._sync_with_repair
         began = time.monotonic()
         self._embedder.run_self_test()
         report: SyncReport | None = None
@@ -121,7 +107,8 @@ class Syncer:
             with suppress(SyncPaused):
                 head = self._get_head()
                 self._pipeline = self._dialect_detector.update(self._pipeline, head)
-                report = work(self._pipeline.build_recipe(self._embedder), head)
+                recipe = self._pipeline.build_recipe(self._embedder)
+                report = work(recipe, head, SyncCallbacks(progress, pause))
         if report is None:
             raise SyncPaused
         return replace(report, seconds=time.monotonic() - began)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -27,10 +26,6 @@ _LOG = logging.getLogger(__name__)
 _FIRST_POLL_S, _MAX_POLL_S = 0.05, 0.5
 """Seconds between two polls of an index that another node brings to HEAD, increasing."""
 _MAX_TOUCHED_WIKIS = 100_000
-
-_HEALTHY_STATE = SyncState(
-    waiting=False, missing=False, failures=0, error=None, next_try_seconds=0.0, synced_revision=None
-)
 
 
 def publish_state(service: WikiService, entry: WikiEntry, *, is_watching: Callable[[str], bool]) -> None:
@@ -66,31 +61,25 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
     """The state published by the node that syncs the wiki; healthy if it published none."""
     try:
         note = json.loads(store.get_note(wiki_id, _STATE_NOTE) or "")
-        next_try = (datetime.fromisoformat(note["next_try"]) - datetime.now(UTC)).total_seconds()
         return SyncState(
-            waiting=False,
             missing=bool(note["missing"]),
             failures=int(note["failures"]),
             error=_decode_error(note["error"]),
-            next_try_seconds=max(0.0, next_try),
-            synced_revision=None,
             backup_error=_decode_error(note["backup_error"]),
             watched=bool(note.get("watched")),
         )
     except (WikiholtError, ValueError, TypeError, KeyError):
-        return _HEALTHY_STATE
+        return SyncState()
 
 
 def _encode_state(entry: WikiEntry, *, watched: bool) -> str:
     if not (entry.missing or entry.failures or entry.backup_error or watched):
         return ""
-    next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - time.monotonic()))
     return json.dumps(
         {
             "missing": entry.missing,
             "failures": entry.failures,
             "error": _encode_error(entry.error),
-            "next_try": next_try.isoformat(),
             "backup_error": _encode_error(entry.backup_error),
             "watched": watched,
         }

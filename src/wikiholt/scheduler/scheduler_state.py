@@ -182,7 +182,6 @@ class SchedulerState:
                 missing=entry.missing,
                 failures=entry.failures,
                 error=entry.error,
-                next_try_seconds=max(0.0, entry.retry_at - time.monotonic()) if entry.failures else 0.0,
                 synced_revision=entry.revision,
                 backup_error=entry.backup_error,
             )

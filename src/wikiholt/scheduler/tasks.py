@@ -33,6 +33,10 @@ _MAX_LOCK_DELAY_S = 60.0
 _MAX_LOCK_TIMEOUTS = 10
 _TOKEN_TTL_S = 600.0
 """How long to trust the cached change token of an assigned wiki; reading it again costs a database login."""
+_MAX_EARLY_CHECK_S = 1.0
+"""How much earlier a wiki may be checked, to be checked together with others."""
+_PROBE_TTL_S = 600.0
+"""How long a probe may replace the complete check of a repository at rest."""
 _MAX_PREEMPT_DELAY_S = 1.0
 """Maximum time a sync continues while an urgent wiki waits."""
 
@@ -62,7 +66,9 @@ class WikiTasks:
         """Compare HEAD with the indexed revision, without opening the index, and enqueue the wiki if they differ."""
         now = time.monotonic()
         first = not entry.checked
-        self._state.schedule(entry, now + entry.interval_s * (jitter(0.5, 1.0) if first else 1.0))
+        due_at = now + entry.interval_s * (jitter(0.5, 1.0) if first else 1.0)
+        # Wikis that are due at nearly the same time share one wake-up, which costs more than a check.
+        self._state.schedule(entry, due_at - due_at % min(_MAX_EARLY_CHECK_S, entry.interval_s / 60))
         if entry.running or self._state.is_queued(entry):
             return
         if entry.retry_priority is not None:
@@ -78,12 +84,8 @@ class WikiTasks:
             self._record_errors(entry, _RunResult(), lambda: self._compare_head(entry))
 
     def _compare_head(self, entry: WikiEntry) -> None:
-        source = self._service.get_source(entry.wiki)
         self._state.counts["head_checks"] += 1
-        if not entry.checked:
-            # Complete a write that a killed process left unfinished.
-            source.fetch()
-        head = source.get_head()
+        head = self._read_head(entry)
         entry.missing = False
         if entry.failures:
             changed = head != entry.failed_head
@@ -94,6 +96,20 @@ class WikiTasks:
             changed = not self.is_up_to_date(entry, head, trust_token=self._multi_node)
         if changed or entry.reindexing:
             self._state.enqueue(entry, SyncPriority.SCHEDULED)
+
+    def _read_head(self, entry: WikiEntry) -> str:
+        """HEAD of a local repository. While nothing changes, a probe reads it between two complete checks."""
+        wiki, probe = entry.wiki, entry.head_probe
+        is_trusted = entry.probed_wiki is wiki and time.monotonic() < entry.probe_until
+        head = probe.read_head() if probe is not None and is_trusted else None
+        if head is None:
+            entry.head_probe, source = None, self._service.get_source(wiki)
+            if not entry.checked:
+                # Complete a write that a killed process left unfinished.
+                source.fetch()
+            head, entry.head_probe = source.get_head_and_probe()
+            entry.probed_wiki, entry.probe_until = wiki, time.monotonic() + jitter(0.5, 1.0) * _PROBE_TTL_S
+        return head
 
     def run_sync(self, entry: WikiEntry) -> None:
         """Bring the index to HEAD, then continue a reindex job, pausing for other wikis."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import IntEnum
 from random import Random
 
+from wikiholt.domain.protocols import HeadProbe
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoCommits, NoPages, WikiholtError
 
@@ -116,14 +117,13 @@ class WikiActivity:
 class SyncState:
     """The scheduler's state of a wiki."""
 
-    waiting: bool
-    missing: bool
+    waiting: bool = False
+    missing: bool = False
     """Whether its repository is missing. Its index is kept and keeps answering."""
-    failures: int
+    failures: int = 0
     """Number of consecutive failed syncs."""
-    error: WikiholtError | None
-    next_try_seconds: float
-    synced_revision: str | None
+    error: WikiholtError | None = None
+    synced_revision: str | None = None
     """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
@@ -179,6 +179,11 @@ class WikiEntry:
     change_token: str = ""
     trusted_until: float = 0.0
     """Until when the change token need not be compared, by the monotonic clock."""
+    head_probe: HeadProbe | None = None
+    probed_wiki: Wiki | None = None
+    """The wiki that the probe is for: its settings may have changed since."""
+    probe_until: float = 0.0
+    """When the next check has to be a complete one, by the monotonic clock."""
     activity: WikiActivity | None = None
     running: bool = False
     in_progress: bool = False

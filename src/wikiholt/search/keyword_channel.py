@@ -13,7 +13,7 @@ from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import CacheCannotAnswer, DatabaseUnavailable
-from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.query import InterpretedQuery, KeywordScores
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.search_context import SearchContext
 
@@ -36,21 +36,27 @@ class KeywordChannel:
         return self._index.find_matching_page_ids(query) if found is None else found
 
     def compute_shares(self, context: SearchContext, depth: int) -> dict[int, float]:
-        """Page id → share of the best possible keyword score, for the best `depth` pages."""
+        """Page id → share of the best possible keyword score, of the best `depth` pages by each variant. Best first."""
         interpreted = context.interpreted
         # `allowed` already leaves out pages with exclusions.
         shares = self._ask_cache(
             lambda cache: interpreted.compute_shares(
-                lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
-                lambda query: cache.get_max_score(replace(query, excluded=())),
+                KeywordScores(
+                    lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
+                    lambda query: cache.get_max_score(replace(query, excluded=())),
+                    context.page_count,
+                )
             ),
             lambda: context.degrade("the keyword cache failed; searched the index directly"),
         )
         if shares is not None:
             return shares
         return interpreted.compute_shares(
-            lambda query: self._index.search_keywords(query, depth, context.request.where),
-            self._index.get_max_keyword_score,
+            KeywordScores(
+                lambda query: self._index.search_keywords(query, depth, context.request.where),
+                self._index.get_max_keyword_score,
+                context.page_count,
+            )
         )
 
     def _ask_cache(self, ask: Callable[[KeywordCache], _T], report_failure: Callable[[], None]) -> _T | None:
@@ -88,6 +94,11 @@ class AllowedPages:
             return allowed
         matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
         return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
+
+    def is_empty(self, where: PageFilter, version: int) -> bool:
+        """Whether no page passes the filter."""
+        allowed = self._filter_pages(where, version)
+        return allowed is not None and not len(allowed)
 
     def _filter_pages(self, where: PageFilter, version: int) -> IntArray | None:
         """The pages that pass the filter; None for all. More hits, and often the next query, have the same filter."""

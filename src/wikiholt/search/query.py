@@ -1,7 +1,9 @@
 """Interprets the text of a query: terms for keyword search, a sentence for the model."""
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -11,7 +13,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable, InvalidQuery
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector, find_words
-from wikiholt.text.bm25 import RELATED_TERM_WEIGHT
+from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
     QueryVariant,
@@ -26,6 +28,58 @@ from wikiholt.text.query_fields import parse_fields
 _LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+MIN_ONLY_TERM_WEIGHT = 0.25
+"""The part of a query that a term must be to count in full on the only page that has it: about one word of four.
+
+In a long question, a word that one page has by chance would make that page too likely. See docs/adr/0046.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordScores:
+    """The keyword scores of one index. `page_count` is its number of pages."""
+
+    search: Callable[[KeywordQuery], Sequence[KeywordHit]]
+    get_max_score: Callable[[KeywordQuery], float]
+    page_count: int
+
+    def compute_shares(self, query: KeywordQuery, identifiers: Sequence[str] = ()) -> dict[int, float]:
+        """Page id → share of the best possible score, best first.
+
+        In a short query a term that no other page has counts in full. Otherwise it would count little on a long page,
+        and pages without it would be ranked higher.
+        """
+        # The store treats the last term as possibly unfinished.
+        terms = (*identifiers, *query.terms)
+        scores = {hit.page_id: hit.score for hit in self.search(replace(query, terms=terms))}
+        if not scores:
+            return {}
+        best = self.get_max_score(query)
+        for page_id, score, max_score in self._find_only_pages(query, terms, best):
+            if page_id in scores or not query.phrases:
+                scores[page_id] = scores.get(page_id, score) + max_score - score
+        return sort_shares({page_id: min(1.0, score / best) if best else 1.0 for page_id, score in scores.items()})
+
+    def _find_only_pages(
+        self, query: KeywordQuery, terms: Sequence[str], best: float
+    ) -> Iterator[tuple[int, float, float]]:
+        """For each weighty term that one page has: the page, the term's score on it, and the most it could be."""
+        max_score_of_one = compute_max_score(self.page_count, 1)
+        if max_score_of_one < MIN_ONLY_TERM_WEIGHT * best:
+            return
+        for term in terms:
+            if not math.isclose(self.get_max_score(KeywordQuery((term,))), max_score_of_one):
+                continue
+            hits = self.search(KeywordQuery((term,), excluded=query.excluded))
+            # In an index of one or two pages the maximum does not depend on the number of pages with the term.
+            if len(hits) == 1:
+                yield hits[0].page_id, hits[0].score, max_score_of_one
+
+
+def sort_shares(shares: Mapping[int, float]) -> dict[int, float]:
+    """The shares, best first."""
+    return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +108,33 @@ class InterpretedQuery:
         requirements = (KeywordQuery(phrases=q.phrases if phrases else (), excluded=q.excluded) for q in queries)
         return [required for required in dict.fromkeys(requirements) if required.phrases or required.excluded]
 
-    def compute_shares(
-        self, search: Callable[[KeywordQuery], Sequence[KeywordHit]], get_max_score: Callable[[KeywordQuery], float]
-    ) -> dict[int, float]:
-        """Page id → share of the best possible keyword score, by the variant that fits the page best."""
+    def compute_shares(self, scores: KeywordScores) -> dict[int, float]:
+        """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
         shares: dict[int, float] = {}
         for query in (self.query, *(variant.query for variant in self.variants)):
-            # The store treats the last term as possibly unfinished.
-            hits = search(replace(query, terms=(*self.identifiers, *query.terms)))
-            max_score = get_max_score(query) if hits else 0.0
-            for hit in hits:
-                shares[hit.page_id] = max(
-                    shares.get(hit.page_id, 0.0), min(1.0, hit.score / max_score) if max_score else 1.0
-                )
-        return self._add_related(shares, search, get_max_score) if self.related_terms else shares
+            for page_id, share in scores.compute_shares(query, self.identifiers).items():
+                shares[page_id] = max(shares.get(page_id, 0.0), share)
+        if self.related_terms:
+            self._add_related(shares, scores)
+        return sort_shares(shares)
 
-    def _add_related(
-        self,
-        shares: dict[int, float],
-        search: Callable[[KeywordQuery], Sequence[KeywordHit]],
-        get_max_score: Callable[[KeywordQuery], float],
-    ) -> dict[int, float]:
-        max_score = get_max_score(self.query)
-        for hit in search(KeywordQuery(self.related_terms, excluded=self.query.excluded)):
+    def _add_related(self, shares: dict[int, float], scores: KeywordScores) -> None:
+        max_score = scores.get_max_score(self.query)
+        for hit in scores.search(KeywordQuery(self.related_terms, excluded=self.query.excluded)):
             share = RELATED_TERM_WEIGHT * hit.score / max_score if max_score else 0.0
             shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + share)
-        return shares
+
+
+_SIGNS_WITH_MEANING = frozenset("#%&/@\\§")
+"""Characters of the categories of punctuation that are symbols."""
+
+
+def has_word_or_symbol(text: str) -> bool:
+    """Whether a text has a letter, a digit or a symbol, such as an emoji, and not only punctuation."""
+    return any(
+        sign in _SIGNS_WITH_MEANING or not (category[0] in "PZM" or category in {"Sk", "Cc", "Cf"})
+        for sign, category in zip(text, map(unicodedata.category, text), strict=True)
+    )
 
 
 def check_query(request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool, has_reranker: bool) -> None:
@@ -89,6 +144,8 @@ def check_query(request: SearchRequest, interpreted: InterpretedQuery, *, has_wo
         raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
     if request.mode is SearchMode.KEYWORD and not query:
         raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
+    if not has_word_or_symbol(interpreted.text):
+        raise InvalidQuery("the query contains no word", hint="use letters or digits")
     if request.rerank and not has_reranker:
         raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
@@ -107,7 +164,7 @@ class QueryInterpreter:
         """Interpret the query. Words that are on no page and for which `is_known` is false are treated as typos."""
         errors: list[Exception] = []
         corrected = _try_with_lexicon(lambda: self._spelling.correct(typed, where, is_known), "", errors)
-        interpreted = self._interpret_text(corrected or typed, errors)
+        interpreted = self._interpret_text(corrected or typed, errors, first_parts=True)
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
 
     def guess_query(self, typed: str) -> KeywordQuery:
@@ -120,12 +177,15 @@ class QueryInterpreter:
         phrases = tuple(dict.fromkeys(phrase for query in queries for phrase in query.phrases))
         return KeywordQuery(terms, phrases, queries[0].excluded, queries[0].prefix)
 
-    def _interpret_text(self, text: str, errors: list[Exception]) -> InterpretedQuery:
+    def _interpret_text(self, text: str, errors: list[Exception], *, first_parts: bool = False) -> InterpretedQuery:
+        """`first_parts`: the first part of a compound matches too. It does not show that the rest is spelled right."""
         fields = parse_fields(text)
         own, *variants = self._build_variants(fields.branches)
         query, identifiers = own.query, find_query_identifiers(fields.text)
         no_terms: tuple[str, ...] = ()
-        related = _try_with_lexicon(lambda: self._find_related(fields.text, query), no_terms, errors)
+        related = _try_with_lexicon(
+            lambda: self._find_related(fields.text, query, first_parts=first_parts), no_terms, errors
+        )
         variant_terms = (term for variant in variants for term in variant.query.terms)
         terms = (*related, *identifiers, *variant_terms, *query.terms)
         phrases = (*query.phrases, *(phrase for variant in variants for phrase in variant.query.phrases))
@@ -143,14 +203,15 @@ class QueryInterpreter:
         variants = (variant for text in branches for variant in build_query_variants(text, self._language))
         return list(dict.fromkeys(variants))
 
-    def _find_related(self, text: str, query: KeywordQuery) -> tuple[str, ...]:
+    def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[str, ...]:
         """Terms related to those of the query, in languages with compounds. Quoted phrases have none."""
         if query.phrases or not query.terms:
             return ()
         related = find_korean_nouns(text, query, self._language)
         lexicon = self._get_lexicon() if has_compounds(self._language) else None
         if lexicon is not None:
-            related += find_related_terms(get_significant_tokens(text, query, self._language), self._language, lexicon)
+            tokens = get_significant_tokens(text, query, self._language)
+            related += find_related_terms(tokens, self._language, lexicon, first_parts=first_parts)
         return tuple(term for term in dict.fromkeys(related) if term not in query.terms)
 
 

@@ -70,7 +70,7 @@ HIGH_SCORE = 0.7
 """Scores from here on are rated high: nearly nine in ten such hits are right, and three in five right hits are high.
 See docs/adr/0038 and 0044."""
 
-MEDIUM_SCORES = {SearchMode.HYBRID: 0.25, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
+MEDIUM_SCORES = {SearchMode.HYBRID: 0.27, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
 """The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
 search, under four in the others.
 

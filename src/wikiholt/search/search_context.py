@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import SourceMissing, WikiholtError
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.text.snippets import QueryMatcher, SentenceScorer
@@ -29,7 +29,8 @@ def read_head(get_head: Callable[[], str] | None, version: int, known: IndexVers
         return Head(get_head())
     except WikiholtError as error:
         # Report only the code: the message may contain a local path, and notes are public.
-        return Head(None, f"HEAD is unknown: the repository cannot be read ({error.code})")
+        state = "is missing" if isinstance(error, SourceMissing) else "cannot be read"
+        return Head(None, f"the folder or repository of this wiki {state} ({error.code}); recent changes are unknown")
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
+    page_count: int
     head: Head
     notes: list[str] = field(default_factory=list)
     degraded: bool = False

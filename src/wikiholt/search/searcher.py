@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
@@ -25,6 +26,7 @@ from wikiholt.errors import (
     NothingIndexed,
     PageNotFound,
 )
+from wikiholt.search.filter_notes import FilterNotes
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
 from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, group_passages
@@ -62,6 +64,9 @@ Fixed, so that a larger n only lengthens the list. Pages found by keyword are al
 search need not be deep. See docs/adr for the results of other depths.
 """
 
+KEYWORD_SHARES = 200
+"""Pages from keyword search whose shares are known, so that pages found by meaning are also judged by their words."""
+
 LIKELY_PAGES = 10
 """The nearest pages, of which all passages are compared if they are shown: the codes of a cache may miss one."""
 
@@ -70,6 +75,11 @@ _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
 _LOG = logging.getLogger(__name__)
+
+
+def select_competing(shares: Mapping[int, float]) -> dict[int, float]:
+    """The first of the shares: pages that compete because of their words alone."""
+    return dict(islice(shares.items(), KEYWORD_CANDIDATES))
 
 
 class Searcher:
@@ -94,6 +104,7 @@ class Searcher:
         self._vectors = VectorChannel(index, vector_cache)
         self._keywords = KeywordChannel(index, keyword_cache)
         self._allowed_pages = AllowedPages(index, self._keywords)
+        self._filter_notes = FilterNotes(index, self._allowed_pages)
         self._query_embedder = QueryEmbedder(get_embedder)
         self._get_head = get_head
         self._hit_builder = hit_builder
@@ -139,9 +150,12 @@ class Searcher:
         if not is_listing:
             check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
         allowed = self._allowed_pages.find(request, interpreted, state.version)
-        context = SearchContext(interpreted, request, allowed, state.version, head)
+        context = SearchContext(interpreted, request, allowed, state.version, state.pages, head)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
+        context.notes += self._filter_notes.explain_words(fields.text, state.version)
+        if allowed is not None and not len(allowed):
+            context.notes += self._filter_notes.explain_empty(request.where, state.version)
         if request.rerank and request.mode is SearchMode.KEYWORD:
             context.notes.append("keyword results are not reranked")
         if is_listing and allowed is not None:
@@ -162,9 +176,8 @@ class Searcher:
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
-        context = SearchContext(
-            no_query, request, others, state.version, read_head(self._get_head, state.version, known)
-        )
+        head = read_head(self._get_head, state.version, known)
+        context = SearchContext(no_query, request, others, state.version, state.pages, head)
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
             context.notes.append("this page has no passage to compare")
@@ -244,8 +257,9 @@ class Searcher:
         if started is not None:
             # While the model runs, so that less is left to do after it.
             context.matcher = self._hit_builder.make_matcher(context.interpreted.expanded)
-            self._vectors.prepare(context, shares)
-            self._score_titles(context, shares)
+            competing = select_competing(shares)
+            self._vectors.prepare(context, competing)
+            self._score_titles(context, competing)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
@@ -274,7 +288,10 @@ class Searcher:
             return self._with_page_evidence(context, vector, found)
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
-        found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
+        by_keyword = select_competing(shares)
+        nearest = self._search_page_vectors(context, vector, meaning, by_keyword)
+        by_both = {near.page_id: shares[near.page_id] for near in meaning if near.page_id in shares}
+        found = merge_channels(meaning, by_keyword | by_both, nearest)
         return self._with_page_evidence(context, vector, found)
 
     def _with_page_evidence(
@@ -351,8 +368,8 @@ class Searcher:
             return None
 
     def _get_keyword_shares(self, context: SearchContext, depth: int = 0) -> dict[int, float]:
-        """Page id → share of the best possible keyword score, for the best `depth` pages or those that compete."""
-        depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
+        """Page id → share of the best possible keyword score, of the best `depth` pages. Best first."""
+        depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_SHARES)
         return self._keywords.compute_shares(context, depth)
 
     def _search_by_meaning(

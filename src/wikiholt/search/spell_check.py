@@ -11,8 +11,9 @@ from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.request import MAX_QUERY_CHARS
-from wikiholt.text.analysis import TOKEN_PATTERN, get_analyser, iter_script_runs, normalize_term
+from wikiholt.text.analysis import TOKEN_PATTERN, get_analyser, get_query_analyser, iter_script_runs, normalize_term
 from wikiholt.text.keyword_query import find_plain_words
+from wikiholt.text.languages import is_in_other_language, is_stopword
 
 SWAPPED_LIKELIHOOD = MISSING_LIKELIHOOD = DOUBLED_LIKELIHOOD = 1.0
 EXTRA_LIKELIHOOD, OTHER_LIKELIHOOD = 0.1, 0.09
@@ -84,7 +85,7 @@ _MAX_WORDS = 8
 """Words of a query that are checked. A text with more unknown words is in another language."""
 _NO_WORD_BEFORE, _NO_WORD_AFTER = frozenset("-/\\@#.:_$=<&%+*~"), frozenset("/\\@#_$=<&%+*~([")
 """Signs that make a neighbouring word part of a path, an option, an address or code. `+` marks a word as typed."""
-_LETTER_PARTS_PATTERN = re.compile(r"[A-Z]?[a-z]+(?=[A-Z])|[^0-9_.\-'’·]+")
+_WORD_SEPARATOR_PATTERN = re.compile(r"[0-9.\-'’·]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,9 @@ def is_letters_only(word: str) -> bool:
     return word.isalpha() or all(unicodedata.category(sign)[0] in "LM" for sign in word)
 
 
-def split_letter_parts(token: str) -> list[str]:
-    """The words in a token: office and hours in office-hours, user and Name in userName."""
-    return _LETTER_PARTS_PATTERN.findall(token)
+def split_words(token: str) -> list[str]:
+    """The words in a token: office and hours in office-hours; identifiers such as userName are not split."""
+    return [word for word in _WORD_SEPARATOR_PATTERN.split(token) if word and "_" not in word]
 
 
 def copy_capitals(typed: str, word: str) -> str:
@@ -203,10 +204,11 @@ class SpellingCorrector:
     def correct(self, text: str, where: PageFilter, is_known: Callable[[str], bool]) -> str:
         """The corrected query, or "" if there is nothing to correct.
 
-        A word for which `is_known` is true is kept even if it is on no page.
+        A word for which `is_known` is true is kept even if it is on no page. So is a stop word of any language, and all
+        of a query in a language that the wiki does not have.
         """
-        words = find_words(text)
-        lexicon = self._get_lexicon() if words else None
+        words = [word for word in find_words(text) if not is_stopword(word.normalized)]
+        lexicon = self._get_lexicon() if words and not is_in_other_language(text, self._language) else None
         if lexicon is None:
             return ""
         corrected, limit = text, len(text)
@@ -285,23 +287,29 @@ class SpellingCorrector:
         forms = Counter(
             spelling for text in self._iter_texts(page_ids) for spelling in self._iter_occurrences(term, text)
         )
-        if page_ids and not forms and self._stem(term) != term:
+        in_identifier = forms.pop("", 0)
+        if page_ids and not forms and not in_identifier and self._stem(term) != term:
             # If stemming changes the term, it is a word and not a stem: use it without accents.
             forms[term] = 1
         return forms
 
     def _iter_texts(self, page_ids: Sequence[int]) -> Iterator[str]:
         for page in self._index.get_pages(page_ids).values():
-            yield from (page.name, page.path, *page.tags, *page.aliases)
+            # In names, underscores are often written for spaces.
+            yield from (name.replace("_", " ") for name in (page.name, page.path, *page.tags, *page.aliases))
         for chunks in self._index.get_page_chunks(page_ids, _MAX_CHUNKS_READ).values():
             yield from (chunk.text for chunk in chunks)
 
     def _iter_occurrences(self, term: str, text: str) -> Iterator[str]:
+        """The words of a text with this form or stem; "" for a part of an identifier, such as Git in GitLab."""
         for token in TOKEN_PATTERN.findall(text):
             if term[:_STABLE_PREFIX_CHARS] in normalize_term(token):
-                yield from (
-                    part for part in split_letter_parts(token) if term in (normalize_term(part), self._stem(part))
-                )
+                words = [word for word in split_words(token) if term in (normalize_term(word), self._stem(word))]
+                yield from words or ([""] if self._is_part(term, token) else ())
+
+    def _is_part(self, term: str, token: str) -> bool:
+        analyser = get_query_analyser(self._language)
+        return term in analyser.get_token_terms(token) or term in analyser.get_token_forms(token)
 
     def _stem(self, word: str) -> str:
         return "".join(get_analyser(self._language).get_token_terms(word))

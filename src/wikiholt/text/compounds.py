@@ -5,6 +5,7 @@ a part may change with every page.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.text.analysis import Analyser, get_analyser, normalize_term, split_languages
@@ -30,14 +31,20 @@ def has_compounds(language: str) -> bool:
     return not COMPOUNDING_LANGUAGES.isdisjoint(split_languages(language))
 
 
-def find_related_terms(tokens: Sequence[str], language: str, lexicon: Lexicon) -> tuple[str, ...]:
-    """Terms of the wiki that are compounds ending with one of these words, or parts of one of these words."""
+def find_related_terms(
+    tokens: Sequence[str], language: str, lexicon: Lexicon, *, first_parts: bool = False
+) -> tuple[str, ...]:
+    """Terms of the wiki that are compounds ending with one of these words, or parts of one of these words.
+
+    `first_parts`: of a word that no page has, the first part is sufficient (Müll of Müllabfuhr).
+    """
     terms: dict[str, None] = {}
     for name in COMPOUNDING_LANGUAGES.intersection(split_languages(language)):
         finder = _CompoundFinder(name, lexicon)
         for token in tokens:
             if token.isalpha() and len(token) <= _MAX_TOKEN_CHARS:
-                terms.update(dict.fromkeys((*finder.find_compounds(token), *finder.split_compound(token))))
+                parts = finder.split_compound(token) or (finder.find_first_part(token) if first_parts else [])
+                terms.update(dict.fromkeys((*finder.find_compounds(token), *parts)))
     return tuple(sorted(terms))[:_MAX_TERMS]
 
 
@@ -86,6 +93,15 @@ class _CompoundFinder:
         return min(
             splits, key=lambda parts: (len(parts), -min(map(self._lexicon.count_pages, parts)), parts), default=[]
         )
+
+    def find_first_part(self, token: str) -> list[str]:
+        """The term of the longest known first part, if the word is neither known nor the start of a known word."""
+        word = normalize_term(token)
+        if self._find_term(word) or self._lexicon.find_by_prefix(word, 1):
+            return []
+        heads = (word[:end] for end in range(len(word) - _MIN_PART_CHARS, _MIN_PART_CHARS - 1, -1))
+        parts = (part for head in heads for part in _iter_unlinked_heads(head) if part not in self._stopwords)
+        return [*islice(filter(None, map(self._find_term, parts)), 1)]
 
     def _can_begin(self, head: str, *, is_certain: bool) -> bool:
         """Whether a compound can begin with `head`: a word of the wiki; if certain, anything but a stop word."""

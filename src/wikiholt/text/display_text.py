@@ -189,6 +189,9 @@ _MARKUP_STARTS = frozenset("-=*_:|+>#[{`~iIeE0123456789")
 _LINE_END = re.compile(r"(?:(?:^|[ \t]++)\^[\w-]++|[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
 _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
+_CELL_SEPARATOR = " · "
+_TEXT_BLOCK, _HEADING_BLOCK, _ROW_BLOCK = "text", "heading", "row"
+"""Kinds of blocks."""
 _PICTURES = "png|jpe?g|gif|svg|webp|bmp|pdf|mp[34]|webm|mov|excalidraw"
 _EMBED = re.compile(rf"!\[\[[^\[\]\n|]{{1,300}}\.(?:{_PICTURES})(?:[#|][^\[\]\n]*+)?\]\]", re.IGNORECASE)
 _BLOCK_TAG = re.compile(
@@ -215,17 +218,25 @@ class DisplayText:
 
 
 def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
-    """Convert a passage. Headings are part of the text, but count as sentences only if there is nothing else."""
+    """Convert a passage. Headings are part of the text, but count as sentences only if there is nothing else.
+
+    A heading ends with a colon if text follows, rows of a table have semicolons between them and their cells dots.
+    """
     parts: list[str] = []
     spans: list[Span] = []
     headings: list[Span] = []
-    offset = 0
-    for is_heading, text in _iter_blocks(markdown, dialect):
+    offset, last_kind = 0, _TEXT_BLOCK
+    for kind, text in _iter_blocks(markdown, dialect):
         block = " ".join(text.split())
         if not block:
             continue
         block = block if block.isascii() else unicodedata.normalize("NFC", block)
-        target = headings if is_heading else spans
+        mark = ":" if last_kind is _HEADING_BLOCK else ";" if last_kind is kind is _ROW_BLOCK else ""
+        if mark and parts[-1][-1].isalnum():
+            parts[-1] += mark
+            offset += 1
+        last_kind = kind
+        target = headings if kind is _HEADING_BLOCK else spans
         for start, end in _split_sentences(block):
             # Between two sentences is one space.
             target.append(Span(offset + start, offset + (end if block[end - 1] != " " else end - 1)))
@@ -257,11 +268,11 @@ def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
     yield from zip(cuts, [*cuts[1:], len(block)], strict=True)
 
 
-def _iter_blocks(markdown: str, dialect: Dialect) -> Iterator[tuple[bool, str]]:
-    """Each paragraph, list item, table row, heading and few lines of code, and whether it is a heading."""
+def _iter_blocks(markdown: str, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """The kind and text of each paragraph, list item, table row, heading and few lines of code."""
     for is_code, text in iter_segments(markdown, use_all_fences=True):
         if is_code:
-            yield from ((False, block) for block in _iter_code_blocks(text))
+            yield from ((_TEXT_BLOCK, block) for block in _iter_code_blocks(text))
         else:
             yield from _iter_prose_blocks(text, dialect)
 
@@ -279,14 +290,14 @@ def _iter_code_blocks(text: str) -> Iterator[str]:
         yield block
 
 
-def _iter_prose_blocks(text: str, dialect: Dialect) -> Iterator[tuple[bool, str]]:
+def _iter_prose_blocks(text: str, dialect: Dialect) -> Iterator[tuple[str, str]]:
     code_spans: list[str] = []
     text = convert_prose(_replace_code_spans(remove_hidden(text), code_spans), dialect)
     text = replace_formulas(text)
-    for is_heading, block in _iter_markdown_blocks(replace_macros(_replace_wiki_links(text))):
+    for kind, block in _iter_markdown_blocks(replace_macros(_replace_wiki_links(text))):
         stripped = _strip_block(block)
         yield (
-            is_heading,
+            kind,
             _PRIVATE_CHARACTER.sub(lambda match: code_spans[ord(match[0]) - _FIRST_PRIVATE_CODE_POINT], stripped)
             if code_spans and not stripped.isascii()
             else stripped,
@@ -326,14 +337,14 @@ def _get_wiki_link_text(inside: str) -> str:
     return page or fragment.partition(":#")[0].lstrip("^*")
 
 
-def _iter_markdown_blocks(text: str) -> Iterator[tuple[bool, str]]:
+def _iter_markdown_blocks(text: str) -> Iterator[tuple[str, str]]:
     lines: list[str] = []
     for line in text.split("\n"):
         stripped = line.strip()
         # Most lines begin like none of these patterns.
         may_be_markup = stripped[:1] in _MARKUP_STARTS or not line.isascii()
         if not stripped or (may_be_markup and _RULE.fullmatch(line)):
-            yield bool(_SETEXT.fullmatch(line)) and len(lines) == 1, " ".join(lines)
+            yield _HEADING_BLOCK if len(lines) == 1 and _SETEXT.fullmatch(line) else _TEXT_BLOCK, " ".join(lines)
             lines = []
             continue
         if may_be_markup and _SKIPPED.fullmatch(line):
@@ -343,13 +354,15 @@ def _iter_markdown_blocks(text: str) -> Iterator[tuple[bool, str]]:
         words = _clean_line(line[start.end() :] if start else line.lstrip(" \t"))
         is_row = "|" in words and bool(_ROW.match(words))
         if is_heading or is_item or is_row:
-            yield False, " ".join(lines)
+            yield _TEXT_BLOCK, " ".join(lines)
             lines = []
-        if is_heading or is_row:
-            yield is_heading, _CLOSING_HASHES.sub("", words) if is_heading else " ".join(_CELLS.split(words))
+        if is_heading:
+            yield _HEADING_BLOCK, _CLOSING_HASHES.sub("", words)
+        elif is_row:
+            yield _ROW_BLOCK, _CELL_SEPARATOR.join(filter(None, map(str.strip, _CELLS.split(words))))
         else:
             lines.append(words.strip())
-    yield False, " ".join(lines)
+    yield _TEXT_BLOCK, " ".join(lines)
 
 
 def _clean_line(words: str) -> str:

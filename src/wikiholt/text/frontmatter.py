@@ -256,10 +256,11 @@ def _parse_line_by_line(block: str) -> dict[str, FrontmatterValue]:
 
 
 def _parse_loose_value(text: str) -> FrontmatterValue:
-    if text.startswith("[") and text.endswith("]"):
-        return [item.strip().strip("\"'") for item in text[1:-1].split(",")]
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
+    """A list or a text. A missing closing bracket or quotation mark is what often breaks frontmatter."""
+    if text.startswith("["):
+        return [item.strip().strip("\"'") for item in text[1:].removesuffix("]").split(",")]
+    if text[:1] in ('"', "'"):
+        return text[1:].removesuffix(text[0])[:_MAX_VALUE_CHARS]
     return text[:_MAX_VALUE_CHARS]
 
 

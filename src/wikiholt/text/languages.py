@@ -18,7 +18,7 @@ _STOPWORDS = {
         was we were what when where which who why will with would you your""",
     "german": """aber als also am an auch auf aus bei beim bin bis da damit dann das dass dem den denn der des die
         dies diese diesem diesen dieser dieses doch dort du durch ein eine einem einen einer eines er es für gegen
-        haben hat hier ich ihr ihre ihren im in ins ist ja kann kein keine können man mein mich mir mit muss müssen
+        gibt haben hat hier ich ihr ihre ihren im in ins ist ja kann kein keine können man mein mich mir mit muss müssen
         nach nicht noch nur ob oder ohne sein seine seinen sich sie sind so sollte über um und uns unter vom von vor
         wann war waren warum was welche welcher welches wenn wer werden wie wir wird wo wurde zu zum zur zwischen""",
     "french": """à ai alors au aucun aussi aux avec avez avoir avons c ce ces cet cette ceux chez comme comment d
@@ -94,6 +94,9 @@ _STOPWORDS = {
         sebagai secara sebuah sudah tidak untuk yang""",
 }
 
+_MIN_QUERY_STOPWORDS = 2
+"""Minimum number of stop words that show the language of a query."""
+
 
 @cache
 def get_stopwords(language: str) -> frozenset[str]:
@@ -104,6 +107,27 @@ def get_stopwords(language: str) -> frozenset[str]:
 def get_stopword_text(language: str) -> str:
     """The same words as written, to be analysed in the language."""
     return _STOPWORDS.get(language, "")
+
+
+@cache
+def _get_all_stopwords() -> frozenset[str]:
+    return frozenset[str]().union(*map(get_stopwords, _STOPWORDS))
+
+
+def is_stopword(word: str) -> bool:
+    """Whether a normalized word is a stop word of any language."""
+    return word in _get_all_stopwords()
+
+
+def is_in_other_language(query: str, language: str) -> bool:
+    """Whether a query is in a language that the wiki does not have.
+
+    It has at least two stop words of that language, and more than twice as many as of the wiki's languages.
+    """
+    words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
+    own = words.intersection(frozenset[str]().union(*map(get_stopwords, split_languages(language))))
+    foreign = max(len(words & get_stopwords(other) - own) for other in _STOPWORDS)
+    return foreign >= _MIN_QUERY_STOPWORDS and foreign > 2 * len(own)
 
 
 # The language of a page: as declared, or as detected by stop words.

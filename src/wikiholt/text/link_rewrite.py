@@ -20,7 +20,7 @@ from wikiholt.text.links import (
     split_wiki_target,
 )
 from wikiholt.text.markdown import iter_link_lines
-from wikiholt.text.page_names import DEFAULT_EXTENSION, has_page_extension
+from wikiholt.text.page_names import DEFAULT_EXTENSION, has_link_extension
 
 _DEFINITION = re.compile(
     r"(?>(?:[ \t>]++|(?:[-*+]|\d{1,9}[.)])[ \t]){0,999})"
@@ -251,7 +251,7 @@ def _iter_markdown_forms(raw: str, target: str, file: str, is_bracketed: bool) -
 
 def _add_extension(path: str, old_path: str) -> str:
     """The path with `.md` if the old path has it and the new one has no page extension."""
-    needs_extension = old_path.lower().endswith(DEFAULT_EXTENSION) and not has_page_extension(path)
+    needs_extension = old_path.lower().endswith(DEFAULT_EXTENSION) and not has_link_extension(path)
     return path + DEFAULT_EXTENSION if needs_extension else path
 
 

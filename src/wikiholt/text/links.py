@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from urllib.parse import unquote
 
-from wikiholt.text.page_names import DEFAULT_EXTENSION, get_page_path, has_page_extension, strip_page_extension
+from wikiholt.text.page_names import DEFAULT_EXTENSION, get_page_path, has_link_extension, strip_page_extension
 
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _EXTERNAL_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
@@ -113,7 +113,7 @@ def is_attachment(path: str, is_wiki_link: bool) -> bool:
     """Whether a link that matches no page leads to a file that is not a page, judged by its extension."""
     if is_wiki_link:
         return bool(_MEDIA_EXTENSION.search(path))
-    return bool(_OTHER_EXTENSION.search(path)) and not has_page_extension(path)
+    return bool(_OTHER_EXTENSION.search(path)) and not has_link_extension(path)
 
 
 def _resolve_markdown_path(target: str, file: str) -> str:

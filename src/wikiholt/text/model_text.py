@@ -122,6 +122,7 @@ def _strip_line(line: str) -> str:
 
 # Embedding text.
 _HEADING_SEPARATOR = " > "
+_get_start = attrgetter("start")
 _get_line = attrgetter("line")
 
 
@@ -136,12 +137,17 @@ def build_embedding_text(
     """The text to embed for a chunk, at most `max_tokens` tokens by the model's own count.
 
     A pure function of the blob: a name made from the file name is omitted, so renaming a page does not re-embed it.
-    Headings at the start of the chunk are not repeated. If there is no room, the name and headings are dropped first;
-    the text is truncated only if the chunk is larger than the window, which
-    `build_chunks(target_tokens ≤ max_tokens)` does not produce.
+    Headings at the start of the chunk are not repeated. A chunk that begins inside a table gets the table's header row.
+    If there is no room, the header row is dropped first, then the name and headings; the text is truncated only if the
+    chunk is larger than the window, which `build_chunks(target_tokens ≤ max_tokens)` does not produce.
     """
     text = to_plain_text(chunk.text, dialect) or chunk.text.strip()
     parts = _build_parts(page, chunk)
+    header = to_plain_text(_find_table_header(page, chunk), dialect)
+    if header:
+        prefixed = "\n".join([*([_HEADING_SEPARATOR.join(parts)] if parts else []), header, text])
+        if has_at_most(prefixed, max_tokens, token_spans):
+            return prefixed
     while parts:
         prefixed = f"{_HEADING_SEPARATOR.join(parts)}\n{text}"
         if has_at_most(prefixed, max_tokens, token_spans):
@@ -161,6 +167,16 @@ def _build_parts(page: Page, chunk: Chunk) -> list[str]:
             seen.add(part.casefold())
             parts.append(part)
     return parts
+
+
+def _find_table_header(page: Page, chunk: Chunk) -> str:
+    """The first two lines of the table that the chunk begins inside of; empty if it begins elsewhere."""
+    number = bisect_left(page.blocks, chunk.start, key=_get_start) - 1
+    if number < 0 or page.blocks[number].kind != "table" or chunk.start >= page.blocks[number].end:
+        return ""
+    block = page.blocks[number]
+    header = "\n".join(page.body[block.start : block.end].split("\n", 2)[:2])
+    return header if block.start + len(header) <= chunk.start else ""
 
 
 def _truncate_tokens(text: str, token_spans: TokenSpans, max_tokens: int) -> str:

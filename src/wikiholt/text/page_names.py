@@ -26,8 +26,13 @@ _MAX_EXTENSION_CHARS = 12
 _MAX_SHOWN_EXTENSIONS = 8
 
 
-def has_page_extension(path: str) -> bool:
-    """Whether the path ends with the extension of a page file."""
+def is_page_file(name: str) -> bool:
+    """Whether the name of a file is that of a page: it is not hidden and has the extension of a page."""
+    return name.lower().endswith(PAGE_EXTENSIONS) and not name.startswith(".")
+
+
+def has_link_extension(path: str) -> bool:
+    """Whether the path ends with an extension that links to pages have."""
     return bool(_EXTENSION_PATTERN.search(path))
 
 

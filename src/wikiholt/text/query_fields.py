@@ -156,7 +156,11 @@ def _check_operators(query: str, items: Sequence[_Item]) -> None:
 def _to_filter(item: _Item) -> PageFilter:
     if item.kind == "tag":
         return PageFilter(tags=(item.value,))
-    return PageFilter(titles=(item.value,)) if item.kind == "title" else PageFilter(path_key=fold_path(item.value))
+    if item.kind == "title":
+        return PageFilter(titles=(item.value,))
+    if item.kind == "path":
+        return PageFilter(path_key=fold_path(item.value))
+    raise ValueError(f"no filter for the field {item.kind}")
 
 
 def _expand(query: str, blanks: Sequence[_Replacement], groups: Sequence[Sequence[_Item]]) -> Iterator[str]:

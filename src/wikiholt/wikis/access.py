@@ -151,7 +151,7 @@ class AccessPolicy:
             raise Forbidden("You are not an operator.", hint="Ask the administrator for the permission.")
         raise Forbidden(
             "This key is for one wiki; an operator key is required.",
-            hint="Create one: wikiholt key create --operator",
+            hint="Ask the operator of the service for one.",
         )
 
     def get_client(self, identity: RequestIdentity) -> Key | Person | None:
@@ -355,7 +355,7 @@ def _make_unnamed_error() -> WikiNotFound:
 
 def _build_unauthorized_error() -> Unauthorized:
     return Unauthorized(
-        "A key is required.", hint="Send it as `Authorization: Bearer KEY`; `wikiholt key create` creates one."
+        "A key is required.", hint="Send it as `Authorization: Bearer KEY`; ask the administrator for one."
     )
 
 

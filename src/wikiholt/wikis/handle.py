@@ -53,8 +53,6 @@ from wikiholt.wikis.status import StatusReader, WikiStatus
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
 
-__all__ = ["Components", "WikiConfig", "WikiHandle", "WikiStatus"]
-
 
 class WikiHandle:
     """Search, sync and status of one wiki."""
@@ -190,7 +188,7 @@ class WikiHandle:
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
-        return self._run_sync(self._get_syncer().sync, progress, pause, lock_timeout)
+        return self._run_sync(progress, pause, lock_timeout)
 
     def reindex(
         self,
@@ -199,7 +197,7 @@ class WikiHandle:
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
-        return self._run_sync(self._get_syncer().rebuild, progress, pause, lock_timeout)
+        return self._run_sync(progress, pause, lock_timeout, from_scratch=True)
 
     def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
         """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
@@ -219,10 +217,11 @@ class WikiHandle:
 
     def _run_sync(
         self,
-        work: Callable[[ProgressCallback, PauseCheck, float | None], SyncReport],
         progress: ProgressCallback,
         pause: PauseCheck,
         lock_timeout: float | None,
+        *,
+        from_scratch: bool = False,
     ) -> SyncReport:
         removing = False
 
@@ -232,7 +231,7 @@ class WikiHandle:
             return Pause.NOW if removing else pause()
 
         try:
-            report = work(progress, check_pause, lock_timeout)
+            report = self._get_syncer().sync(progress, check_pause, lock_timeout, from_scratch=from_scratch)
         except SyncPaused as error:
             if removing:  # nobody will continue it
                 raise Busy("this wiki is being removed", hint="`wikiholt list` shows all wikis") from error

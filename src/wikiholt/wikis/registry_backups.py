@@ -101,7 +101,7 @@ class RegistryBackups:
             raise BackupNotFound(
                 "there is no good backup of the registry" + ("" if at is None else f" from before {at:%Y-%m-%d %H:%M}"),
                 hint="`wikiholt restore --registry --list` shows all backups; if none is usable,"
-                " `wikiholt restore --registry --empty` starts a new registry, closed to all",
+                " `wikiholt restore --registry --empty` starts a new one, in which no wiki can be read without a key",
             )
         (backup, rows), (newest, newest_rows) = chosen, good[0]
         current_rows = self._read_current_rows()

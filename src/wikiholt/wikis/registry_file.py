@@ -298,6 +298,9 @@ class RegistryFile:
             raise self._to_error(error) from error
         except UnicodeDecodeError as error:  # an SQLite message that quotes the damaged text
             raise self._make_corrupt_error("it contains text that is not UTF-8") from error
+        except (NotADirectoryError, FileExistsError) as error:
+            message = f"The data directory {self.path.parent} is not a directory, or is inside a file."
+            raise StorageError(message, hint="Name a directory with --data; it is created if it is missing.") from error
         except OSError as error:
             raise _make_storage_error(self.path, error.strerror or str(error)) from error
 

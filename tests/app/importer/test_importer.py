@@ -205,7 +205,7 @@ def test_an_index_with_a_foreign_page_fails_verification(imports: ImportFixture)
     parts, store = imports.service.get_config(wiki), imports.service.components.store
 
     def proved() -> object:
-        return verify_index(wiki.id, store, parts.source, lambda at: count_chunks(parts, at, imports.embedder), 10)
+        return verify_index(imports.service, wiki, lambda at: count_chunks(parts, at, imports.embedder))
 
     assert proved()
     index = store.open(wiki.id)

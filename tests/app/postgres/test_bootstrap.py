@@ -75,7 +75,7 @@ def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, dat
         pg.stop()
         try:
             refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
-            assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
             assert int(refused.headers["Retry-After"]) >= 1
             assert str(pg.place) not in refused.text
             assert client.get("/readyz").status_code == 503

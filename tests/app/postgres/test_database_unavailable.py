@@ -110,7 +110,7 @@ def test_wikis_of_an_unavailable_database_answer_503_and_recover_by_themselves(
             assert (search("far"), search("near")) == ((503, "2"), (200, None))
             body = client.get("/w/far/api/v1/search", params={"q": "x"}, headers=headers).json()
             assert (body["code"], body["detail"]) == (
-                "database-away",
+                "database-unavailable",
                 "The database of this wiki is unavailable.",
             )
             metrics = client.get("/metrics", headers=headers).text
@@ -171,5 +171,6 @@ def test_the_scheduler_continues_with_other_wikis_and_returns_to_it(
 def test_an_agent_sees_how_long_to_wait() -> None:
     message = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
     assert (
-        message == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."
+        message
+        == "database-unavailable: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."
     )

@@ -262,7 +262,7 @@ def test_nodes_report_an_unavailable_database_and_recover_by_themselves(pair: Tw
     try:
         for node in pair.nodes:
             refused = node.send_request("GET", "w/herbs/api/v1/search?q=sage")
-            assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
             assert int(refused.headers["Retry-After"]) > 0
             assert node.send_request("GET", "healthz").status_code == 200
         pair.repositories["herbs"].commit({"Thyme.md": "# Thyme\n\nThyme between stones.\n"})

@@ -218,7 +218,7 @@ class PostgresFailure:
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
                 result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
-        if self.kind not in SERVER_FAILURES and result.searches.get("database-away"):
+        if self.kind not in SERVER_FAILURES and result.searches.get("database-unavailable"):
             result.faults.append("the database did not fail, but a search reported it as unavailable")
 
 

@@ -28,7 +28,7 @@ def test_everything_is_backed_up_listed_and_restored(run: CommandRunner, garden:
     code, out, err = run("backup")
     assert (code, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()] == ["✓ garden", "✓ the registry"]
-    assert f"1 page, at {garden.get_head()[:10]}  (asked)" in out
+    assert f"1 page, at {garden.get_head()[:10]}  (requested)" in out
     code, out, err = run("restore", "--list")
     assert [line for line in out.splitlines() if not line.startswith(" ")] == ["garden", "the registry"]
     code, out, err = run("restore", "garden")
@@ -128,6 +128,17 @@ def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
     assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0
+
+
+def test_restoring_a_registry_without_keys_does_not_warn_of_revoked_keys(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
+    assert run("backup", "--registry").code == 0
+    (tmp_path / "data" / "registry.sqlite").write_bytes(b"this was a registry")
+    code, out, err = run("restore", "--registry")
+    assert (code, err) == (0, "")
+    assert "1 wiki, 0 keys" in out
+    assert "revoked" not in out
 
 
 def test_remove_lists_the_deleted_backups(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:

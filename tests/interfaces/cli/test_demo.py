@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
+from tests.support.git_repository import Repository
 from wikiholt.errors import InvalidSource
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import demo_command
 from wikiholt.interfaces.cli.demo_command import DEMO_QUERIES, DemoQuery, write_demo_wikis
+from wikiholt.interfaces.cli.output import TerminalStyle
 
 SLUGS = ("allotment", "runbook")
 
@@ -145,3 +148,39 @@ def test_demo_queries_name_existing_pages_that_pass_the_filter(wikis: dict[str, 
     page = read_pages(wikis[demo.slug])[f"{demo.expected_path}.md"]
     assert set(demo.tags) <= set(parse_metadata(page)["tags"])
     assert demo.expected_path.startswith(demo.path)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
+    monkeypatch.chdir(tmp_path)
+    return CommandRunner(tmp_path / "my data", capsys, monkeypatch)
+
+
+def test_the_demo_uses_the_named_data_directory(runner: CommandRunner, tmp_path: Path) -> None:
+    code, out, _ = runner("demo")
+    assert code == 0
+    assert runner("list", "--slugs").out.split() == list(SLUGS)
+    assert (tmp_path / "demo-data" / "repositories" / "runbook").is_dir()
+    assert not (tmp_path / "demo-data" / "data").exists()
+    assert f"--data '{tmp_path / 'my data'}' doctor" in out
+    assert runner("demo").code == 0, "a second time"
+
+
+def test_the_demo_does_not_take_over_a_wiki_of_the_user(runner: CommandRunner, tmp_path: Path) -> None:
+    Repository(tmp_path / "own").commit({"Home.md": "# Home"})
+    assert runner("add", "runbook", str(tmp_path / "own")).code == 0
+    code, _, err = runner("demo")
+    assert code == 4
+    assert "runbook" in err
+
+
+def test_the_printed_commands_work_from_where_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "bin" / "wikiholt"
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setenv("PATH", "")
+    lines = demo_command._format_next_steps(Path("demo-data/data"), TerminalStyle(use_color=False))
+    assert "    bin/wikiholt --data demo-data/data doctor" in lines
+    after = lines[lines.index("    cd path/to/pages") + 1]
+    assert after == f"    {program} search what you are looking for"
+    assert any("any folder or git repository" in line for line in lines)

@@ -1,5 +1,7 @@
 """`wikiholt search` in a folder: what it registers, when it syncs, which wikis it searches, and what it refuses."""
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -168,7 +170,8 @@ def test_home_and_root_are_never_indexed_automatically(
         monkeypatch.chdir(folder)
         code, out, err = run("search", "note")
         assert (code, out) == (2, "")
-        assert "includes your home directory: a search does not index it automatically" in err
+        relation = "is" if folder == tmp_path / "home" else "contains"
+        assert f"{folder} {relation} your home directory: a search does not index it automatically" in err
         assert "wikiholt add PATH" in err
     assert run("list")[1].startswith("No wikis yet")
     monkeypatch.chdir(tmp_path / "home")
@@ -204,6 +207,18 @@ def test_without_pages_and_wikis_the_error_names_the_data_directory(
     assert "hint: " in err
 
 
+def test_files_to_which_pages_can_link_are_not_counted_as_pages(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.mkd").write_text("hello")
+    monkeypatch.chdir(tmp_path / "other")
+    code, _, err = run("search", "hello")
+    assert code == 3
+    assert "Added" not in err
+    assert run("list")[1].startswith("No wikis yet")
+
+
 def test_an_unknown_wiki_names_the_data_directory_and_similar_slugs(
     run: Run, notes: Repository, tmp_path: Path
 ) -> None:
@@ -223,12 +238,119 @@ def test_a_slug_as_the_first_word_gets_a_hint(run: Run, notes: Repository) -> No
 
 def test_add_makes_a_free_slug_from_the_folder(run: Run, notes: Repository, tmp_path: Path) -> None:
     names = ["My Notes", "api", "東京"]
-    for name in names[1:]:
+    for name in (*names[1:], "other/My Notes"):
         Repository(tmp_path / name).commit({"a.md": "# A"})
-    for name in (*names, names[0]):
+    for name in (*names, "other/My Notes"):
         assert run("add", str(tmp_path / name))[0] == 0
     slugs = [line.split()[0] for line in run("list")[1].splitlines()]
     assert slugs == ["api-pages", "my-notes", "my-notes-2", "my-wiki"]
+
+
+def test_add_of_a_registered_folder_needs_another_name(run: Run, notes: Repository, tmp_path: Path) -> None:
+    assert run("add", str(notes.path))[0] == 0
+    code, out, err = run("add", "--worktree", ".")
+    assert (code, out) == (4, "")
+    assert f"error: {notes.path} is already registered as my-notes.\n" in err
+    assert "wikiholt search -w my-notes" in err
+    assert "wikiholt add SLUG" in err
+    assert run("add", "again", str(notes.path))[0] == 0
+    assert run("add", str(notes.path), "--subdirectory", "docs")[0] == 0, "other pages"
+    assert run("list", "--slugs")[1].split() == ["again", "my-notes", "my-notes-2"]
+
+
+def test_a_search_tells_how_many_files_could_not_be_indexed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+    (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
+    (folder / "Link.md").symlink_to("/etc/hostname")
+    (folder / "Other.md").symlink_to("/etc/passwd")
+    note = "could not be indexed; see `wikiholt status bad`\n"
+    assert f"note: 2 files {note}" in run("search", "beans")[2]
+    assert "problem" in run("status", "bad")[1]
+    (folder / "Peas.md").write_text("# Peas\n\nPeas need a net.")
+    assert run("search", "peas")[2] == "", "the number is the same"
+    (folder / "Other.md").unlink()
+    assert f"note: 1 file {note}" in run("search", "peas")[2]
+    (folder / "Link.md").unlink()
+    assert run("search", "peas")[2] == ""
+
+
+def test_a_search_says_that_the_folder_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
+    monkeypatch.chdir(folder)
+    run("search", "beans")
+    monkeypatch.chdir(tmp_path / "home")
+    folder.rename(tmp_path / "elsewhere")
+    code, out, _ = run("search", "-w", "gone", "beans")
+    assert code == 0
+    assert ", its source cannot be read\n" in out
+    assert "note: the folder or repository of this wiki is missing (source-missing); recent changes are unknown" in out
+
+
+def test_scripts_can_tell_the_wikis_of_merged_hits_apart(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Repository(tmp_path / "other")
+    for repository in (notes, other):
+        repository.commit({"Locks.md": "# Locks\n\nEvery lock has a key."})
+        monkeypatch.chdir(repository.path)
+        run("search", "key")
+        (repository.path / "Locks.md").unlink()
+    search = ("search", "lock", "--mode", "keyword", "--format")
+    assert run(*search, "csv")[1].startswith("score,"), "one wiki"
+    assert run(*search, "paths")[1] == "Locks.md\n"
+    monkeypatch.chdir(tmp_path / "home")
+    rows = list(csv.DictReader(io.StringIO(run(*search, "csv")[1])))
+    assert {(row["wiki"], row["file"]) for row in rows} == {("my-notes", "Locks.md"), ("other", "Locks.md")}
+    assert set(run(*search, "paths")[1].splitlines()) == {"my-notes:Locks.md", "other:Locks.md"}
+    (notes.path / "Locks.md").write_text("# Locks\n\nEvery lock has a key.")
+    assert set(run(*search, "paths")[1].splitlines()) == {"../My Notes/Locks.md", "other:Locks.md"}
+
+
+@pytest.mark.parametrize("below", ["", "a/b"])
+def test_a_data_directory_that_is_a_file_gets_a_hint(run: Run, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file.txt").write_text("x")
+    code, _, err = run("--data", str(tmp_path / "file.txt" / below), "list")
+    assert code == 7
+    assert "is not a directory" in err
+    assert "hint: Name a directory with --data" in err
+
+
+def test_list_names_the_data_directory_without_wikis(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("--data", str(tmp_path / "nope" / "a"), "list")
+    assert code == 0
+    assert out.startswith(f"No wikis yet in {tmp_path / 'nope' / 'a'}.\n")
+    assert not (tmp_path / "nope").exists()
+
+
+def test_the_hint_of_a_report_names_the_wiki(run: Run, notes: Repository) -> None:
+    run("add", "pond", str(notes.path))
+    code, _, err = run("report", "pond")
+    assert code == 3
+    assert "`wikiholt set pond log_queries=true`" in err
+
+
+def test_eval_takes_the_wiki_of_the_folder(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"id": "q1", "text": "signing key"}\n')
+    (tmp_path / "q.tsv").write_text("q1\tKeys\t1\n")
+    options = ("--queries", str(tmp_path / "q.jsonl"), "--qrels", str(tmp_path / "q.tsv"), "--mode", "keyword")
+    run("search", "key")
+    other = Repository(tmp_path / "other")
+    other.commit({"Tea.md": "# Tea"})
+    run("add", str(other.path))
+    assert json.loads(run("eval", *options, "--json")[1])["wiki"] == "my-notes"
+    monkeypatch.chdir(tmp_path / "home")
+    code, _, err = run("eval", *options)
+    assert code == 3
+    assert "Write `wikiholt eval SLUG` with one of these: my-notes, other" in err
 
 
 def test_an_index_answers_when_its_sync_fails(run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized
+from wikiholt.interfaces.cli.wiki_commands import format_files
 from wikiholt.wikis.access import AccessPolicy, RequestIdentity
 from wikiholt.wikis.registry import Registry
 
@@ -394,3 +395,61 @@ def test_remove_of_an_unknown_wiki_asks_nothing(run: CommandRunner, monkeypatch:
     monkeypatch.setattr("sys.stderr", errors)
     assert run("remove", "nothing")[0] == 3
     assert "[y/N]" not in errors.getvalue()
+
+
+# ── a wiki whose only copy Wikiholt stores ──
+
+
+@pytest.fixture
+def managed(run: CommandRunner, data: Path) -> Path:
+    """The stored pages of a wiki that `create` made."""
+    assert run("create", "notes")[0] == 0
+    (head,) = data.rglob("HEAD")
+    return head.parent
+
+
+@pytest.mark.parametrize("options", [[], ["--yes"], ["--json"]])
+def test_remove_without_a_terminal_keeps_the_only_copy_of_pages(
+    run: CommandRunner, managed: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, out, err = run("remove", "notes", *options)
+    assert (code, out) == (130, "")
+    assert "error: This would delete the only copy of the pages of notes.\nhint: " in err
+    assert "--delete-pages" in err
+    assert managed.exists()
+    assert "notes" in run("list", "--slugs")[1].split()
+
+
+def test_remove_deletes_pages_with_delete_pages(
+    run: CommandRunner, managed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, out, err = run("remove", "notes", "--delete-pages")
+    assert (code, err) == (0, "")
+    assert "Its pages were deleted." in out
+    assert not managed.exists()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 130)])
+def test_remove_of_the_only_copy_asks_on_a_terminal(
+    run: CommandRunner, managed: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    errors = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", errors)
+    assert run("remove", "notes")[0] == code
+    assert "Delete all pages, the index, the settings and 0 keys of notes? There is no other copy." in errors.getvalue()
+    assert managed.exists() == (code != 0)
+
+
+def test_removed_folders_show_how_many_files_they_had() -> None:
+    files = ["a.sqlite", "a/chunks", "a/vectors", "b/only", "c\x1b.lock"]
+    assert format_files(files) == ["  a.sqlite", "  a/ (2 files)", "  b/ (1 file)", "  c\ufffd.lock"]
+
+
+def test_delete_pages_does_not_touch_the_repository_of_the_user(run: CommandRunner, garden: Repository) -> None:
+    code, out, _ = run("remove", "garden", "--delete-pages")
+    assert code == 0
+    assert "was not touched" in out
+    assert garden.path.exists()

@@ -45,7 +45,9 @@ def test_help_groups_the_commands_and_starts_with_those_that_people_need_first(
 def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(capsys)[0] == 2
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert "Start here:" in err
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
@@ -71,6 +73,30 @@ def test_a_wrong_command_or_option_gets_a_suggestion(
     assert (code, out) == (2, "")
     assert words in err
     assert err.splitlines()[-1].startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["search", "x", "--mode", "magic"], "wikiholt search"),
+        (["search", "x", "-n", "many"], "wikiholt search"),
+        (["key", "create", "x", "--scope", "all"], "wikiholt key create"),
+        (["status", "a", "b"], "wikiholt status"),
+        (["--data"], "wikiholt"),
+    ],
+)
+def test_an_error_is_printed_without_the_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], command: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    error, hint = err.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith(f"hint: `{command} --help`")
+
+
+def test_help_lists_the_exit_code_of_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "130 interrupted, or not confirmed" in run(capsys, "--help")[1]
 
 
 @pytest.mark.parametrize(

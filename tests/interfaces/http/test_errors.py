@@ -1,7 +1,9 @@
 """Errors over HTTP: what a response contains and what it must not contain."""
 
+import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -190,3 +192,62 @@ def test_metrics_contain_neither_queries_nor_names(shared: ServedApplication) ->
     assert "wikiholt_scheduler_wikis 2.0" in text
     for word in ("private", "alpha", "beta", "Home"):
         assert word not in text
+
+
+def get_problem(error: WikiholtError) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(bytes(make_problem_response(error).body))
+    return document
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("there is no page 'Home'", "There is no page 'Home'."),
+        ("a date is missing", "A date is missing."),
+        ("A key is required.", "A key is required."),
+        ("n is 0", "n is 0"),
+        ("old_string is empty", "old_string is empty"),
+        ("max_n: wrong", "max_n: wrong"),
+        ("limit: wrong", "limit: wrong"),
+        ("is it there?", "Is it there?"),
+        ("", ""),
+    ],
+)
+def test_messages_and_hints_are_sentences(text: str, expected: str) -> None:
+    problem = get_problem(errors.InvalidInput(text, hint=text))
+    assert problem["detail"] == problem["hint"] == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (errors.WikiNotFound("gone", hint="`wikiholt list` shows all wikis."), "/api/v1/wikis lists"),
+        (errors.Busy("it is being removed", hint="run wikiholt list"), "Ask the operator"),
+        (errors.QueryLogNotFound("none", hint="`wikiholt set SLUG log_queries=true`"), "log_queries"),
+    ],
+)
+def test_a_hint_for_a_client_names_no_command_of_the_server(error: WikiholtError, hint: str) -> None:
+    problem = get_problem(error)
+    assert hint in problem["hint"]
+    assert "wikiholt " not in problem["hint"] + problem["error"]
+
+
+def test_an_unknown_wiki_and_a_missing_key_name_no_command(shared: ServedApplication) -> None:
+    unknown = shared.make_client("operator").get("/w/no-such/api/v1/pages")
+    refused = shared.make_client().get("/w/alpha/api/v1/pages")
+    assert (unknown.status_code, refused.status_code) == (404, 401)
+    assert "wikiholt " not in unknown.json()["hint"] + refused.json()["hint"]
+
+
+def test_a_page_that_does_not_exist_has_similar_paths(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+    for path in ("pages/Equipment/Printr", "pages/Equipment/Printr/history", "similar?path=Equipmen/Printer"):
+        problem = client.get(f"/w/alpha/api/v1/{path}").json()
+        assert problem["code"] == "page-not-found", path
+        assert problem["hint"] == "Did you mean 'Equipment/Printer'?", path
+        assert problem["error"].endswith("Did you mean 'Equipment/Printer'?")
+    far = client.get("/w/alpha/api/v1/pages/Qqqq/Zzzzzz").json()
+    assert far["hint"] == "List the pages to see their paths."
+    refused = shared.make_client().get("/w/alpha/api/v1/pages/Equipment/Printr")
+    assert refused.status_code == 401
+    assert "Printer" not in refused.text

@@ -131,7 +131,7 @@ def test_an_invalid_or_unknown_parameter_is_rejected_by_name(shared: ServedAppli
     assert answer.status_code == 422
     document = answer.json()
     assert field in {fault["field"] for fault in document["errors"]}
-    assert document["code"] == "bad-input"
+    assert document["code"] == "invalid-input"
     assert document["error"] == f"{document['detail']}. {document['hint']}"
 
 
@@ -304,3 +304,17 @@ def count_calls(method: Callable[..., Any], calls: list[str], is_own: Callable[[
         return method(*arguments)
 
     return counted
+
+
+def test_a_filter_that_no_page_passes_is_explained_in_the_notes(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+
+    def get_notes(**params: str) -> list[str]:
+        document = client.get("/w/alpha/api/v1/search", params={"q": "printer", **params}).json()
+        assert document["results"] == []
+        notes: list[str] = document["notes"]
+        return notes
+
+    assert get_notes(tag="papr") == ["no page has this tag; did you mean 'paper'?"]
+    (note,) = get_notes(prefix="equipment")
+    assert note.endswith("did you mean 'Equipment'? Case matters.")

@@ -13,6 +13,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.request_context import HostGrant
+from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 from wikiholt.interfaces.otterwiki.api import AsgiBridge, BridgeResponse
 
 ADA = Author("Ada", "ada@example.org")
@@ -52,7 +53,7 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
 ) -> None:
     listed, _ = call_embedded(embedded, Scope.READ)
     assert listed.status == 200
-    assert len(json.loads(listed.body)["result"]["tools"]) == 13
+    assert len(json.loads(listed.body)["result"]["tools"]) == len(READ_TOOLS)
     read, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments={"path": "Coffee"})
     assert "Descale" in json.loads(read.body)["result"]["structuredContent"]["content"]
     refused, _ = call_embedded(embedded, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})

@@ -25,6 +25,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp import oauth
 from wikiholt.interfaces.mcp.oauth import KeySet
+from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
 Sign = Callable[..., str]
@@ -192,7 +193,7 @@ def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedA
 
 def test_without_issuers_there_is_no_metadata_route(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 13
+    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == len(READ_TOOLS)
 
 
 async def _list_tools(client: Client) -> int:

@@ -110,10 +110,28 @@ def test_a_section_lines_or_all_places_are_replaced(served: ServedApplication, u
     assert served.alpha.get_head() == before
 
 
+def test_a_line_break_at_the_end_of_a_page_starts_no_line(served: ServedApplication, url: str) -> None:
+    call = partial(call_tool, url, served.tokens["read"])
+    ended, open_end = "# Ends\n\nlast line\n", "# Open\n\nlast line"
+    served.alpha.commit({"Ends.md": ended, "Open.md": open_end, "Gap.md": "# Gap\n\n\n"})
+    for path, content in (("Ends", ended), ("Open", open_end), ("Gap", "# Gap\n\n\n")):
+        page = get_document(call("read_page", path=path))
+        assert (page["content"], page["lines"], page["total_lines"]) == (content, [1, 3], 3), path
+        fetched = get_document(call("fetch", id=path))
+        assert (fetched["text"], fetched["metadata"]["total_lines"]) == (content, 3)
+        (several,) = get_document(call("read_pages", paths=[path]))["pages"]
+        assert (several["content"], several["lines"]) == (content, [1, 3])
+        assert get_text(call("read_page", path=path, from_line=4)).endswith("Next: it has 3 lines.")
+    assert "lines 1-3 of 3" in get_text(call("read_page", path="Ends"))
+    first = get_document(call("read_page", path="Ends", to_line=2))
+    rest = get_document(call("read_page", path="Ends", from_line=3))
+    assert f"{first['content']}\n{rest['content']}" == ended
+
+
 def test_other_names_and_types_of_arguments_are_accepted(served: ServedApplication, url: str) -> None:
     call = partial(call_tool, url, served.tokens["read"])
     assert len(get_document(call("search", q="printer", limit="1", fresh="false"))["results"]) == 1
     assert get_document(call("read_page", page="Home", start_line="3", to_line="3"))["lines"] == [3, 3]
     assert get_document(call("read_pages", path="Home"))["pages"][0]["path"] == "Home"
     assert get_document(call("list_pages", folder="Equipment"))["total"] == 1
-    assert get_text(call("read_page", page="Home", path="Coffee")).startswith("bad-input: page: ")
+    assert get_text(call("read_page", page="Home", path="Coffee")).startswith("invalid-input: page: ")

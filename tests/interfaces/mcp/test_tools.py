@@ -15,9 +15,9 @@ from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, r
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.resources import PAGE_URI_TEMPLATE
-from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
+from wikiholt.interfaces.mcp.search_tools import SemanticSearchArguments
 from wikiholt.interfaces.mcp.text_output import estimate_tokens
-from wikiholt.interfaces.mcp.tool_schemas import SemanticSearchArguments
+from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
 
 READ_TOOLS = [
     *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
@@ -239,20 +239,20 @@ def test_an_alias_that_is_used_as_a_path_names_the_page(served: ServedApplicatio
     [
         ("read_page", {"path": "Equipment/Prnter"}, r"page-not-found: .*\nNext: Did you mean 'Equipment/Printer'\?"),
         ("read_page", {"path": "Home", "section": "Nowhere"}, r"invalid-page: .*\nNext: its headings are: 'Home'"),
-        ("read_page", {"path": "Home", "from_line": 999}, r"invalid-page: .*\nNext: it has 4 lines"),
+        ("read_page", {"path": "Home", "from_line": 999}, r"invalid-page: .*\nNext: it has 3 lines"),
         ("read_page", {"path": "../../etc/passwd"}, r"(page-not-found|invalid-page): "),
-        ("search", {"query": "x", "n": "five"}, r"bad-input: n: "),
-        ("search", {"query": "x", "q": "y"}, r"bad-input: q: there is no such argument"),
-        ("read_pages", {"paths": []}, r"bad-input: paths: "),
+        ("search", {"query": "x", "n": "five"}, r"invalid-input: n: "),
+        ("search", {"query": "x", "q": "y"}, r"invalid-input: q: there is no such argument"),
+        ("read_pages", {"paths": []}, r"invalid-input: paths: "),
         ("diff_page", {"path": "Home", "from_revision": "deadbeef"}, r"[a-z-]+: .*\nNext: "),
-        ("search", {"query": "x", "n": 0}, r"bad-input: n: "),
+        ("search", {"query": "x", "n": 0}, r"invalid-input: n: "),
         ("search", {"query": "   "}, r"invalid-query: .*\nNext: "),
-        ("search", {"query": "x", "wiki": "beta"}, r"bad-input: wiki: there is no such argument"),
+        ("search", {"query": "x", "wiki": "beta"}, r"invalid-input: wiki: there is no such argument"),
         ("search", {"query": "x", "updated_since": "soon"}, r"invalid-query: .*\nNext: write 2024-05-31"),
-        ("search", {}, r"bad-input: query: Field required"),
+        ("search", {}, r"invalid-input: query: Field required"),
         ("page_history", {"path": "Never"}, r"page-not-found: "),
         ("read_page", {"path": "Home", "revision": "deadbeef"}, r"[a-z-]+: .*\nNext: "),
-        ("list_pages", {"limit": 5000}, r"bad-input: limit: "),
+        ("list_pages", {"limit": 5000}, r"invalid-input: limit: "),
     ],
 )
 def test_errors_say_what_is_wrong_and_what_to_do_next(

@@ -267,3 +267,30 @@ def test_facets_follow_the_query_and_the_folder(client: TestClient) -> None:
     assert get_facets(path="Kitchen")["folders"] == []
     assert get_facets(q="rinse", mode="keyword") == {"tags": [("hot", 1)], "folders": [("Kitchen", 1)]}
     assert get_facets(q="nosuchword", mode="keyword") == {"tags": [], "folders": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "category", "is_shown"),
+    [
+        ("Kitchen/Machine", "Kitchen", False),
+        ("House/Kitchen/Machine", "kitchen", False),
+        ("House/Kitchen/Machine", "House", True),
+        ("Kitchen/Machine", "Appliances", True),
+        ("Machine", "Machine", True),
+    ],
+)
+def test_a_category_with_the_name_of_the_folder_is_shown_once(
+    tmp_path: Path, path: str, category: str, is_shown: bool
+) -> None:
+    settings = load_settings(tmp_path / "data", overrides={"limit.address_per_minute": 0})
+    service = build_service(settings)
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({f"{path}.md": f"---\ncategory: {category}\n---\n# Pump\n\nHot water.\n"})
+    service.add("wiki", str(repository.path), {})
+    application = open_application(settings, service=service)
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    page = client.get("/w/wiki/read", params={"page": path}, headers=HTML).text
+    application.service.close()
+    facts = re.search(r'<p class="facts">(.*?)</p>', page, re.DOTALL)
+    assert facts is not None
+    assert (f"<span>{category}</span>" in facts[1]) is is_shown

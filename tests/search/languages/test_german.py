@@ -3,6 +3,8 @@
 import pytest
 
 from tests.search.languages.language_fixtures import LanguageFixture
+from wikiholt.domain.search import SearchMode
+from wikiholt.search.request import SearchRequest
 
 LANGUAGE = "german"
 PAGES = {
@@ -29,6 +31,18 @@ def test_a_compound_finds_pages_with_its_parts(language_wiki: LanguageFixture) -
     found = language_wiki.find_paths("Kaffeemaschinen ")
     assert found[:2] == ["Küche", "Automat"]
     assert set(found) == {"Küche", "Automat", "Werkstatt", "Einkauf"}
+
+
+def test_a_compound_that_no_page_has_finds_pages_with_its_first_part(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("Parkplatzschranke ") == ["Büro"]
+    assert set(language_wiki.find_paths("Kaffeefilter bestellen ")) == {"Einkauf", "Automat"}
+    assert language_wiki.find_paths("Kaffeefilter bestellen ")[0] == "Einkauf"
+    assert language_wiki.find_paths('"Parkplatzschranke" ') == []
+
+
+def test_a_known_first_part_does_not_prevent_the_correction_of_the_rest(language_wiki: LanguageFixture) -> None:
+    answer = language_wiki.handle.search(SearchRequest("Kaffeemaschien ", 20, SearchMode.KEYWORD))
+    assert (answer.did_you_mean, answer.hits[0].path) == ("Kaffeemaschine ", "Küche")
 
 
 def test_a_word_with_the_same_ending_is_not_a_compound(language_wiki: LanguageFixture) -> None:

@@ -123,7 +123,7 @@ def test_changes_that_are_only_in_the_log_are_never_ignored(root: Path) -> None:
     shutil.move(root / "log", f"{file}-wal")
     set_permissions(root, 0o555, 0o444)
     said = run_as_nobody(root)
-    assert said["error"] == "storage-refused"
+    assert said["error"] == "storage-error"
     assert "log" in said["message"]
     assert said["hint"]
 
@@ -132,7 +132,7 @@ def test_writing_there_is_refused(root: Path) -> None:
     create_index(root)
     set_permissions(root, 0o555, 0o444)
     said = run_as_nobody(root, "write")
-    assert said["error"] == "storage-refused"
+    assert said["error"] == "storage-error"
     assert said["hint"]
 
 

@@ -28,7 +28,7 @@ def test_a_backup_is_one_file_whose_name_describes_its_content(fixture: BackupFi
     assert taken.state == fixture.get_wiki().get_status().state
     assert taken.state is not None
     assert taken.state.revision == repository.get_head()
-    assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%S%fZ}-g1-v{taken.state.version}-asked"
+    assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%S%fZ}-g1-v{taken.state.version}-requested"
     assert file.name == f"{taken.name}-{hashlib.sha256(file.read_bytes()).hexdigest()}.sqlite"
     assert taken.bytes == file.stat().st_size
     assert fixture.get_wiki().backups.list() == fixture.get_wiki().backups.list_verified() == [taken]
@@ -214,8 +214,8 @@ def test_files_with_other_names_are_ignored(fixture: BackupFixture) -> None:
     taken = fixture.get_wiki().backups.create()
     odd = [
         "notes.txt",
-        "20269999T000000000000Z-g1-v1-asked-" + "0" * 64 + ".sqlite",
-        "20261116T000000Z-g1-v1-asked.sqlite",
+        "20269999T000000000000Z-g1-v1-requested-" + "0" * 64 + ".sqlite",
+        "20261116T000000Z-g1-v1-requested.sqlite",
     ]
     for name in odd:
         (fixture.get_backup_directory().directory / name).write_text("x")

@@ -122,7 +122,7 @@ def test_query_operators_are_removed_from_a_question() -> None:
 
 def test_a_wiki_without_questions_is_an_error_with_a_hint(tmp_path: Path) -> None:
     made = IndexedWiki(tmp_path, {"one.md": HEAP}).sync()
-    with pytest.raises(InvalidEvaluation, match="no questions could be mined") as caught:
+    with pytest.raises(InvalidEvaluation, match="no test questions found in this wiki") as caught:
         made.handle.mine_questions()
     assert "--queries" in caught.value.hint
     made.close()

@@ -1,38 +1,36 @@
 """Shared Chroma collections, in a directory or on a server.
 
-A directory is copied first, because opening it writes to it, and read by a child process. A server is read by its REST
-API, without the chromadb package.
+A directory is copied first, because opening it writes to it, and read through a child process, because Chroma may crash
+or hang. A server needs no chromadb package here.
 """
 
-import base64
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_json, parse_row_id
+from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_row_id
 from wikiholt.caches.chroma.client import (
     ChromaError,
     ChromaHttpClient,
+    ChromaMetrics,
     ChromaUnavailable,
     build_token_headers,
     get_host_header,
 )
-from wikiholt.caches.chroma.hosts import ChromaServerHost
+from wikiholt.caches.chroma.embedded_chroma import DATABASE_FILE
+from wikiholt.caches.chroma.hosts import ChildProcess, ChromaServerHost
 from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import InvalidImport, MissingDependency, StorageError, make_extra_hint
+from wikiholt.errors import InvalidImport, StorageError
 
 RETRY_HINT = "`wikiholt sync` builds the same indexes from git, without the old vectors"
-_DATABASE_FILE = "chroma.sqlite3"
+_BATCH_ROWS = 500
+_HTTP_PORT = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class ImportedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ChromaDirectory:
-    """A Chroma directory, copied to `work_directory`. The child is killed after `timeout_s` seconds without output."""
+    """A Chroma directory, copied to `work_directory`. The child is killed if it does not respond for `timeout_s`."""
 
     directory: Path
     work_directory: Path
@@ -60,30 +58,22 @@ class ChromaDirectory:
         return f"{self.target.collection} of Chroma in {self.directory}"
 
     def iter_rows(self) -> SharedRows:
-        copy = self._copy_directory()
-        seen = 0
-        expected: int | None = None
-        metadata: Mapping[str, object] = {}
-        with closing(self._read_child(copy)) as documents:
-            for document in documents:
-                if "collections" in document:
-                    require_collection(self.target.collection, document["collections"])
-                elif "count" in document:
-                    expected, metadata = _to_int(document["count"]), _to_mapping(document.get("metadata"))
-                elif "ids" in document:
-                    vectors = _unpack_vectors(document)
-                    for row in parse_batch(document, vectors, metadata, self.target.owner_field):
-                        seen += 1
-                        yield row
-        if expected != seen:
+        child = ChildProcess(self._copy_directory(), ChromaMetrics(), as_is=True, start_timeout_s=self.timeout_s)
+        try:
+            child.start()
+            with closing(ChromaHttpClient(child.connect, {}, "localhost")) as client:
+                yield from _iter_rows(client, self.target, self.timeout_s)
+        except (ChromaUnavailable, ChromaError) as error:
             raise InvalidImport(
-                f"Chroma counts {expected} rows but returned {seen}: the directory is damaged", hint=RETRY_HINT
-            )
+                f"Chroma cannot read the directory, which may be damaged: {error.message}", hint=RETRY_HINT
+            ) from error
+        finally:
+            child.stop()
 
     def _copy_directory(self) -> Path:
-        if not (self.directory / _DATABASE_FILE).is_file():
+        if not (self.directory / DATABASE_FILE).is_file():
             raise InvalidImport(
-                f"there is no {_DATABASE_FILE} in {self.directory}", hint="use the CHROMADB_PATH of the old wiki"
+                f"there is no {DATABASE_FILE} in {self.directory}", hint="use the CHROMADB_PATH of the old wiki"
             )
         copy = self.work_directory / "chroma"
         try:
@@ -99,52 +89,6 @@ class ChromaDirectory:
             raise InvalidImport(f"{self.directory} cannot be copied ({error})", hint="check its permissions") from error
         return copy
 
-    def _read_child(self, copy: Path) -> Generator[Mapping[str, object], None, None]:
-        """The documents that the child writes. Raises unless the last one says that it is done."""
-        command = [sys.executable, "-m", f"{__package__}.chroma_child", str(copy)]
-        command += [self.target.tenant, self.target.database, self.target.collection]
-        environment = {**os.environ, "ANONYMIZED_TELEMETRY": "False", "HOME": str(self.work_directory)}
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        timed_out = False
-
-        def kill() -> None:
-            nonlocal timed_out
-            timed_out = True
-            child.kill()
-
-        try:
-            assert child.stdout is not None
-            while True:
-                timer = Timer(self.timeout_s, kill)
-                timer.start()
-                try:
-                    line = child.stdout.readline()
-                finally:
-                    timer.cancel()
-                document = _parse_line(line)
-                if document is None:
-                    raise _build_exit_error(child.wait(), timed_out, self.timeout_s)
-                if document.get("done"):
-                    return
-                yield document
-        finally:
-            child.kill()
-            child.wait()
-            if child.stdout is not None:
-                child.stdout.close()
-
-
-def require_collection(name: str, names: object) -> None:
-    """Raise InvalidImport unless the collection exists; the message lists the existing ones."""
-    existing = [item for item in names if isinstance(item, str)] if isinstance(names, list) else []
-    if name not in existing:
-        listed = ", ".join(existing[:20]) or "none, the database may be damaged"
-        raise InvalidImport(
-            f"there is no collection {name!r}; collections: {listed}", hint="name one with --collection"
-        )
-
 
 def parse_batch(
     document: Mapping[str, object],
@@ -152,11 +96,11 @@ def parse_batch(
     collection_metadata: Mapping[str, object],
     owner_field: str = "",
 ) -> Iterator[SharedRow]:
-    """The rows of a batch, which has parallel lists of ids, texts and metadata.
+    """The rows of a batch, which has parallel lists of ids, documents and metadata.
 
     With `owner_field`, that field of the metadata is the tenant; a row without it has the empty one.
     """
-    ids, texts, metadatas = (document.get(name) for name in ("ids", "texts", "metadatas"))
+    ids, texts, metadatas = (document.get(name) for name in ("ids", "documents", "metadatas"))
     if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
         raise InvalidImport("the response of Chroma is malformed", hint=RETRY_HINT)
     if not len(ids) == len(texts) == len(metadatas) == len(vectors):
@@ -176,49 +120,8 @@ def _list_ignored(directory: str, names: list[str]) -> list[str]:
     return [name for name, path in paths.items() if path.is_symlink() or not (path.is_file() or path.is_dir())]
 
 
-def _parse_line(line: bytes) -> Mapping[str, object] | None:
-    """Parse a line of the child. None if the child ended, or ended within a line."""
-    if not line.endswith(b"\n"):
-        return None
-    document = _to_mapping(parse_json(line))
-    if "missing" in document:
-        raise MissingDependency(
-            f"reading a Chroma directory requires chromadb ({document['missing']})",
-            hint=make_extra_hint("chroma"),
-        )
-    if "error" in document:
-        raise InvalidImport(f"Chroma cannot read it: {document['error']}: {document.get('about', '')}", hint=RETRY_HINT)
-    return document
-
-
-def _build_exit_error(code: int, timed_out: bool, timeout_s: float) -> InvalidImport:
-    if timed_out:
-        return InvalidImport(
-            f"Chroma did not respond for {timeout_s:g} s and was stopped: the directory is damaged", hint=RETRY_HINT
-        )
-    reason = f"signal {-code}" if code < 0 else f"code {code}"
-    return InvalidImport(f"Chroma crashed while reading the directory ({reason}): it is damaged", hint=RETRY_HINT)
-
-
-def _unpack_vectors(document: Mapping[str, object]) -> Sequence[FloatArray]:
-    dimensions = _to_int(document.get("dimensions"))
-    flat = np.frombuffer(base64.b64decode(str(document.get("vectors", ""))), np.float32)
-    return list(flat.reshape(-1, dimensions)) if dimensions else []
-
-
-def _to_int(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
 def _to_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
-
-
-# A Chroma server.
-
-
-_BATCH_ROWS = 500
-_HTTP_PORT = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +146,8 @@ class ChromaServer:
         headers = build_token_headers(self.token)
         with closing(ChromaHttpClient(host.connect, headers, get_host_header(self.url))) as client:
             prefix = urlsplit(self.url).path.rstrip("/")
-            api = ChromaApi(client, self.target.tenant, self.target.database, self.timeout_s, path_prefix=prefix)
             try:
-                yield from self._iter_rows(api)
+                yield from _iter_rows(client, self.target, self.timeout_s, prefix)
             except ChromaUnavailable as error:
                 raise InvalidImport(
                     f"the Chroma server failed: {error.message}",
@@ -254,33 +156,43 @@ class ChromaServer:
             except ChromaError as error:
                 raise _build_refused_error(error.http_status) from error
 
-    def _iter_rows(self, api: ChromaApi) -> SharedRows:
-        collection = self._find_collection(api)
-        rows = api.open_rows(collection)
-        count = rows.count()
-        seen = 0
-        while True:
-            batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
-            vectors = _parse_vectors(batch.get("embeddings"))
-            document = {**batch, "texts": batch.get("documents")}
-            yield from parse_batch(document, vectors, collection.metadata, self.target.owner_field)
-            seen += len(vectors)
-            if len(vectors) < _BATCH_ROWS:
-                break
-        if seen != count:
-            raise InvalidImport(
-                f"Chroma counts {count} rows but returned {seen}",
-                hint="stop the programs that write to it and try again",
-            )
 
-    def _find_collection(self, api: ChromaApi) -> CollectionInfo:
-        collections: dict[str, CollectionInfo] = {}
-        for collection in api.iter_collections():
-            if collection.name in collections:
-                break  # the server ignores the offset
-            collections[collection.name] = collection
-        require_collection(self.target.collection, sorted(collections))
-        return collections[self.target.collection]
+def _iter_rows(
+    client: ChromaHttpClient, target: ImportedCollection, timeout_s: float, path_prefix: str = ""
+) -> SharedRows:
+    """Every row of the collection. Raises InvalidImport, ChromaUnavailable and ChromaError."""
+    api = ChromaApi(client, target.tenant, target.database, timeout_s, path_prefix=path_prefix)
+    collection = _find_collection(api, target.collection)
+    rows = api.open_rows(collection)
+    count = rows.count()
+    seen = 0
+    while True:
+        batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
+        vectors = _parse_vectors(batch.get("embeddings"))
+        yield from parse_batch(batch, vectors, collection.metadata, target.owner_field)
+        seen += len(vectors)
+        if len(vectors) < _BATCH_ROWS:
+            break
+    if seen != count:
+        raise InvalidImport(
+            f"Chroma counts {count} rows but returned {seen}: it is damaged, or a program is writing to it",
+            hint=f"stop the programs that write to it and try again; {RETRY_HINT}",
+        )
+
+
+def _find_collection(api: ChromaApi, name: str) -> CollectionInfo:
+    """The collection. Raises InvalidImport, with the names of the existing ones, if there is none."""
+    collections: dict[str, CollectionInfo] = {}
+    for collection in api.iter_collections():
+        if collection.name in collections:
+            break  # the server ignores the offset
+        collections[collection.name] = collection
+    if name not in collections:
+        listed = ", ".join(sorted(collections)[:20]) or "none, the database may be damaged"
+        raise InvalidImport(
+            f"there is no collection {name!r}; collections: {listed}", hint="name one with --collection"
+        )
+    return collections[name]
 
 
 def _build_refused_error(status: int) -> InvalidImport:

@@ -137,17 +137,11 @@ class DocumentImporter:
         return "" if any(text.strip() for text in texts) else _NO_TEXT
 
     def _sync(self, slug: str) -> ImportProof:
-        handle, components = self._service.get_handle(slug), self._service.components
+        handle = self._service.get_handle(slug)
         with self._open_progress(slug) as progress:
             handle.sync(progress)
-        config, embedder = self._service.get_config(handle.wiki), components.embedder()
-        return verify_index(
-            handle.wiki.id,
-            components.store,
-            config.source,
-            lambda revision: count_chunks(config, revision, embedder),
-            components.lock_timeout,
-        )
+        config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
+        return verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
 
 
 _AMBIGUOUS = "it has several rows: they are chunks, or the table has several versions of it"

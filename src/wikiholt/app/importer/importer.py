@@ -28,8 +28,8 @@ from wikiholt.app.importer.spool import (
     check_agreement,
     open_work_directory,
 )
-from wikiholt.domain.protocols import Embedder, Source
-from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, SyncFailed, WikiholtError, WikiNotFound
 from wikiholt.indexing.estimate import WRITE_SECONDS_PER_CHUNK, measure_seconds_per_text
@@ -153,21 +153,12 @@ def _draw_samples(
 # Verification: an index contains exactly the HEAD of its wiki.
 
 
-def verify_index(
-    wiki_id: str,
-    store: IndexStore,
-    source: Source,
-    get_chunk_counts: Callable[[str], Mapping[str, int]],
-    lock_timeout: float,
-) -> ImportProof:
+def verify_index(service: WikiService, wiki: Wiki, get_chunk_counts: Callable[[str], Mapping[str, int]]) -> ImportProof:
     """Compare the index with its wiki's tree, page by page, and check its checksums. Raises SyncFailed."""
-    with store.write_lock(wiki_id, lock_timeout):
-        index = store.open(wiki_id)
-        try:
-            state, pages, faults = index.get_state(), index.get_page_blobs(), index.check()
-            problems = {problem.file for problem in index.get_problems()}
-        finally:
-            index.close()
+    store, source = service.components.store, service.get_source(wiki)
+    with store.write_lock(wiki.id, service.components.lock_timeout), closing(store.open(wiki.id)) as index:
+        state, pages, faults = index.get_state(), index.get_page_blobs(), index.check()
+        problems = {problem.file for problem in index.get_problems()}
     if state.revision is None:
         raise _build_failure("it has no revision")
     if faults:
@@ -327,7 +318,7 @@ class Importer:
     ) -> WikiImport:
         started = time.monotonic()
         handle = self._service.open_with_embedder(wiki.slug, embedder)
-        config, components = self._service.get_config(wiki), self._service.components
+        config = self._service.get_config(wiki)
 
         def get_chunk_counts(revision: str) -> Mapping[str, int]:
             return survey.chunks if revision == survey.revision else count_chunks(config, revision, embedder)
@@ -336,7 +327,7 @@ class Importer:
             with self._open_progress(wiki.slug) as progress:
                 handle.sync(progress)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
-            proof = verify_index(wiki.id, components.store, config.source, get_chunk_counts, components.lock_timeout)
+            proof = verify_index(self._service, wiki, get_chunk_counts)
         finally:
             handle.close()
         return replace(

@@ -25,7 +25,7 @@ An unknown name, a value of the wrong type or a value out of range is an error. 
 _WIKI_INTRO = """\
 ## Settings of one wiki
 
-Set with options of `wikiholt add SLUG PATH`, or later with `wikiholt set SLUG NAME=VALUE`, and stored in the registry.
+Set with `wikiholt set SLUG NAME=VALUE`, many also with an option of `wikiholt add PATH`, and stored in the registry.
 A secret is never shown.
 """
 
@@ -36,7 +36,7 @@ def render_settings_page() -> str:
 
 
 def _list_rows(settings: Iterable[Setting]) -> list[str]:
-    rows = [f"| `{each.name}` | {_format_default(each)} | {_format_meaning(each)} |" for each in settings]
+    rows = [f"| `{setting.name}` | {_format_default(setting)} | {_format_meaning(setting)} |" for setting in settings]
     return ["| Setting | Default | Meaning |", "|---|---|---|", *rows]
 
 

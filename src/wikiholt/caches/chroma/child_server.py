@@ -1,4 +1,4 @@
-"""The process that runs Chroma: `python -m wikiholt.caches.chroma.child_server DIRECTORY [--renew]`.
+"""The process that runs Chroma: `python -m wikiholt.caches.chroma.child_server DIRECTORY [--renew] [--as-is]`.
 
 A lock allows one per directory; other Wikiholt processes connect to its socket. It exits when no process is connected.
 A panic, a segmentation fault or an endless loop of Chroma affects only this process.
@@ -157,14 +157,14 @@ def get_peer_credentials(connection: socket.socket) -> tuple[int, int]:
     return int(process_id), int(user_id)
 
 
-def main(directory: Path, *, reset: bool) -> int:
+def main(directory: Path, *, reset: bool, as_is: bool) -> int:
     """Serve until no process is connected. The first line of output reports the result of the start."""
     try:
-        chroma = open_directory(directory, reset=reset)
+        chroma = open_directory(directory, reset=reset, as_is=as_is)
     except UnusableDirectory as error:
         return _print_state(error.state, error.detail)
     except BaseException as error:  # noqa: BLE001 - a Rust panic is not an Exception
-        return _print_state("failed", getattr(error, "strerror", None) or type(error).__name__)
+        return _print_state("failed", getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"[:300])
     _serve(ChildState(chroma, directory, secrets.token_hex(8), idle_since=time.monotonic()))
     return 0
 
@@ -193,4 +193,4 @@ def _print_state(state: str, detail: str = "") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), reset="--renew" in sys.argv[2:]))
+    sys.exit(main(Path(sys.argv[1]), reset="--renew" in sys.argv[2:], as_is="--as-is" in sys.argv[2:]))

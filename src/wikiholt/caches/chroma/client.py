@@ -3,17 +3,15 @@
 None of the errors reaches a user: exact search answers instead, marked `degraded`.
 """
 
-import contextlib
 import http.client
 import json
-import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wikiholt.errors import IndexUnavailable
+from wikiholt.http_client import HttpClient
 
 JsonValue = object
 """A parsed JSON value that is not validated yet."""
@@ -21,9 +19,7 @@ JsonValue = object
 INSTANCE_HEADER = "X-Wikiholt-Incarnation"
 """The header with the instance id of the child process; it changes with every start."""
 
-_MAX_IDLE_CONNECTIONS = 8
 _MAX_BODY_BYTES = 1 << 30
-_READ_BLOCK_BYTES = 1 << 20
 
 
 class ChromaUnavailable(IndexUnavailable):
@@ -113,90 +109,37 @@ class ChromaHttpClient:
     def __init__(self, connect: Callable[[float], socket.socket], headers: Mapping[str, str], host: str) -> None:
         self._connect = connect
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
-        self._host = host
-        self._lock = threading.Lock()
-        self._idle: list[http.client.HTTPConnection] = []
-        self._process = os.getpid()
+        self._client = HttpClient(self._open_connection, host, _MAX_BODY_BYTES)
 
     def request(self, method: str, path: str, body: JsonValue = None, *, timeout: float) -> ChromaReply:
         """Send a request and wait at most `timeout` seconds. Raises ChromaUnavailable or ChromaError.
 
         A request may be sent twice, if an idle connection turns out to be closed.
         """
-        deadline = time.monotonic() + timeout
         content = None if body is None else json.dumps(body).encode()
-        idle = self._take_idle()
-        if idle is not None:
-            try:
-                return self._send_request(idle, method, path, content, deadline, is_new_connection=False)
-            except ChromaUnavailable as error:
-                # The server may have closed the idle connection: retry on a new one.
-                if error.timed_out:
-                    raise
-        connection = self._open_connection(deadline)
-        return self._send_request(connection, method, path, content, deadline, is_new_connection=True)
+        try:
+            reply = self._client.send(method, path, content, self._headers, timeout_s=timeout)
+        except TimeoutError as error:
+            raise ChromaUnavailable("The request to Chroma timed out.", timed_out=True) from error
+        except (OSError, http.client.IncompleteRead) as error:
+            raise ChromaUnavailable(f"Chroma closed the connection ({type(error).__name__}).") from error
+        except http.client.HTTPException as error:
+            raise ChromaError("The server does not speak HTTP.") from error
+        instance_id = reply.headers.get(INSTANCE_HEADER, "")
+        return ChromaReply(_parse_response(reply.status, reply.body), instance_id, reply.is_new_connection)
 
     def close(self) -> None:
         """Close all idle connections."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._client.close()
 
-    def _take_idle(self) -> http.client.HTTPConnection | None:
-        with self._lock:
-            if self._process != os.getpid():  # after a fork they belong to the parent
-                self._process, self._idle = os.getpid(), []
-            return self._idle.pop() if self._idle else None
-
-    def _open_connection(self, deadline: float) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self._host)
+    def _open_connection(self, timeout_s: float) -> socket.socket:
         try:
-            connection.sock = self._connect(_get_remaining_s(deadline))
+            return self._connect(timeout_s)
         except TimeoutError as error:
             raise ChromaUnavailable("The connection to Chroma timed out.", timed_out=True) from error
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             reason = getattr(error, "strerror", None) or error
             raise ChromaUnavailable(f"Chroma cannot be reached ({reason}).") from error
-        return connection
-
-    def _send_request(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        content: bytes | None,
-        deadline: float,
-        *,
-        is_new_connection: bool,
-    ) -> ChromaReply:
-        """Send one request and read the reply. The connection is kept on success."""
-        try:
-            connection.sock.settimeout(_get_remaining_s(deadline))
-            connection.request(method, path, content, dict(self._headers))
-            response = connection.getresponse()
-            reply = _read_body(connection, response, deadline)
-        except TimeoutError as error:
-            connection.close()
-            raise ChromaUnavailable("The request to Chroma timed out.", timed_out=True) from error
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            if isinstance(error, OSError | http.client.RemoteDisconnected | http.client.IncompleteRead):
-                raise ChromaUnavailable(f"Chroma closed the connection ({type(error).__name__}).") from error
-            raise ChromaError("The server does not speak HTTP.") from error
-        except BaseException:
-            connection.close()
-            raise
-        self._return_connection(connection, response)
-        instance_id = response.headers.get(INSTANCE_HEADER, "")
-        return ChromaReply(_parse_response(response.status, reply), instance_id, is_new_connection)
-
-    def _return_connection(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
-        with self._lock:
-            if not response.will_close and len(self._idle) < _MAX_IDLE_CONNECTIONS and self._process == os.getpid():
-                self._idle.append(connection)
-                return
-        connection.close()
 
 
 def build_token_headers(token: str) -> Mapping[str, str]:
@@ -207,33 +150,6 @@ def build_token_headers(token: str) -> Mapping[str, str]:
 def get_host_header(url: str) -> str:
     """Return the host and port of a URL as in a Host header."""
     return url.split("://", 1)[-1].split("/", 1)[0]
-
-
-def _get_remaining_s(deadline: float) -> float:
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError
-    return remaining
-
-
-def _read_body(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """Read the body before the deadline, even if it arrives in small parts."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        with contextlib.suppress(AttributeError):  # the connection drops its socket after the last byte
-            connection.sock.settimeout(_get_remaining_s(deadline))
-        part = response.read1(_READ_BLOCK_BYTES)
-        if not part:
-            if response.length:
-                raise http.client.IncompleteRead(b"", response.length)
-            response.close()  # the connection accepts the next request only then
-            return b"".join(parts)
-        _get_remaining_s(deadline)
-        parts.append(part)
-        size += len(part)
-        if size > _MAX_BODY_BYTES:
-            raise ConnectionAbortedError("the reply is too large")
 
 
 def _parse_response(status: int, content: bytes) -> JsonValue:

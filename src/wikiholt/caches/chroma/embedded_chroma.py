@@ -148,7 +148,8 @@ class EmbeddedChroma:
             rows = self._rust.get(
                 collection, None, None, body["limit"], body["offset"], None, body["include"], *database_path
             )
-            return 200, {"ids": rows.ids, "metadatas": rows.metadatas}
+            columns = {"metadatas": rows.metadatas, "documents": rows.documents, "embeddings": rows.embeddings}
+            return 200, {"ids": rows.ids, **columns}
         if operation == "query":
             vectors = body["query_embeddings"]
             nearest = self._rust.query(
@@ -202,18 +203,23 @@ class UnusableDirectory(Exception):
         self.detail = detail
 
 
-def open_directory(directory: Path, *, reset: bool) -> EmbeddedChroma:
-    """Lock the directory until this process exits, and open it. Raises UnusableDirectory, OSError, and Rust panics."""
+def open_directory(directory: Path, *, reset: bool, as_is: bool) -> EmbeddedChroma:
+    """Lock the directory until this process exits, and open it. Raises UnusableDirectory, OSError, and Rust panics.
+
+    With `as_is`, it may be the directory of another program, and no file is moved aside.
+    """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise UnusableDirectory("taken") from error
-    if _is_foreign(directory):
+    if not as_is and _is_foreign(directory):
         raise UnusableDirectory("foreign")
     try:
         version = metadata.version("chromadb")
+        if as_is:
+            return EmbeddedChroma(directory)
         _quarantine_incompatible(directory, version, reset=reset)
         return _open_or_quarantine(directory, version)
     except ImportError as error:

@@ -11,7 +11,6 @@ import os
 import selectors
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from wikiholt.caches.chroma.child_server import get_peer_credentials
 from wikiholt.caches.chroma.client import ChromaMetrics, ChromaUnavailable, ForeignCollection
 from wikiholt.caches.chroma.embedded_chroma import LOCK_FILE, QUARANTINE_DIRECTORY, SOCKET_FILE
 from wikiholt.errors import MissingDependency, make_extra_hint
+from wikiholt.http_client import open_connection
 
 _LOG = logging.getLogger(__name__)
 _START_TIMEOUT_S = 60.0
@@ -67,11 +67,7 @@ class ChromaServerHost(ChromaHost):
         self._port = address.port or (443 if self._secure else default_port)
 
     def connect(self, timeout: float) -> socket.socket:
-        connection = socket.create_connection((self._host, self._port), timeout)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not self._secure:
-            return connection
-        return ssl.create_default_context().wrap_socket(connection, server_hostname=self._host)
+        return open_connection(self._host, self._port, timeout, is_secure=self._secure)
 
 
 class ChildProcess(ChromaHost):
@@ -79,9 +75,19 @@ class ChildProcess(ChromaHost):
 
     is_own_child = True
 
-    def __init__(self, directory: Path, metrics: ChromaMetrics) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        metrics: ChromaMetrics,
+        *,
+        as_is: bool = False,
+        start_timeout_s: float = _START_TIMEOUT_S,
+    ) -> None:
+        """With `as_is`, the directory may be that of another program, and Chroma's files are never moved aside."""
         self._directory = directory.absolute()
         self._metrics = metrics
+        self._as_is = as_is
+        self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._failed_starts = 0
         self._start_lock = threading.Lock()
@@ -144,6 +150,13 @@ class ChildProcess(ChromaHost):
             self._process.returncode = 0  # other processes still use it, so do not wait for it
             self._process = None
 
+    def stop(self) -> None:
+        """End the child of this process at once. Only for a directory that nothing else uses."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     def _list_quarantined(self) -> set[str]:
         try:
             return {entry.name for entry in (self._directory / QUARANTINE_DIRECTORY).iterdir()}
@@ -194,7 +207,8 @@ class ChildProcess(ChromaHost):
         """Start a child and return the state and the detail that it reports."""
         # In some servers sys.executable is not Python.
         python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
-        command = [python, "-m", "wikiholt.caches.chroma.child_server", str(self._directory), *(["--renew"] * reset)]
+        options = [*(["--renew"] * reset), *(["--as-is"] * self._as_is)]
+        command = [python, "-m", "wikiholt.caches.chroma.child_server", str(self._directory), *options]
         # Chroma writes uninitialized memory to disk: overwrite freed memory first, as it may contain data of any wiki.
         overwrite_freed = {"MALLOC_PERTURB_": "85"}
         environment = os.environ | overwrite_freed | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -209,7 +223,7 @@ class ChildProcess(ChromaHost):
             )
         except OSError as error:
             return "failed", error.strerror or str(error)
-        report = _read_report(process, _START_TIMEOUT_S)
+        report = _read_report(process, self._start_timeout_s)
         state, detail = str(report.get("state", "")), str(report.get("about", ""))
         if process.stdout is not None:
             process.stdout.close()

@@ -1,12 +1,11 @@
 """Layouts of chunks as records of a Chroma collection, and the writer for them.
 
-The vectors-only layout uses the chunk id as record id and stores no text and no names. The Otterwiki layout uses the
+The basic layout uses the chunk id as record id and stores no text and no names. The Otterwiki layout uses the
 ids, texts and metadata that readers of Otterwiki's collections expect, and adds the chunk id to the metadata.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -35,49 +34,31 @@ class ChromaRecords:
     texts: Sequence[str] | None = None
 
 
-class RecordLayout(Protocol):
-    """Converts chunks to records, and rows of Chroma to chunk ids."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def uses_metadata(self) -> bool:
-        """Whether the chunk id is in the metadata; otherwise it is the row id."""
-
-    def format_collection_name(self, wiki_id: str, slug: str) -> str:
-        """Return the name of a wiki's collection."""
-
-    def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:
-        """Convert rows to records, without chunks that are no longer in the index."""
-
-    def get_chunk_id(self, row: ChromaRow) -> int | None:
-        """Return the chunk id of a row; None if Wikiholt did not write it."""
-
-    def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
-        """Return the filter that selects the rows of these chunks in Chroma."""
-
-
-class VectorsOnlyLayout:
-    """Records without text or metadata."""
+class RecordLayout:
+    """Converts chunks to records, and rows of Chroma to chunk ids. These records have no text and no metadata."""
 
     name = "id"
     uses_metadata = False
+    """Whether the chunk id is in the metadata; otherwise it is the row id."""
 
     def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
+        """Return the name of a wiki's collection."""
         return f"wikiholt_{wiki_id}"
 
     def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:  # noqa: ARG002
+        """Convert rows to records, without chunks that are no longer in the index."""
         return ChromaRecords([str(chunk_id) for chunk_id in rows.chunk_ids.tolist()], rows.vectors)
 
     def get_chunk_id(self, row: ChromaRow) -> int | None:
+        """Return the chunk id of a row; None if Wikiholt did not write it."""
         return int(row.id) if row.id.isascii() and row.id.isdecimal() and len(row.id) < 19 else None
 
     def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
+        """Return the filter that selects the rows of these chunks in Chroma."""
         return {"ids": [str(chunk_id) for chunk_id in chunk_ids.tolist()]}
 
 
-class OtterwikiLayout:
+class OtterwikiLayout(RecordLayout):
     """Records as the single-tenant Otterwiki plugin writes them, one collection per wiki."""
 
     name = "seed"
@@ -123,7 +104,7 @@ class OtterwikiLayout:
         return {"where": {CHUNK_KEY: {"$in": chunk_ids.tolist()}}}
 
 
-LAYOUTS: Mapping[str, RecordLayout] = {"id": VectorsOnlyLayout(), "seed": OtterwikiLayout()}
+LAYOUTS: Mapping[str, RecordLayout] = {"id": RecordLayout(), "seed": OtterwikiLayout()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,6 @@ class FileKeywordCache(_ViewReader, VersionedCache[KeywordCacheState]):
             inline_build_limit=inline_build_pages,
         )
         self._with_positions = with_positions
-        self._failed_version: int | None = None
-        self._unverified_file: MappedFile | None = None
 
     def _get_view(self) -> KeywordView:
         state = self._get_state()
@@ -121,33 +119,14 @@ class FileKeywordCache(_ViewReader, VersionedCache[KeywordCacheState]):
     def _apply_delta(state: KeywordCacheState, delta: KeywordDelta) -> KeywordCacheState:
         return replace(state, view=state.view.apply(delta))
 
-    def _load_from_disk(self) -> KeywordCacheState | None:
-        """Open the newest usable file and advance it. Removes unusable files."""
-        self._directory.remove_abandoned()
-        for name in self._directory.list_files(self._index.generation, CACHE_KIND):
-            try:
-                state = self._advance(self._open_file(name))
-            except FileNotFoundError:
-                continue
-            except (CacheBroken, OSError) as error:
-                _LOG.warning("removing the cache file %s: %s", name, error)
-                state = None
-            if state is not None or self._worker.is_busy:
-                return state
-            # Damaged, too old, or of a version this index never had: no process can use it.
-            self._directory.remove(name)
-        return None
+    def _get_file_kind(self) -> str:
+        return CACHE_KIND
 
     def _open_file(self, name: CacheFileName) -> KeywordCacheState:
         postings, file, is_verified = open_postings(self._directory, name, with_positions=self._with_positions)
-        if not is_verified and not self._background:
-            file.verify_checksums()
-        elif not is_verified:
-            self._unverified_file = file
+        if not is_verified:
+            self._verify_later(file)
         return KeywordCacheState(make_view(postings), file, verified=False)
-
-    def _can_build(self) -> bool:
-        return self._failed_version != self._index.get_version()
 
     def _get_build_size(self) -> int:
         return self._index.get_state().pages
@@ -158,18 +137,9 @@ class FileKeywordCache(_ViewReader, VersionedCache[KeywordCacheState]):
             builder.add_all(self._worker.iter_until_stopped(rows))
         return self._store_postings(builder.build(version))
 
-    def _record_failure(self, error: Exception) -> None:
-        """Record the error. The next build waits for another version of the index."""
-        super()._record_failure(error)
-        self._failed_version = self._index.get_version()
-
     def _start_maintenance(self, state: KeywordCacheState) -> None:
-        """Start the verification of a large file, or a merge."""
-        view, file = state.view, state.file
-        if file is not None and file is self._unverified_file:
-            if self._worker.start(lambda: self._verify_file(file)):
-                self._unverified_file = None
-        elif view.needs_merge:
+        view = state.view
+        if view.needs_merge:
             self._run_merge(state, lambda: self._store_postings(merge_postings(view)))
 
     def _store_postings(self, postings: Postings) -> KeywordCacheState:

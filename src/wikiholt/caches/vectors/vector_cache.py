@@ -155,8 +155,6 @@ _LOG = logging.getLogger(__name__)
 MERGE_MIN_ROWS, MERGE_MAX_ROWS, MERGE_DIVISOR = 200, 20_000, 10
 """Small indexes merge early: unmerged rows stay in memory, and hundreds of wikis may be open at a time."""
 REOPEN_AFTER_VERSIONS = 200
-MAX_RETRY_DELAY_S = 60.0
-_RETRY_DELAY_S = 0.5
 
 
 class FileVectorCache(VersionedCache[VectorCacheState]):
@@ -181,11 +179,9 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             label="vector cache",
             background=background,
             inline_build_limit=inline_build_rows,
+            clock=clock,
         )
         self._engine = engine or type(self)._make_engine()
-        self._clock = clock
-        self._failures = 0
-        self._retry_at = 0.0
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """Return the nearest chunks, only of these pages (sorted ids) if given.
@@ -252,6 +248,11 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             state = state.apply(delta)
         return state if target <= state.version and self._has_expected_count(state) else None
 
+    def _advance_built(self, state: VectorCacheState) -> VectorCacheState:
+        """Advance the state, or use it as it is until the next refresh."""
+        advanced = self._advance(state)
+        return state if advanced is None else advanced
+
     def _has_expected_count(self, state: VectorCacheState) -> bool:
         """Whether the state has as many rows as the index; otherwise it is rebuilt, not repaired."""
         index_state = self._index.get_state()
@@ -262,52 +263,15 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             return False
         return True
 
-    def _load_from_disk(self, after: int = -1) -> VectorCacheState | None:
-        """Open the newest file with a version above `after` and advance it."""
-        return self._advance(self._open_newest_file(after))
+    def _get_file_kind(self) -> str:
+        return self._engine.kind
 
-    def _open_newest_file(self, after: int) -> VectorCacheState | None:
-        built = self._find_newest_file(after)
-        while built is not None:
-            self._start_verification(built)
-            if built.file is None or not built.file.invalid:
-                return VectorCacheState.from_built(built)
-            built = self._find_newest_file(after, before=built.version)
-        return None
-
-    def _find_newest_file(self, after: int, before: int | None = None) -> BuiltRows | None:
-        """Open the newest usable file with `after` < version < `before`. Removes unusable files."""
-        self._directory.remove_abandoned()
-        names = self._directory.list_files(self._index.generation, self._engine.kind)
-        state = self._index.get_state()
-        for name in names:
-            # A version above the index's comes from another history (a restored backup): never use it.
-            if name.version > state.version:
-                self._directory.remove(name)
-                continue
-            if before is not None and name.version >= before:
-                continue
-            if name.version <= after:
-                return None
-            try:
-                return open_file(
-                    self._directory.get_path(name), self._directory.owner, name, self._engine, state.recipe.dimensions
-                )
-            except FileNotFoundError:
-                continue
-            except (CacheBroken, OSError) as error:
-                _LOG.warning("removing the cache file %s: %s", name, error)
-                self._directory.remove(name)
-        return None
-
-    def _start_verification(self, built: BuiltRows) -> None:
-        """Verify a large file in the background. A small one is verified when it is opened."""
-        file = built.file
-        if built.finder is not None and file is not None:
-            self._worker.start(lambda: self._verify_file(file))
-
-    def _can_build(self) -> bool:
-        return self._clock() >= self._retry_at
+    def _open_file(self, name: CacheFileName) -> VectorCacheState:
+        dimensions = self._index.get_state().recipe.dimensions
+        built = open_file(self._directory.get_path(name), self._directory.owner, name, self._engine, dimensions)
+        if built.finder is not None and built.file is not None:  # without a finder, all checksums were verified
+            self._verify_later(built.file)
+        return VectorCacheState.from_built(built)
 
     def _get_build_size(self) -> int:
         return self._index.get_state().chunks
@@ -334,26 +298,6 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
     def _build_in_memory(self, version: int, count: int, blocks: Iterable[VectorRows]) -> VectorCacheState:
         dimensions, steps = self._index.get_state().recipe.dimensions, self._worker.iter_until_stopped(blocks)
         return _make_state(build_in_memory(self._engine, version, dimensions, steps), count)
-
-    def _build_inline(self) -> VectorCacheState | None:
-        try:
-            state = self._build()
-        except Exception as error:
-            self._record_failure(error)
-            raise
-        self._clear_failures()
-        advanced = self._advance(state)
-        return state if advanced is None else advanced
-
-    def _record_failure(self, error: Exception) -> None:
-        """Record the error and double the delay before the next attempt."""
-        super()._record_failure(error)
-        self._failures += 1
-        self._retry_at = self._clock() + min(MAX_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0**self._failures)
-
-    def _clear_failures(self) -> None:
-        super()._clear_failures()
-        self._failures, self._retry_at = 0, 0.0
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,7 @@ def _print_results(context: CommandContext, results: Sequence[CheckResult]) -> i
         if result.advice:
             lines.append(f"    hint: {to_safe_line(result.advice)}")
     well = all(result.well for result in results)
-    names = ("subject", "well", "detail", "advice")
-    findings = [{name: getattr(result, name) for name in names} for result in results]
-    context.print_result({"well": well, "findings": findings}, lines)
+    context.print_result({"well": well, "findings": [asdict(result) for result in results]}, lines)
     return 0 if well else PROBLEMS_FOUND_EXIT_CODE
 
 

@@ -30,7 +30,8 @@ def add_arguments(commands: Subparsers) -> None:
     restore.add_argument(
         "--empty",
         action="store_true",
-        help="with --registry: if there is no usable backup, start a registry without wikis and keys, closed to all",
+        help="with --registry: if there is no usable backup, start a registry without wikis and keys; "
+        "no wiki can be read without a key",
     )
     restore.add_argument(
         "--at",
@@ -99,7 +100,7 @@ def _restore_registry(context: CommandContext, at: datetime | None) -> int:
         lines.append(f"The previous registry was renamed to {restored.quarantined_as}.")
     if omitted:
         lines.append(f"Not restored, because they were revoked since: {', '.join(omitted)}")
-    if not restored.revocations_known:
+    if not restored.revocations_known and restored.backup.keys:
         lines.append("Keys that were revoked after the backup are valid again: check `wikiholt key list`.")
     document = {
         "registry": build_registry_backup_document(restored.backup),

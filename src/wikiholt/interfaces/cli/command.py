@@ -80,9 +80,10 @@ class CommandContext:
 
     def make_no_wikis_error(self) -> WikiNotFound:
         """The error for a command that needs a wiki when there is none."""
-        return WikiNotFound(f"There are no wikis yet in {self._describe_place()}.", hint="Add one: wikiholt add PATH")
+        return WikiNotFound(f"There are no wikis yet in {self.describe_place()}.", hint="Add one: wikiholt add PATH")
 
-    def _describe_place(self) -> str:
+    def describe_place(self) -> str:
+        """Where the wikis are registered, for messages."""
         return "the database of the setting store" if self.settings.store else str(self.settings.data)
 
     def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
@@ -92,7 +93,7 @@ class CommandContext:
         similar = self.service.registry.suggest_slugs(error.slug)
         suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
         return WikiNotFound(
-            f"There is no wiki {error.slug!r} in {self._describe_place()}.",
+            f"There is no wiki {error.slug!r} in {self.describe_place()}.",
             hint=suggestion + "`wikiholt list` shows all wikis.",
         )
 
@@ -152,9 +153,14 @@ def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         parser.add_argument("slug", metavar="SLUG", help="the wiki")
 
 
+def can_ask() -> bool:
+    """Whether there is a terminal on which the user can answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirm(question: str) -> bool:
     """Ask on the terminal; only yes is a confirmation. Without a terminal nobody is asked, and the answer is yes."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return True
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()

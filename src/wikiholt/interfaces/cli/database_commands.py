@@ -22,7 +22,8 @@ from wikiholt.interfaces.cli.output import (
     show_count_progress,
     to_safe_line,
 )
-from wikiholt.interfaces.schemas.admin_schemas import build_error_document
+from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.wikis.service import WikiService
 
 
@@ -317,4 +318,4 @@ def _build_migration_document(migration: WikiMigration) -> dict[str, object]:
     document: dict[str, object] = {"wiki": migration.slug, "outcome": migration.outcome.value}
     if migration.pages:
         document |= {"pages": migration.pages, "chunks": migration.chunks}
-    return document | ({"error": build_error_document(migration.error)} if migration.error else {})
+    return document | ({"error": build_document(ErrorDocument, migration.error)} if migration.error else {})

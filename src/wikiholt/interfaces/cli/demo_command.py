@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -36,14 +37,13 @@ def run_demo(context: CommandContext) -> int:
     directory, as_json, style = context.arguments.directory or Path("demo-data"), context.arguments.json, context.style
     print_text = output.print_lines if not as_json else lambda _: None
     repositories = write_demo_wikis(directory / "repositories")
-    data = directory / "data"
+    data = context.arguments.data or directory / "data"
     service = context.build_service(replace(context.settings, data=data, store=""))
     try:
         print_text([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []
         for slug, repository in repositories.items():
-            with suppress(WikiExists):  # the demo was run before
-                service.add(slug, str(repository.resolve()), {})
+            _register(service, slug, str(repository.resolve()))
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
@@ -60,6 +60,15 @@ def run_demo(context: CommandContext) -> int:
     return context.print_result({"wikis": reports, "searches": searches}, [])
 
 
+def _register(service: WikiService, slug: str, source: str) -> None:
+    """Register the wiki, unless the demo was run before. Raises WikiExists for another wiki of this name."""
+    try:
+        service.add(slug, source, {})
+    except WikiExists:
+        if service.registry.get(slug).source != source:
+            raise
+
+
 def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:
     where = PageFilter(tags=query.tags, path_prefix=query.path)
     return service.get_handle(query.slug).search(SearchRequest(query.text, 3, SearchMode(query.mode), where))
@@ -70,35 +79,35 @@ def _format_command(query: DemoQuery, data: Path) -> str:
     options += [f"--tag {tag}" for tag in query.tags]
     options += [f"--path {query.path}"] if query.path else []
     quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"{_get_program()} --data {data} search -w {query.slug}", quoted, *options])
+    return " ".join([f"{_get_program()} --data {shlex.quote(str(data))} search -w {query.slug}", quoted, *options])
 
 
 def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
-    program = _get_program()
+    program, shown = _get_program(), shlex.quote(str(data))
     return [
         "",
         style.format_bold("What to do next"),
         "  Search these wikis with your own words, and show their state:",
-        f"    {program} --data {data} search -w allotment when may I light a fire",
-        f"    {program} --data {data} status",
-        "  Search your own pages, any git repository with Markdown files:",
-        "    cd path/to/repository",
-        f"    {program} search what you are looking for",
+        f"    {program} --data {shown} search -w allotment when may I light a fire",
+        f"    {program} --data {shown} status",
+        "  Search your own pages, any folder or git repository with Markdown files:",
+        "    cd path/to/pages",
+        f"    {_get_program(from_anywhere=True)} search what you are looking for",
         "  If anything looks wrong:",
-        f"    {program} doctor",
+        f"    {program} --data {shown} doctor",
     ]
 
 
-def _get_program() -> str:
-    """The command to run this program: `wikiholt` if it is on PATH, else its relative path."""
+def _get_program(*, from_anywhere: bool = False) -> str:
+    """The command to run this program: `wikiholt` if it is on PATH, else its relative or absolute path."""
     called = Path(sys.argv[0])
     on_path = shutil.which("wikiholt")
     if called.name != "wikiholt" or (on_path and Path(on_path).resolve() == called.resolve()):
         return "wikiholt"
-    return os.path.relpath(called)
+    return shlex.quote(os.path.abspath(called) if from_anywhere else os.path.relpath(called))  # noqa: PTH100 - no link resolved
 
 
-# The histories of the wikis. Dates are fixed, so that the commit ids are too.
+# The histories of the wikis.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ class DemoCommit:
     timestamp: int
     author: str
     message: str
-    pages: tuple[str, ...] = ()
+    pages: Sequence[str] = ()
     ends_before: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
 
@@ -119,88 +128,11 @@ PATHS_IN_WIKI = {
     "Growing/Crop rotation.md": "Growing/Rotation.md",
 }
 
-HISTORIES = {
-    "allotment": (
-        DemoCommit(
-            1758358800,
-            "Ines Okafor",
-            "Begin the handbook",
-            ("Home.md", "Site/Water.md", "Site/Tool shed.md", "Site/Keys and gate.md", "Rules/Bonfires.md"),
-            ends_before={"Home.md": "## Whom to call", "Site/Water.md": "## In a dry summer"},
-        ),
-        DemoCommit(
-            1763197200,
-            "Tomas Reiter",
-            "Add what we know about growing things",
-            ("Growing/Composting.md", "Growing/Kompost anlegen.md", "Growing/Pests.md", "Growing/Crop rotation.md"),
-            ends_before={"Growing/Composting.md": "## Not on the heap", "Growing/Pests.md": "## Blight"},
-        ),
-        DemoCommit(
-            1768035600,
-            "Ines Okafor",
-            "Write down the rules of tenancy and help for new members",
-            ("Rules/Tenancy.md", "First year on a plot.md", "Waiting list.md"),
-        ),
-        DemoCommit(
-            1771578000,
-            "Priya Nair",
-            "Sowing calendar; give crop rotation its full name",
-            ("Growing/Sowing calendar.md",),
-            renamed={"Growing/Rotation.md": "Growing/Crop rotation.md"},
-        ),
-        DemoCommit(
-            1773478800,
-            "Ines Okafor",
-            "After the March work day: dates, dry summers, blight, whom to call",
-            ("Work days.md", "Home.md", "Site/Water.md", "Growing/Pests.md", "Growing/Composting.md"),
-        ),
-    ),
-    "runbook": (
-        DemoCommit(
-            1758100200,
-            "Marit Solheim",
-            "Start the runbook with what broke last summer",
-            (
-                "Home.md",
-                "Services/Overview.md",
-                "Incidents/Certificate expired.md",
-                "Incidents/Database disk full.md",
-                "Practices/Postmortems.md",
-            ),
-            ends_before={"Home.md": "## Everything else"},
-        ),
-        DemoCommit(
-            1765441800,
-            "Jonas Weidmann",
-            "Describe ledger and gull",
-            ("Services/Ledger.md", "Services/Gull.md", "Practices/Deploying.md"),
-            ends_before={"Services/Ledger.md": "## Error codes", "Practices/Deploying.md": "## Quiet times"},
-        ),
-        DemoCommit(
-            1767861000,
-            "Haruka Mori",
-            "On-call, in two languages",
-            ("Practices/On-call.md", "Practices/handover-ja.md"),
-        ),
-        DemoCommit(
-            1772008200,
-            "Marit Solheim",
-            "Duplicate payments, slow checkout, error codes, secrets",
-            (
-                "Incidents/Duplicate payments.md",
-                "Incidents/Slow or failing checkout.md",
-                "Services/Ledger.md",
-                "Practices/Keys and secrets.md",
-            ),
-        ),
-        DemoCommit(
-            1775118600,
-            "Jonas Weidmann",
-            "Backups, quiet times, a fuller front page",
-            ("Practices/Backups.md", "Practices/Deploying.md", "Home.md"),
-        ),
-    ),
-}
+
+def _read_histories() -> dict[str, list[DemoCommit]]:
+    """The commits of each wiki, oldest first."""
+    text = files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8")
+    return {slug: [DemoCommit(**commit) for commit in commits] for slug, commits in tomllib.loads(text).items()}
 
 
 # Example queries, each with the page that should come first.
@@ -261,11 +193,11 @@ _GIT_TIMEOUT_S = 60
 def write_demo_wikis(directory: Path) -> dict[str, Path]:
     """Create the demo wikis in a directory, by slug. An existing one is not changed."""
     directory.mkdir(parents=True, exist_ok=True)
-    repositories = {slug: directory / slug for slug in HISTORIES}
-    for slug, repository in repositories.items():
-        if not _exists(repository):
-            _write_repository(slug, repository)
-    return repositories
+    histories = _read_histories()
+    for slug, commits in histories.items():
+        if not _exists(directory / slug):
+            _write_repository(slug, commits, directory / slug)
+    return {slug: directory / slug for slug in histories}
 
 
 def _exists(repository: Path) -> bool:
@@ -280,12 +212,12 @@ def _exists(repository: Path) -> bool:
     return True
 
 
-def _write_repository(slug: str, repository: Path) -> None:
+def _write_repository(slug: str, commits: Sequence[DemoCommit], repository: Path) -> None:
     temporary = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
     try:
         temporary.mkdir()
         _run_git(temporary, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
-        stream = b"".join(_format_commit(slug, commit) for commit in HISTORIES[slug])
+        stream = b"".join(_format_commit(slug, commit) for commit in commits)
         _run_git(temporary, "fast-import", "--quiet", stdin=stream)
         _run_git(temporary, "reset", "--quiet", "--hard")
         _move_repository(temporary, repository)

@@ -11,9 +11,10 @@ from wikiholt.app.bootstrap import open_evaluation_handle
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
+from wikiholt.interfaces.cli.selection import choose_default_wiki
 from wikiholt.interfaces.schemas.search_schemas import build_evaluation_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.quality_metrics import METRICS, ConfidenceInterval
@@ -42,7 +43,9 @@ _SECRET_SETTINGS = frozenset(name for name, setting in SETTINGS.items() if setti
 
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "eval", run_eval)
-    add_slug(parser)
+    parser.add_argument(
+        "slug", nargs="?", metavar="SLUG", help="the wiki (default: that of the current directory, or the only one)"
+    )
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument(
         "--mode", action="append", default=[], choices=modes, help="only this mode; repeatable (default: all three)"
@@ -70,6 +73,8 @@ def run_eval(context: CommandContext) -> int:
     """Run the questions and print the metrics. Changes neither the wiki nor its index."""
     arguments, service = context.arguments, context.service
     _check_arguments(arguments)
+    if arguments.slug is None:
+        arguments.slug = choose_default_wiki(context, "Write `wikiholt eval SLUG` with one of these").slug
     slug, modes = arguments.slug, [SearchMode(mode) for mode in dict.fromkeys(arguments.mode)] or list(SearchMode)
     questions, revision, available = _load_questions(service, arguments)
     with ExitStack() as stack:

@@ -80,6 +80,12 @@ class HitPlaces:
     def to_shown_path(self, hit: Hit) -> str:
         return self._by_slug.get(hit.wiki, self._first).to_shown_path(hit.file)
 
+    def to_unique_path(self, hit: Hit) -> str:
+        """The path; in a merged result `SLUG:path` if the file is not on this disk, as several wikis may have it."""
+        places = self._by_slug.get(hit.wiki, self._first)
+        is_ambiguous = hit.wiki and places.find_path(hit.file) is None
+        return f"{hit.wiki}:{hit.file}" if is_ambiguous else places.to_shown_path(hit.file)
+
     def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
         """The place as safe text. A hit of a merged result names its wiki."""
         label = f"{hit.wiki}: " if hit.wiki else ""
@@ -111,9 +117,9 @@ def print_hits(
         case "jsonl":
             _write_lines(output.format_json(hit, indent=None) for hit in (document["results"] if document else ()))
         case "csv":
-            sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
+            sys.stdout.write(_format_csv(result, places, full=arguments.full))
         case "paths":
-            _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit)) for hit in result.hits))
+            _write_lines(dict.fromkeys(to_safe_line(places.to_unique_path(hit)) for hit in result.hits))
     if chosen not in ("text", "json"):
         _print_notes(result)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
@@ -135,14 +141,16 @@ def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
     return replace(result, hits=tuple(hit for hit in result.hits if hit.score >= min_score))
 
 
-def _format_csv(hits: Iterable[Hit], places: HitPlaces, *, full: bool) -> str:
+def _format_csv(result: SearchResult, places: HitPlaces, *, full: bool) -> str:
+    """The hits as rows. Only a merged result has the column `wiki`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
-    for hit in hits:
+    writer.writerow(["wiki", *_CSV_COLUMNS] if result.wikis else _CSV_COLUMNS)
+    for hit in result.hits:
         texts = [hit.name, " > ".join(hit.heading_path), hit.text if full else hit.snippet.text]
         file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit), *texts))
-        writer.writerow([f"{hit.score:.4f}", hit.confidence, file, find_best_line(hit), *cells])
+        wiki = [hit.wiki] if result.wikis else []
+        writer.writerow([*wiki, f"{hit.score:.4f}", hit.confidence, file, find_best_line(hit), *cells])
     return table.getvalue()
 
 

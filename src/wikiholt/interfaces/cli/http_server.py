@@ -154,7 +154,7 @@ def _run_server(application: Application, listener: socket.socket, on_ready: Cal
 
 def _stop_scheduler(application: Application) -> None:
     if not application.scheduler.stop(STOP_TIMEOUT_S):
-        _log.warning("a sync or fetch was interrupted; committed batches are kept")
+        _log.warning("a sync or fetch was interrupted; pages indexed so far are kept")
 
 
 class Server(uvicorn.Server):

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from wikiholt.domain.index import SyncReport
 from wikiholt.errors import RepositoryReplaced, WikiholtError
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
@@ -28,12 +26,12 @@ from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
 from wikiholt.interfaces.schemas.admin_schemas import (
     ActivityDocument,
-    build_error_document,
-    build_estimate_document,
+    ErrorDocument,
+    ReindexEstimateDocument,
     build_status_document,
     build_sync_document,
 )
-from wikiholt.interfaces.schemas.common import build_document
+from wikiholt.interfaces.schemas.common import build_document, format_date
 from wikiholt.scheduler.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work, report_activity
 from wikiholt.wikis.handle import WikiHandle
 
@@ -68,7 +66,7 @@ def run_sync(context: CommandContext) -> int:
             if arguments.slug:
                 raise
             print_error(error, slug)
-            documents.append({"wiki": slug, "error": build_error_document(error)})
+            documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
             exit_code = exit_code or error.exit_code
             continue
         documents.append(build_sync_document(handle.wiki, report))
@@ -85,7 +83,7 @@ def run_reindex(context: CommandContext) -> int:
     if context.arguments.dry_run:
         estimate = handle.estimate_reindex()
         lines = output.format_estimate(slug, estimate, context.style)
-        return context.print_result(build_estimate_document(estimate), lines)
+        return context.print_result(build_document(ReindexEstimateDocument, estimate), lines)
     report = run_sync_work(context, handle, "reindex", handle.reindex)
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
@@ -116,21 +114,6 @@ def run_status(context: CommandContext) -> int:
 # Work on an index by any process.
 
 
-class UnfinishedReindexDocument(TypedDict):
-    """A reindex that is not complete and not running."""
-
-    started_at: str | None
-    pages_done: int
-    pages_total: int
-
-
-class WorkDocument(TypedDict):
-    """The running activity and the unfinished reindex of a wiki, if any."""
-
-    activity: ActivityDocument | None
-    unfinished_reindex: UnfinishedReindexDocument | None
-
-
 def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
     """The work as text; empty if there is none."""
     job = work.job
@@ -150,12 +133,17 @@ def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
     return []
 
 
-def build_work_document(work: WikiWork) -> WorkDocument:
+def build_work_document(work: WikiWork) -> dict[str, Any]:
+    """The running activity, and the reindex that is neither complete nor running, if any."""
+    job = work.job
+    unfinished = {
+        "started_at": format_date(job.started_at),
+        "pages_done": job.pages_done,
+        "pages_total": job.pages_total,
+    }
     return {
         "activity": build_document(ActivityDocument, work.activity) if work.activity else None,
-        "unfinished_reindex": build_document(UnfinishedReindexDocument, work.job)
-        if work.is_reindex_unfinished
-        else None,
+        "unfinished_reindex": unfinished if work.is_reindex_unfinished else None,
     }
 
 

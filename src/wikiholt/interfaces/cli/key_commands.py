@@ -105,7 +105,7 @@ def _format_key_table(rows: list[tuple[Key, Wiki | None]]) -> list[str]:
 def _format_expiry(key: Key) -> str:
     if key.expires_at is None:
         return "never expires"
-    word = "expired" if key.expires_at <= datetime.now(UTC) else "until"
+    word = "expired" if key.is_expired() else "until"
     return f"{word} {key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 

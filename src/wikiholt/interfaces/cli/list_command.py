@@ -20,7 +20,12 @@ def run_list(context: CommandContext) -> int:
     width = max((len(wiki.slug) for wiki in wikis), default=0)
     lines = [f"{wiki.slug:{width}}  {to_safe_line(_redact_source(wiki.source))}" for wiki in wikis]
     return context.print_result(
-        {}, lines or ["No wikis yet. Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"]
+        {},
+        lines
+        or [
+            f"No wikis yet in {to_safe_line(context.describe_place())}.",
+            "Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`",
+        ],
     )
 
 

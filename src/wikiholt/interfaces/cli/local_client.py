@@ -19,10 +19,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from wikiholt import __version__
-from wikiholt.domain.search import SearchMode, SearchResult, SortOrder, Span
+from wikiholt.domain.search import SearchMode, SortOrder, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.interfaces.schemas.filter_params import build_filter
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
@@ -32,47 +32,34 @@ SOCKET_NAME = "search.sock"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 0.5
 _ANSWER_TIMEOUT_S = 60.0
-_OPTIONS = ("n", "mode", "rerank", "offset", "sort", "facets")
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """The arguments of `wikiholt search`, in types that JSON has."""
+    """A search, and what the service needs to find its wikis."""
 
+    request: SearchRequest
     words: list[str]
     wikis: list[str]
     folder: str
     no_sync: bool
     as_json: bool
     """Whether the answer is printed as JSON, so that a document is enough."""
-    options: dict[str, Any]
-    filters: dict[str, Any]
-    """The values of the filters by option."""
 
     @classmethod
     def from_arguments(cls, arguments: Namespace, *, as_json: bool) -> "SearchQuestion":
-        return cls(
-            arguments.words,
-            arguments.wiki,
-            str(Path.cwd().resolve()),
-            arguments.no_sync,
-            as_json,
-            {name: getattr(arguments, name) for name in _OPTIONS},
-            {param.option: getattr(arguments, param.option[2:].replace("-", "_")) for param in FILTER_PARAMS},
+        """The question of `wikiholt search`. Raises InvalidQuery."""
+        request = SearchRequest(
+            " ".join(arguments.words),
+            arguments.n,
+            SearchMode(arguments.mode),
+            build_filter(lambda param: getattr(arguments, param.option[2:].replace("-", "_"))),
+            rerank=arguments.rerank,
+            offset=arguments.offset,
+            sort=SortOrder(arguments.sort),
+            facets=tuple(arguments.facets),
         )
-
-    def to_request(self) -> SearchRequest:
-        """The search. Raises InvalidQuery."""
-        return SearchRequest(
-            " ".join(self.words),
-            self.options["n"],
-            SearchMode(self.options["mode"]),
-            build_filter(lambda param: self.filters[param.option]),
-            rerank=self.options["rerank"],
-            offset=self.options["offset"],
-            sort=SortOrder(self.options["sort"]),
-            facets=tuple(self.options["facets"]),
-        )
+        return cls(request, arguments.words, arguments.wiki, str(Path.cwd().resolve()), arguments.no_sync, as_json)
 
 
 class ServiceError(WikiholtError):
@@ -100,8 +87,7 @@ def ask_service(settings: "Settings", question: SearchQuestion) -> Mapping[str, 
         connection.settimeout(_CONNECT_TIMEOUT_S)
         connection.connect(str(path))
         connection.settimeout(_ANSWER_TIMEOUT_S)
-        message = {"search": asdict(question), "settings": fingerprint_settings(settings)}
-        connection.sendall(json.dumps(message).encode() + b"\n")
+        connection.sendall(encode_line({"search": question, "settings": fingerprint_settings(settings)}))
         answer: Mapping[str, Any] = json.loads(_read_line(connection))
         if "error" in answer:
             raise ServiceError(**answer["error"])
@@ -123,7 +109,16 @@ def is_socket_usable(path: Path) -> bool:
     return False
 
 
-# Wikis and results as JSON. The fields of the dataclasses are the format, because both ends have the same version.
+# Messages as JSON. The fields of the dataclasses are the format, because both ends have the same version.
+
+
+def encode_line(message: Mapping[str, Any]) -> bytes:
+    """The message as one line. It may contain dataclasses and dates."""
+    return json.dumps(message, default=_to_json).encode() + b"\n"
+
+
+def _to_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
 def encode_wiki(wiki: Wiki) -> dict[str, Any]:
@@ -136,40 +131,25 @@ def decode_wiki(document: Mapping[str, Any]) -> Wiki:
     return Wiki("", document["slug"], document["source"], datetime.min, document["settings"])  # noqa: DTZ901 - not used
 
 
-def encode_result(result: SearchResult) -> dict[str, Any]:
-    """The result in types that JSON has."""
-    document = asdict(result)
-    for hit in document["hits"]:
-        hit["last_updated"] = hit["last_updated"].isoformat() if hit["last_updated"] else None
-    return document
-
-
-def decode_result(document: Mapping[str, Any]) -> SearchResult:
-    """The result that `encode_result` encoded."""
-    result = _decode(SearchResult, document)
-    assert isinstance(result, SearchResult)
-    return result
-
-
 @cache
 def _get_field_types(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _decode(kind: Any, value: Any) -> Any:
-    """The value of a field of this type."""
+def decode(kind: Any, value: Any) -> Any:
+    """The value of this type that `encode_line` encoded."""
     if value is None:
         return None
     if get_origin(kind) in (Union, UnionType):
         kind = next(option for option in get_args(kind) if option is not type(None))
     if get_origin(kind) is tuple:
-        return tuple(_decode(get_args(kind)[0], item) for item in value)
+        return tuple(decode(get_args(kind)[0], item) for item in value)
     if kind is Span:
         return Span(*value)
     if is_dataclass(kind):
         assert isinstance(kind, type)
         types = _get_field_types(kind)
-        return kind(**{name: _decode(types[name], item) for name, item in value.items()})
+        return kind(**{name: decode(types[name], item) for name, item in value.items()})
     if kind is datetime:
         return datetime.fromisoformat(value)
     return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value

@@ -19,7 +19,8 @@ from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
     SearchQuestion,
-    encode_result,
+    decode,
+    encode_line,
     encode_wiki,
     fingerprint_settings,
 )
@@ -75,7 +76,7 @@ class _Handler(socketserver.StreamRequestHandler):
             assert isinstance(self.server, _SearchServer)
             question = json.loads(self.rfile.readline(MAX_LINE_BYTES))
             answer = _answer(self.server.application, question)
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+            self.wfile.write(encode_line(answer))
 
 
 def get_peer_user(connection: socket.socket) -> int:
@@ -88,7 +89,7 @@ def get_peer_user(connection: socket.socket) -> int:
 def _answer(application: Application, question: Mapping[str, Any]) -> Mapping[str, Any]:
     if question["settings"] != fingerprint_settings(application.settings):
         return _DECLINED
-    search = SearchQuestion(**question["search"])
+    search: SearchQuestion = decode(SearchQuestion, question["search"])
     wikis = _find_wikis(application, search)
     if not wikis:
         return _DECLINED
@@ -97,7 +98,7 @@ def _answer(application: Application, question: Mapping[str, Any]) -> Mapping[st
     except WikiholtError as error:
         return {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
     document = build_result_document(result) if search.as_json else None
-    return {"result": encode_result(result), "document": document, "wikis": [encode_wiki(wiki) for wiki in wikis]}
+    return {"result": result, "document": document, "wikis": [encode_wiki(wiki) for wiki in wikis]}
 
 
 def _find_wikis(application: Application, search: SearchQuestion) -> list[Wiki]:
@@ -122,7 +123,6 @@ def _run(application: Application, search: SearchQuestion, wikis: list[Wiki]) ->
         application.scheduler.touch(wiki.id)
         if not search.no_sync:
             application.scheduler.wait_until_fresh(wiki.id, application.settings.search_fresh_timeout)
-    request = search.to_request()
     if len(handles) == 1:
-        return handles[0].search(request, interface=SearchInterface.CLI)
-    return search_wikis(handles, request, interface=SearchInterface.CLI)
+        return handles[0].search(search.request, interface=SearchInterface.CLI)
+    return search_wikis(handles, search.request, interface=SearchInterface.CLI)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(error)
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; committed batches are kept, and the next sync continues from there\n")
+        sys.stderr.write("Interrupted. Pages indexed so far are kept; the next sync continues.\n")
         if arguments is None:  # do not wait for the model's threads
             sys.stdout.flush()
             os._exit(INTERRUPTED_EXIT_CODE)

@@ -4,6 +4,7 @@ import importlib.util
 import logging
 import re
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 
 from wikiholt.app.bootstrap import Application, open_application
@@ -32,23 +33,26 @@ def run_mcp(context: CommandContext) -> int:
     """Serve the wiki on standard input and output, and keep its index at HEAD meanwhile."""
     if importlib.util.find_spec("mcp") is None:
         raise MissingDependency("The MCP SDK is not installed.", hint=make_extra_hint("mcp"))
-    from wikiholt.interfaces.mcp.mcp_server import ServerOptions, ToolContext, serve_stdio
+    from wikiholt.interfaces.mcp.mcp_server import ToolContext, serve_stdio
 
     arguments, settings = context.arguments, context.settings
     author = _parse_author(arguments.author)
     slug = arguments.slug or _choose_slug(context)
     application = open_application(settings, only_slug=slug)
     scope = Scope.WRITE if arguments.write else Scope.READ
-    tool_context = ToolContext(scope, lambda: _open_session(application, slug, scope, author))
+    tool_context = ToolContext(
+        scope,
+        lambda: _open_session(application, slug, scope, author),
+        write_hint=f"Do without it, or ask the user to start it with `wikiholt mcp {slug} --write`.",
+    )
     application.scheduler.start()
     # In the background: the agent waits for the handshake, and loading takes seconds.
     Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
     try:
-        options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-        serve_stdio(tool_context, options, slug)
+        serve_stdio(tool_context, settings, slug)
     finally:
         if not application.scheduler.stop(_STOP_TIMEOUT_S):
-            _log.warning("a sync was interrupted; committed batches are kept")
+            _log.warning("a sync was interrupted; pages indexed so far are kept")
         application.service.close()
     return 0
 
@@ -62,10 +66,8 @@ def _choose_slug(context: CommandContext) -> str:
 
 
 def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> WikiSession:
-    handle = application.service.get_handle(slug)
-    application.scheduler.touch(handle.wiki.id)
-    grant = Grant(handle.wiki, scope, None)
-    return WikiSession(grant, handle, application.settings.search_fresh_timeout, application.scheduler, author=author)
+    wiki = application.service.registry.get(slug)
+    return replace(application.open_session(Grant(wiki, scope, None)), author=author)
 
 
 def _parse_author(text: str) -> Author | None:

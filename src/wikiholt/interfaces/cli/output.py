@@ -261,7 +261,7 @@ def _format_footer(result: SearchResult) -> str:
     else:
         freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
-        freshness += ", latest state unknown"
+        freshness += ", its source cannot be read" if result.stale else ", latest state not checked"
     elif result.indexed_revision and result.head_revision:
         freshness += f", the latest is {result.head_revision[:10]}" if result.stale else ", up to date"
     reranked = " · reranked" if result.reranked else ""

@@ -17,11 +17,11 @@ from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent, PageLink
 from wikiholt.domain.protocols import Source
-from wikiholt.errors import IndexUnavailable, InvalidQuery, InvalidSetting, NoCommits, PageNotFound
+from wikiholt.errors import InvalidQuery, InvalidSetting, NoCommits, PageNotFound
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
-from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, resolve_wiki
+from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, list_pages, resolve_wiki
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
@@ -204,7 +204,7 @@ def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageCha
         head = source.get_head()
     except NoCommits:
         return []
-    existing, names = source.read_tree(head), _read_names(handle)
+    existing, names = source.read_tree(head), {page.file: page.name for page in list_pages(handle)}
     changes: dict[str, PageChange] = {}
     for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
         entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
@@ -230,14 +230,6 @@ def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> lis
 def _set_date(change: PageChange, dates: Mapping[str, datetime]) -> PageChange:
     date = dates.get(change.file, change.commit.date)
     return replace(change, commit=replace(change.commit, date=date, author="", message=""))
-
-
-def _read_names(handle: WikiHandle) -> dict[str, str]:
-    """The name of every indexed page, by file; empty without an index."""
-    try:
-        return {page.file: page.name for page in handle.pages.list().pages}
-    except IndexUnavailable:
-        return {}
 
 
 def _build_change_document(change: PageChange) -> dict[str, object]:

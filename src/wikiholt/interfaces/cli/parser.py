@@ -24,6 +24,7 @@ exit codes:
   10 doctor or verify-isolation found problems
   11 permission denied
   70 internal error
+ 130 interrupted, or not confirmed
 """
 _DESCRIPTION = "Search for wikis and folders of Markdown: by meaning and by keyword, offline, one index per wiki."
 _INVALID_USAGE_EXIT_CODE = 2
@@ -114,7 +115,6 @@ class Parser(argparse.ArgumentParser):
 
         close = difflib.get_close_matches(name, list(known), n=1)
         suggestion = f"Did you mean {close[0]}? " if close else ""
-        self.print_usage(sys.stderr)
         self.exit(_INVALID_USAGE_EXIT_CODE, f"error: {message}\nhint: {suggestion}{hint}\n")
 
 
@@ -172,9 +172,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     name = _find_command(given)
     if name is None:
         top = build_parser(())
-        if not given and sys.stdout.isatty():
-            top.print_help()
-            top.exit()
+        if not given:
+            # A script without a command is an error, and its output may be parsed.
+            top.print_help(sys.stdout if sys.stdout.isatty() else sys.stderr)
+            top.exit(0 if sys.stdout.isatty() else _INVALID_USAGE_EXIT_CODE)
         parsed, _ = top.parse_known_args(given)  # handles --help and --version, and reports the missing command
         return parsed
     parser = build_parser((name,) if name in COMMANDS else ())

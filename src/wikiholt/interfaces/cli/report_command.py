@@ -9,7 +9,7 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
-from wikiholt.errors import InvalidInput, StorageError
+from wikiholt.errors import InvalidInput, QueryLogNotFound, StorageError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.schemas.search_schemas import build_query_report_document
@@ -85,6 +85,15 @@ def add_arguments(commands: Subparsers) -> None:
 
 def run_report(context: CommandContext) -> int:
     """Show the report of a wiki's query log, or clear the log."""
+    try:
+        return _show_or_clear(context)
+    except QueryLogNotFound as error:
+        command = f"wikiholt set {context.arguments.slug} log_queries=true"
+        hint = f"Enable it: `{command}`, or queries.log = true in the settings for all."
+        raise QueryLogNotFound(error.message, hint=hint) from error
+
+
+def _show_or_clear(context: CommandContext) -> int:
     arguments, slug = context.arguments, context.arguments.slug
     query_log = context.service.get_handle(slug).query_log
     if arguments.clear:

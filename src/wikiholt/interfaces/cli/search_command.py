@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
+from wikiholt.domain.search import SearchInterface, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
@@ -17,7 +17,6 @@ from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from wikiholt.domain.search import SearchResult
     from wikiholt.domain.wiki import Wiki
     from wikiholt.interfaces.cli.local_client import SearchQuestion
     from wikiholt.search.request import SearchRequest
@@ -64,25 +63,24 @@ def run_search(context: CommandContext) -> int:
 
     as_json = choose_format(context.arguments) in ("json", "jsonl")
     question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
-    request = question.to_request()
     exit_code = _ask_service(context, question)
     if exit_code is not None:
         return exit_code
     from wikiholt.interfaces.cli.log_output import configure_logging
 
     configure_logging(context.settings.log_level.upper())
-    return _search_here(context, request)
+    return _search_here(context, question.request)
 
 
 def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:
     """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
-    from wikiholt.interfaces.cli.local_client import ask_service, decode_result, decode_wiki
+    from wikiholt.interfaces.cli.local_client import ask_service, decode, decode_wiki
 
     answer = ask_service(context.settings, question)
     if answer is None:
         return None
     wikis = [decode_wiki(document) for document in answer["wikis"]]
-    result = decode_result(answer["result"])
+    result: SearchResult = decode(SearchResult, answer["result"])
     return print_hits(context, wikis, result, _make_hints(result, wikis), answer["document"])
 
 
@@ -124,7 +122,8 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
             handle.fetch()  # for a directory this scans it; a remote is fetched by `sync` and by the service
         if has_index and handle.get_indexed_revision() == context.service.get_source(handle.wiki).get_last_known_head():
             return
-        run_sync_work(
+        problems_before = len(handle.get_status().problems) if has_index else 0
+        report = run_sync_work(
             context,
             handle,
             "sync",
@@ -132,6 +131,9 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
             lambda progress, pause: handle.sync(progress, pause, 0 if has_index else None),
             keep_bar=False,
         )
+        if report.problems and len(report.problems) != problems_before:
+            files = output.format_count(len(report.problems), "file")
+            sys.stderr.write(f"note: {files} could not be indexed; see `wikiholt status {slug}`\n")
     except Busy:
         if not has_index:
             raise

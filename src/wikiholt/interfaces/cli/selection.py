@@ -19,7 +19,7 @@ from wikiholt.errors import IndexUnavailable, InvalidPage, InvalidSource, NoComm
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
-from wikiholt.text.page_names import has_page_extension, strip_page_extension
+from wikiholt.text.page_names import is_page_file, strip_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
 
 if TYPE_CHECKING:  # a search through a running service needs none of it
@@ -39,13 +39,18 @@ def resolve_wiki(context: CommandContext) -> Wiki:
     """The wiki of --wiki; without it, the wiki of the current directory, else the only one. Raises WikiNotFound."""
     if context.arguments.wiki is not None:
         return context.service.registry.get(context.arguments.wiki)
+    return choose_default_wiki(context, "Name one with --wiki")
+
+
+def choose_default_wiki(context: CommandContext, advice: str) -> Wiki:
+    """The wiki of the current directory, else the only one. Raises WikiNotFound, with the advice if several match."""
     wikis = context.service.list_wikis()
     if not wikis:
         raise context.make_no_wikis_error()
     here = find_wikis_of_directory(wikis, get_current_directory()) or wikis
     if len(here) == 1:
         return here[0]
-    raise make_several_error(here, "Name one with --wiki")
+    raise make_several_error(here, advice)
 
 
 def make_several_error(wikis: Sequence[Wiki], advice: str) -> WikiNotFound:
@@ -147,10 +152,14 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     return wiki
 
 
+def get_home() -> Path:
+    """The home directory with links resolved."""
+    return Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
+
+
 def is_home_or_above(folder: Path) -> bool:
     """Whether the folder, or the repository around it, is or contains the home directory."""
-    home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
-    return home.is_relative_to(find_repository_root(folder) or folder)
+    return get_home().is_relative_to(find_repository_root(folder) or folder)
 
 
 def _count_committed_pages(context: CommandContext, root: Path) -> int:
@@ -172,7 +181,7 @@ def count_files(root: Path, left_out: Collection[str] = ()) -> int:
         visible = [name for name in directories if not name.startswith(".") and name != "node_modules"]
         directories[:] = [name for name in visible if os.path.join(folder, name) not in left_out]  # noqa: PTH118
         files += len(names)
-        pages += sum(has_page_extension(name) and not name.startswith(".") for name in names)
+        pages += sum(map(is_page_file, names))
         if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:
             return MAX_AUTOMATIC_PAGES + 1
     return pages
@@ -184,8 +193,10 @@ def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:
     if wikis:
         return wikis
     if is_home_or_above(folder):
+        root = find_repository_root(folder) or folder
+        relation = "is" if root == get_home() else "contains"
         raise InvalidSource(
-            f"{folder}, or its repository, includes your home directory: a search does not index it automatically.",
+            f"{root} {relation} your home directory: a search does not index it automatically.",
             hint="Change to a folder with pages, or register one: `wikiholt add PATH`",
         )
     raise WikiNotFound(
@@ -225,7 +236,7 @@ def find_page(handle: WikiHandle, text: str) -> PageArgument:
         page_file = _find_by_path(handle, name)
         if page_file is not None:
             return PageArgument(page_file.path, page_file.file, heading, line)
-    pages = _list_pages(handle)
+    pages = list_pages(handle)
     for name, heading, line in readings:
         key = name.strip().casefold()
         titled = [page for page in pages if page.name.casefold() == key]
@@ -277,7 +288,8 @@ def _to_wiki_path(name: str, root: Path | None) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
 
 
-def _list_pages(handle: WikiHandle) -> Sequence[StoredPage]:
+def list_pages(handle: WikiHandle) -> Sequence[StoredPage]:
+    """All indexed pages; none without an index."""
     try:
         return handle.pages.list().pages
     except IndexUnavailable:

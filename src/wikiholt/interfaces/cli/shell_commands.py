@@ -2,9 +2,11 @@
 
 import argparse
 import re
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 from wikiholt import __version__
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
@@ -20,8 +22,6 @@ def add_arguments(commands: Subparsers) -> None:
 
 
 def run_completion(context: CommandContext) -> int:
-    from wikiholt.interfaces.cli.shell_completion import write_completion  # it needs this module
-
     sys.stdout.write(write_completion(context.arguments.shell, list(read_commands(build_parser()))))
     return 0
 
@@ -178,3 +178,131 @@ def _escape(text: str) -> str:
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq").replace("`", r"\(ga")
     ascii_text = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
     return re.sub(r"(?m)^([.'])", r"\\&\1", ascii_text)
+
+
+# Completion of commands, options, their values, and the names of wikis. Each script finds the command on the line and
+# the number of its arguments so far, then offers what fits. Only names of wikis run the program.
+
+
+_MANY = 99
+
+
+def write_completion(shell: str, commands: Sequence[Command]) -> str:
+    """The completion script for `bash`, `zsh` or `fish`."""
+    template = _read_template(f"wikiholt.{shell}")
+    if shell == "fish":
+        fish_lines = "\n".join(_iter_fish_lines(commands))
+        return _fill(template, commands, " ").replace("@LINES@", fish_lines)
+    # The body of the loop over the words before the cursor is the same in bash and zsh.
+    script = _fill(template.replace("@READ_WORD@\n", _read_template("read_word.sh")), commands, " | ")
+    write = _BashWriter() if shell == "bash" else _ZshWriter()
+    return (
+        script.replace("@VALUES@", "\n".join(_iter_value_cases(commands, write.write_values)))
+        .replace("@OPTIONS@", "\n".join(write.write_options(command) for command in commands))
+        .replace("@ARGUMENTS@", "\n".join(_iter_argument_cases(commands, write.write_values, write.write_words)))
+    )
+
+
+def _read_template(name: str) -> str:
+    return files(__package__).joinpath("completion_templates", name).read_text("utf-8")
+
+
+def _fill(template: str, commands: Sequence[Command], separator: str) -> str:
+    """Fill in the patterns by which a script finds the command: options with a value, and names of commands."""
+    options = [
+        f"'{command.name}|{name}'"
+        for command in commands
+        for option in command.options
+        if option.value
+        for name in option.names
+    ]
+    names = [f"'{command.name}|{name}'" for command in commands for name, _ in command.below]
+    return template.replace("@VALUE_OPTIONS@", separator.join(options)).replace("@COMMANDS@", separator.join(names))
+
+
+def _iter_value_cases(commands: Sequence[Command], write: Callable[[Parameter], str]) -> Iterator[str]:
+    for command in commands:
+        for option in command.options:
+            if option.value:
+                pattern = " | ".join(f"'{command.name}|{name}'" for name in option.names)
+                yield f"        {pattern}) {write(option)} ;;"
+
+
+def _iter_argument_cases(
+    commands: Sequence[Command],
+    write: Callable[[Parameter], str],
+    write_words: Callable[[Sequence[tuple[str, str]]], str],
+) -> Iterator[str]:
+    for command in commands:
+        if command.below:
+            yield f"        '{command.name}|0') {write_words(command.below)} ;;"
+        for position, argument in enumerate(command.arguments):
+            if argument.kind:
+                number = f"'{command.name}|'*" if argument.repeatable else f"'{command.name}|{position}'"
+                yield f"        {number}) {write(argument)} ;;"
+
+
+class _BashWriter:
+    def write_values(self, parameter: Parameter) -> str:
+        if parameter.kind == "slugs":
+            return 'choices="$(_wikiholt_slugs)"'
+        return f"choices={shlex.quote(' '.join(parameter.choices))}" if parameter.choices else "choices="
+
+    def write_words(self, words: Sequence[tuple[str, str]]) -> str:
+        return f"choices={shlex.quote(' '.join(name for name, _ in words))}"
+
+    def write_options(self, command: Command) -> str:
+        names = " ".join(name for option in command.options for name in option.names)
+        return f"        '{command.name}') choices={shlex.quote(names)} ;;"
+
+
+class _ZshWriter:
+    def write_values(self, parameter: Parameter) -> str:
+        if parameter.kind == "slugs":
+            return "_wikiholt_slugs; compadd -a choices; return"
+        if parameter.choices:
+            return f"compadd -- {' '.join(map(shlex.quote, parameter.choices))}; return"
+        return "_files; return"
+
+    def write_words(self, words: Sequence[tuple[str, str]]) -> str:
+        return f"choices=({self._describe(words)}); _describe command choices; return"
+
+    def write_options(self, command: Command) -> str:
+        described = [(name, option.help) for option in command.options for name in option.names]
+        return f"        '{command.name}') choices=({self._describe(described)}) ;;"
+
+    @staticmethod
+    def _describe(words: Sequence[tuple[str, str]]) -> str:
+        return " ".join(shlex.quote(f"{name}:{text.replace(':', chr(92) + ':')}") for name, text in words)
+
+
+def _iter_fish_lines(commands: Sequence[Command]) -> Iterator[str]:
+    for command in commands:
+        at = f"complete -c wikiholt -n '__wikiholt_at \"{command.name}\"'"
+        for name, text in command.below:
+            yield f"{at} -a {name} -d {_quote_fish(text)}"
+        for option in command.options:
+            for name in option.names:
+                flag = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+                yield f"{at} {flag}{_write_fish_values(option, needs_value=True)} -d {_quote_fish(option.help)}"
+        for position, argument in enumerate(command.arguments):
+            if argument.kind:
+                last = _MANY if argument.repeatable else position
+                condition = f"'__wikiholt_argument \"{command.name}\" {position} {last}'"
+                yield f"complete -c wikiholt -n {condition}{_write_fish_values(argument, needs_value=False)}"
+
+
+def _write_fish_values(parameter: Parameter, *, needs_value: bool) -> str:
+    if not parameter.value:
+        return ""
+    required = " -r" if needs_value else ""
+    if parameter.kind == "slugs":
+        return f"{required} -f -a '(__wikiholt_slugs)'"
+    if parameter.choices:
+        return f"{required} -f -a {_quote_fish(' '.join(parameter.choices))}"
+    return f"{required} -F"
+
+
+def _quote_fish(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

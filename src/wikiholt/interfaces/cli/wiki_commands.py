@@ -2,11 +2,13 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.app.settings.setting import build_unknown_error
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import InvalidSetting, WikiExists
 from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.interfaces.cli.command import (
     CANCELLED_EXIT_CODE,
@@ -14,10 +16,11 @@ from wikiholt.interfaces.cli.command import (
     Subparsers,
     add_command,
     add_slug,
+    can_ask,
     confirm,
 )
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
-from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
+from wikiholt.interfaces.schemas.admin_schemas import build_removed_document, build_wiki_document, get_public_settings
 from wikiholt.wikis.slugs import propose_free_slug
 
 _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
@@ -51,6 +54,9 @@ def add_arguments(commands: Subparsers) -> None:
     remove = add_command(commands, "remove", run_remove, changes_registry=True)
     add_slug(remove)
     remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
+    remove.add_argument(
+        "--delete-pages", action="store_true", help="delete the pages of a wiki that `create` made, without asking"
+    )
 
 
 def _add_setting_options(add: ArgumentParser) -> None:
@@ -76,9 +82,23 @@ def run_add(context: CommandContext) -> int:
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
     slug = arguments.slug
     if slug is None:
+        _check_not_registered(context, source)
         slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+
+
+def _check_not_registered(context: CommandContext, source: str) -> None:
+    """Raise WikiExists if there is a wiki of this source and subdirectory: another one needs a name."""
+    subdirectory = (context.arguments.subdirectory or "").strip("/")
+    for wiki in context.list_wikis():
+        if wiki.source == source and wiki.settings.get("subdirectory", "").strip("/") == subdirectory:
+            shown = to_safe_line(redact_url(source))
+            raise WikiExists(
+                f"{shown} is already registered as {wiki.slug}.",
+                hint=f"Search it: `wikiholt search -w {wiki.slug} WORDS`. "
+                f"For a second wiki of it, name one: `wikiholt add SLUG {shown}`",
+            )
 
 
 def run_create(context: CommandContext) -> int:
@@ -140,34 +160,46 @@ def run_rebind(context: CommandContext) -> int:
 
 
 def run_remove(context: CommandContext) -> int:
-    arguments, registry = context.arguments, context.service.registry
-    if not arguments.yes:
-        target = registry.get(arguments.slug)
-        key_count = format_count(len(registry.keys.list(target.id)), "key")
-        question = (
-            f"Delete all pages, the index, the settings and {key_count} of {target.slug}? There is no other copy."
-            if target.is_managed
-            else f"Delete the index, the settings and {key_count} of {target.slug}? The repository is not touched."
-        )
-        if not confirm(question):
-            sys.stderr.write("Nothing was removed.\n")
-            return CANCELLED_EXIT_CODE
+    arguments = context.arguments
+    if not _confirm_removal(context):
+        sys.stderr.write("Nothing was removed.\n")
+        return CANCELLED_EXIT_CODE
     removed = context.service.remove(arguments.slug)
     wiki, keys = removed.wiki, [key.id for key in removed.keys]
     and_keys = f" and {format_count(len(keys), 'key')}" if keys else ""
     lines = [
         f"Removed {wiki.slug}: {format_count(len(removed.files), 'file')} of its index{and_keys}.",
-        *(f"  {to_safe_line(name)}" for name in dict.fromkeys(map(_shorten_path, removed.files))),
+        *format_files(removed.files),
         *(f"  key {key_id}" for key_id in keys),
         "Its pages were deleted."
         if wiki.is_managed
         else f"The repository {to_safe_line(redact_url(wiki.source))} was not touched.",
     ]
-    document = {"wiki": wiki.slug, "removed": list(removed.files), "keys": keys, "hosts": list(removed.hosts)}
-    return context.print_result(document, lines)
+    return context.print_result(build_removed_document(removed), lines)
 
 
-def _shorten_path(file: str) -> str:
-    """The first part of a path: a repository or a quarantined index has many files."""
-    folder, slash, _ = file.partition("/")
-    return folder + slash
+def _confirm_removal(context: CommandContext) -> bool:
+    """Whether the options or the answer on the terminal allow the removal. Without a terminal, the only copy of pages
+    is deleted with --delete-pages alone."""
+    arguments, registry = context.arguments, context.service.registry
+    wiki = registry.get(arguments.slug)
+    key_count = format_count(len(registry.keys.list(wiki.id)), "key")
+    if not wiki.is_managed:
+        question = f"Delete the index, the settings and {key_count} of {wiki.slug}? The repository is not touched."
+        return arguments.yes or confirm(question)
+    if arguments.delete_pages:
+        return True
+    if arguments.yes or not can_ask():
+        sys.stderr.write(f"error: This would delete the only copy of the pages of {wiki.slug}.\n")
+        sys.stderr.write("hint: To delete them, write --delete-pages.\n")
+        return False
+    return confirm(f"Delete all pages, the index, the settings and {key_count} of {wiki.slug}? There is no other copy.")
+
+
+def format_files(files: Iterable[str]) -> list[str]:
+    """Each file, and each folder with the number of its files: a repository or a quarantined index has many."""
+    counts = Counter("".join(file.partition("/")[:2]) for file in files)
+    return [
+        f"  {to_safe_line(name)}" + (f" ({format_count(count, 'file')})" if name.endswith("/") else "")
+        for name, count in counts.items()
+    ]

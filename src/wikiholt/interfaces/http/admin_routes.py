@@ -23,10 +23,12 @@ from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_bo
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
     NewKeyDocument,
+    RemovedWikiDocument,
     SettingDocument,
     WikiDocument,
     build_key_document,
     build_new_key_document,
+    build_removed_document,
     build_setting_document,
     build_wiki_document,
 )
@@ -153,15 +155,6 @@ class SettingsDocument(TypedDict):
     settings: list[SettingDocument]
 
 
-class RemovedWikiDocument(TypedDict):
-    """What was removed with a wiki: index files, key ids, host names."""
-
-    wiki: str
-    removed: list[str]
-    keys: list[str]
-    hosts: list[str]
-
-
 @wikis_router.get("/settings", **describe_route(SettingsDocument))
 def list_settings(context: RequestContextDep, _: NoQuery) -> Response:
     """List the settings that a wiki can have, with their defaults; requires an operator key."""
@@ -229,13 +222,7 @@ def remove_wiki(
     if wiki.is_managed and not params.delete_pages:
         raise Conflict("This would delete the only copy of the pages.", hint="Send delete_pages=true to delete them.")
     removed = service.remove(slug, wiki.id)
-    document = {
-        "wiki": removed.wiki.slug,
-        "removed": list(removed.files),
-        "keys": [key.id for key in removed.keys],
-        "hosts": list(removed.hosts),
-    }
-    return make_json_response(document)
+    return make_json_response(build_removed_document(removed))
 
 
 def _check_source(source: str) -> str:

@@ -23,7 +23,6 @@ from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
     admin_routes,
     attachment_routes,
-    bulk_routes,
     index_routes,
     page_routes,
     search_routes,
@@ -53,7 +52,7 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 
 _WIKI_ROUTERS = (
     search_routes.router,
-    bulk_routes.router,
+    page_routes.bulk_router,
     attachment_routes.router,
     page_routes.router,
     page_routes.links_router,
@@ -220,7 +219,9 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     access_error = await run_in_threadpool(_find_access_error, request)
     if access_error is not None:
         return make_problem_response(access_error)
-    return make_invalid_response([_build_field_error(fault) for fault in error.errors()], _get_openapi_path(request))
+    return make_invalid_response(
+        [_build_field_error(fault) for fault in error.errors()], request.app.state.openapi_path
+    )
 
 
 def _find_access_error(request: Request) -> AccessDenied | None:
@@ -250,7 +251,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
             InputTooLarge(str(error.detail), hint="Send less, or raise the setting limit.body_bytes.")
         )
     if error.status_code == 404:
-        hint = f"{_get_openapi_path(request)} lists all paths."
+        hint = f"{request.app.state.openapi_path} lists all paths."
         response = make_error_response(404, "not-found", "Unknown path.", hint)
         message, hint = "There is no page at this address.", "The link may be wrong or outdated."
         return await run_in_threadpool(_to_page, request, response, message, hint)
@@ -258,7 +259,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
         return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})
     return make_invalid_response(
-        [{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}], _get_openapi_path(request)
+        [{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}], request.app.state.openapi_path
     )
 
 
@@ -270,8 +271,3 @@ def find_allowed_methods(request: Request) -> set[str]:
         if match.value and getattr(route, "methods", None):
             methods |= route.methods
     return methods | ({"HEAD"} if "GET" in methods else set())
-
-
-def _get_openapi_path(request: Request) -> str:
-    path: str = request.app.state.openapi_path
-    return path

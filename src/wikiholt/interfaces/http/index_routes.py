@@ -25,7 +25,6 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     IndexStatusDocument,
     ReindexEstimateDocument,
     build_backup_document,
-    build_estimate_document,
     build_index_status,
 )
 from wikiholt.interfaces.schemas.common import build_document
@@ -112,7 +111,7 @@ def start_reindex(
     index = context.open_index(Scope.ADMIN)
     if params.dry_run:
         estimate = index.session.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)
-        return make_json_response(build_estimate_document(estimate), headers=NO_STORE)
+        return make_json_response(build_document(ReindexEstimateDocument, estimate), headers=NO_STORE)
     index.start_reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return make_json_response({"status": "started"}, 202, {"Location": location})

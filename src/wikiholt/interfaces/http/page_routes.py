@@ -1,27 +1,29 @@
-"""Routes for pages: list, read, history, write, rename, delete, and links between pages."""
+"""Routes for pages: list, read, history, write, rename, delete, many at once, and links between pages."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Path
 from pydantic import Field
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.problem_details import (
-    Responses,
-    describe_route,
-)
+from wikiholt.errors import InputTooLarge, InvalidPage, PageExists, PageNotFound
+from wikiholt.interfaces.http.problem_details import Responses, describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
+    PRIVATE_CACHE_CONTROL,
     IfNoneMatch,
+    encode_json,
     make_cached_response,
     make_json_response,
     make_weak_etag,
 )
+from wikiholt.interfaces.http.similar_paths import suggest_paths
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
     IfMatch,
@@ -36,6 +38,7 @@ from wikiholt.interfaces.http.write_request import (
     get_expected_revision,
     read_body,
 )
+from wikiholt.interfaces.schemas.bulk_schemas import BulkPage, BulkResultDocument, write_lines
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.schemas.page_schemas import (
     ChangelogDocument,
@@ -58,6 +61,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_list_document,
     build_rename_document,
 )
+from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult
 from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
@@ -124,7 +128,8 @@ def list_page_history(
     """List the commits that changed a page, newest first."""
     wiki = context.open_wiki(Scope.READ)
     try:
-        commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), params.limit)
+        with suggest_paths(wiki, path):
+            commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), params.limit)
     except PageNotFound:
         # The URL may also name a page whose own name is "history".
         with suppress(PageNotFound):
@@ -149,7 +154,8 @@ def make_page_response(
     wiki: WikiSession, path: str, revision: str | None = None, if_none_match: str | None = None
 ) -> Response:
     """Read the page at this path and make the response. Raises PageNotFound."""
-    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
+    with suggest_paths(wiki, path):
+        page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
     return make_cached_response(make_page_etag(page), if_none_match, lambda: build_page_document(page, wiki.path_style))
 
 
@@ -283,6 +289,59 @@ def rename_page(
         )
     wiki.report_write(renamed, author, message)
     return make_json_response(build_rename_document(renamed, wiki.path_style), etag=f'"{renamed.revision}"')
+
+
+# Many pages as NDJSON
+
+
+bulk_router = APIRouter(prefix="/api/v1", tags=["pages"])
+
+MAX_BULK_LINES = 10_000
+_NDJSON_MEDIA_TYPE = "application/x-ndjson"
+_OTHER_NDJSON_TYPES = ("application/ndjson", "application/jsonl", "application/x-jsonlines")
+_BULK_RESPONSE: Responses = {
+    200: {"content": {_NDJSON_MEDIA_TYPE: {}}, "description": "One result per line, sent once it is committed."}
+}
+
+
+class BulkParams(NoParams):
+    """The message of the commits."""
+
+    message: str = Field("", max_length=1000, pattern=r"^[^\x00]*$", description="The message of the commits.")
+
+
+@bulk_router.post("/pages:bulk", **describe_route(BulkResultDocument, 404, 409, 413, others=_BULK_RESPONSE))
+def write_pages(
+    context: RequestContextDep,
+    raw_body: Annotated[LazyBody[BulkPage], read_body(BulkPage, media_type=_NDJSON_MEDIA_TYPE)],
+    params: Annotated[BulkParams, parse_query(BulkParams)],
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Write or delete many pages: a JSON object per line. Repeating a line changes nothing."""
+    wiki, lines = context.open_wiki(Scope.WRITE), _split_lines(raw_body)
+    author = get_author(wiki, WriteBody(), author_header)
+
+    def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
+        results = wiki.handle.pages.write_many(batch, author, params.message)
+        wiki.report_bulk_write(results, author, params.message)
+        return results
+
+    documents = write_lines(lines, write, wiki.path_style, get_public_message)
+    first = list(islice(documents, 1))  # an error of the first batch becomes an error response
+    encoded = (encode_json(document) + b"\n" for document in chain(first, documents))
+    return StreamingResponse(encoded, 200, {"Cache-Control": PRIVATE_CACHE_CONTROL}, _NDJSON_MEDIA_TYPE)
+
+
+def _split_lines(body: LazyBody[BulkPage]) -> list[bytes]:
+    """The lines of the body. Raises RequestValidationError and InputTooLarge."""
+    body.require_media_type(_NDJSON_MEDIA_TYPE, *_OTHER_NDJSON_TYPES)
+    lines = body.data.split(b"\n")
+    if len(lines) > MAX_BULK_LINES + 1:
+        raise InputTooLarge(
+            f"The body has more than {MAX_BULK_LINES:,} lines; nothing was written.",
+            hint="Send the lines in several requests.",
+        )
+    return lines
 
 
 # Links between pages

@@ -6,8 +6,9 @@ the client gets a general message, and the log gets the details.
 
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired
+from typing import Any, NotRequired, TypeVar
 
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -24,6 +25,7 @@ from wikiholt.errors import (
     ModelError,
     NoCommits,
     NothingIndexed,
+    QueryLogNotFound,
     RevisionMismatch,
     SignInUnavailable,
     SourceError,
@@ -32,8 +34,11 @@ from wikiholt.errors import (
     TooManyRequests,
     Unauthorized,
     WikiholtError,
+    WikiNotFound,
 )
 from wikiholt.interfaces.http.responses import encode_json
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +68,16 @@ _PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
     MissingDependency: ("An optional dependency of the service is not installed.", _OPERATOR_HINT),
     WikiholtError: ("Internal error.", _OPERATOR_HINT),
 }
+_COMMAND_PATTERN = re.compile(r"\bwikiholt (?!mcp\b)[a-z]")
+"""A command of the server's command line, which clients cannot use. They do start `wikiholt mcp`."""
+_CLIENT_HINTS: Mapping[type[WikiholtError], str] = {
+    WikiNotFound: "Check its name: /api/v1/wikis lists the wikis that you can read.",
+    QueryLogNotFound: "The setting log_queries=true of the wiki enables it.",
+    WikiholtError: "Ask the operator of the service.",
+}
+"""In place of a hint that names such a command."""
+_SENTENCE_START = re.compile(r"(?:a|[a-z]{2,})\b(?![_.:=/])")
+"""A word, and not the name of a parameter."""
 _TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
 _TRANSIENT_RETRY_S = 2
 
@@ -92,13 +107,16 @@ class ProblemDetails(TypedDict):
 def get_public_message(error: WikiholtError) -> tuple[str, str]:
     """Return the message and the hint that a client may see."""
     if error.status < 500:
-        return error.message, error.hint
-    return next(_PUBLIC_MESSAGES[kind] for kind in type(error).__mro__ if kind in _PUBLIC_MESSAGES)
+        is_command = _COMMAND_PATTERN.search(error.hint) is not None
+        return error.message, _find_by_class(_CLIENT_HINTS, error) if is_command else error.hint
+    return _find_by_class(_PUBLIC_MESSAGES, error)
 
 
-def make_problem_response(
-    error: WikiholtError, status: int | None = None, errors: Sequence[FieldError] = ()
-) -> Response:
+def _find_by_class(values: Mapping[type[WikiholtError], T], error: WikiholtError) -> T:
+    return next(values[kind] for kind in type(error).__mro__ if kind in values)
+
+
+def make_problem_response(error: WikiholtError, errors: Sequence[FieldError] = ()) -> Response:
     """Make the response to a request that failed with this error."""
     message, hint = get_public_message(error)
     if error.status >= 500:
@@ -109,7 +127,7 @@ def make_problem_response(
             error.code,
             error.message,
         )
-    document = _build_problem(status or error.status, error.code, message, hint)
+    document = _build_problem(error.status, error.code, message, hint)
     if errors:
         document["errors"] = list(errors)
     if isinstance(error, RevisionMismatch):
@@ -139,7 +157,16 @@ def make_error_response(
     return _make_response(_build_problem(status, code, message, hint), headers or {})
 
 
+def _to_sentence(text: str) -> str:
+    """The text with a capital letter and a full stop, unless it starts with the name of a parameter."""
+    if text[:1].islower() and not _SENTENCE_START.match(text):
+        return text
+    end = "" if not text or text.endswith((".", "!", "?", "…")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
 def _build_problem(status: int, code: str, message: str, hint: str) -> ProblemDetails:
+    message, hint = _to_sentence(message), _to_sentence(hint)
     return {
         "type": f"urn:wikiholt:problem:{code}",
         "title": code.replace("-", " ").capitalize(),

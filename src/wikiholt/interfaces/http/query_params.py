@@ -5,10 +5,9 @@ times as much, because it inspects the type of every field for each request.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Depends
@@ -177,7 +176,7 @@ def _build_filter_fields() -> Iterator[tuple[str, Any]]:
             options: Any = Field([], max_length=MAX_FILTER_VALUES, description=param.description)
             yield param.name, (list[_get_value_type(param)], options)  # type: ignore[misc]
             continue
-        kind: Any = FilterValue if param.parse is None else Since
+        kind: Any = Since if param.is_date else FilterValue
         yield param.name, (kind | None, Field(None, description=param.description))
         if param.alias:
             yield param.alias, (kind | None, Field(None, description=f"The same as {param.name}."))
@@ -199,35 +198,29 @@ else:
 class FilterParams(_FilterFields):
     """Page filters; a page must match all of them. Its fields are the filters of all interfaces."""
 
+    _aliases: ClassVar[Mapping[str, str]] = {param.name: param.alias for param in FILTER_PARAMS if param.alias}
+    """Other names of parameters."""
+
     @model_validator(mode="after")
-    def _check_aliases(self) -> "FilterParams":
-        for param in FILTER_PARAMS:
-            if param.alias and None not in (getattr(self, param.name), getattr(self, param.alias)):
-                raise ValueError(f"{param.name} and {param.alias} are the same; give one of them")
+    def _check_aliases(self) -> Self:
+        for name, alias in self._aliases.items():
+            if None not in (getattr(self, name), getattr(self, alias)):
+                raise ValueError(f"{' and '.join(sorted((name, alias)))} are the same; give one of them")
         return self
 
     def to_filter(self) -> PageFilter:
         return build_filter(self._get_param)
 
     def _get_param(self, param: FilterParam) -> Any:
-        value = getattr(self, param.name)
-        return getattr(self, param.alias) if value is None and param.alias else value
+        value, alias = getattr(self, param.name), self._aliases.get(param.name)
+        return getattr(self, alias) if value is None and alias else value
 
 
 class ListParams(FilterParams):
     """Page filters of routes where `path` is an alias of `prefix`."""
 
     path: FilterValue | None = Field(None, description="The same as prefix.")
-
-    @model_validator(mode="after")
-    def _check_single_prefix(self) -> "ListParams":
-        if self.path is not None and super().to_filter().path_prefix:
-            raise ValueError("path and prefix are the same; give one of them")
-        return self
-
-    def to_filter(self) -> PageFilter:
-        where = super().to_filter()
-        return where if self.path is None else replace(where, path_prefix=self.path)
+    _aliases: ClassVar[Mapping[str, str]] = {**FilterParams._aliases, "prefix": "path"}
 
 
 class FacetParams(ListParams):

@@ -243,10 +243,7 @@ class RequestContext:
             raise Forbidden("Unknown host name.", hint="Add the host name to the setting serve.hosts.")
 
     def _open_session(self, grant: Grant, host_grant: HostGrant | None = None) -> WikiSession:
-        wiki, application = grant.wiki, self._application
-        handle = application.service.get_handle_of(wiki)
-        application.scheduler.touch(wiki.id)
-        session = WikiSession(grant, handle, application.settings.search_fresh_timeout, application.scheduler)
+        session = self._application.open_session(grant)
         if host_grant is None:
             return replace(session, author=grant.person.to_author()) if grant.person is not None else session
         return replace(
@@ -292,16 +289,14 @@ class RequestContext:
 
     def get_key_admin(self) -> "KeyAdmin":
         """Return the keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""
+        access = self._application.access
         with self._check_access():
+            identity = self._identity
             try:
-                client = self._application.access.require_operator(self._identity)
-                wiki = (
-                    self._application.access.authorize(self._identity, Scope.ADMIN).wiki
-                    if self._identity.slug is not None
-                    else None
-                )
+                client = access.require_operator(identity)
+                wiki = access.authorize(identity, Scope.ADMIN).wiki if identity.slug is not None else None
             except Forbidden:
-                grant = self._application.access.authorize(self._identity, Scope.ADMIN)
+                grant = access.authorize(identity, Scope.ADMIN)
                 assert grant.client is not None
                 client, wiki = grant.client, grant.wiki
         self._check_rate_limit(client)
@@ -393,7 +388,7 @@ class HostContext(RequestContext):
         return KeyAdmin(self._application.service.registry, wiki)
 
     def require_operator(self) -> Application:
-        raise Forbidden("This operation covers all wikis.", hint="Use the command line on the server: wikiholt list")
+        raise Forbidden("This operation covers all wikis.", hint="It is not available here.")
 
     def list_visible_wikis(self) -> tuple[list[Wiki], bool]:
         return [self.open_wiki(Scope.READ).wiki], False

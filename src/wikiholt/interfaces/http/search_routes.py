@@ -30,6 +30,7 @@ from wikiholt.interfaces.http.responses import (
     make_json_response,
     make_weak_etag,
 )
+from wikiholt.interfaces.http.similar_paths import suggest_paths
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -85,7 +86,7 @@ def find_similar(
 ) -> Response:
     """Find the pages most similar in meaning to one page."""
     wiki = context.open_wiki(Scope.READ)
-    with wiki.open_snapshot() as snapshot:
+    with suggest_paths(wiki, params.path), wiki.open_snapshot() as snapshot:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
         tag = make_weak_etag("similar", snapshot.version, path, params.n, where)
         return make_cached_response(

@@ -20,7 +20,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Key, make_author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.query_params import build_validation_error
-from wikiholt.interfaces.http.request_context import RequestContext, RequestContextDep
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.sign_in import decode_header
 from wikiholt.wikis.session import WikiSession
 
@@ -34,11 +34,23 @@ class StrictBody(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class RawBody:
-    """A body that is not parsed yet."""
+class LazyBody(Generic[BodyT]):
+    """A body that was received, but is not parsed yet."""
 
+    model: type[BodyT]
     data: bytes
     content_type: str
+    optional: bool
+
+    def read(self) -> BodyT:
+        """Parse the body as JSON. Raises RequestValidationError."""
+        if self.optional and not self.data:
+            return self.model()
+        self.require_media_type("application/json")
+        try:
+            return self.model.model_validate_json(self.data)
+        except ValidationError as error:
+            raise build_validation_error(error, "body") from None
 
     def require_media_type(self, media_type: str, *others: str) -> None:
         """Raise RequestValidationError if the body has none of these types."""
@@ -47,39 +59,15 @@ class RawBody:
             raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
 
 
-async def receive_body(request: Request, context: RequestContext) -> RawBody:
-    """Receive the body, after a check for a key."""
-    await run_in_threadpool(context.require_key)
-    return RawBody(await request.body(), request.headers.get("content-type", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class LazyBody(Generic[BodyT]):
-    """A body that is parsed as JSON later."""
-
-    model: type[BodyT]
-    raw: RawBody
-    optional: bool
-
-    def read(self) -> BodyT:
-        """Parse the body. Raises RequestValidationError."""
-        if self.optional and not self.raw.data:
-            return self.model()
-        self.raw.require_media_type("application/json")
-        try:
-            return self.model.model_validate_json(self.raw.data)
-        except ValidationError as error:
-            raise build_validation_error(error, "body") from None
-
-
-def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
+def read_body(model: type[BodyT], *, optional: bool = False, media_type: str = "application/json") -> Any:
     """Return a dependency that checks for a key and then receives the body, to be parsed as this model."""
 
-    async def receive_lazy_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
-        return LazyBody(model, await receive_body(request, context), optional)
+    async def receive_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
+        await run_in_threadpool(context.require_key)
+        return LazyBody(model, await request.body(), request.headers.get("content-type", ""), optional)
 
-    receive_lazy_body.body = (model, optional, "application/json")  # type: ignore[attr-defined]
-    return Depends(receive_lazy_body)
+    receive_body.body = (model, optional, media_type)  # type: ignore[attr-defined]
+    return Depends(receive_body)
 
 
 def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,70 +1,87 @@
-"""The tools that list pages, links, commits, tags and files. Each result has the call that returns the rest."""
+"""The tools that list pages, links and tags. Each result has the call that returns the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from wikiholt.domain.git import LogEntry
-from wikiholt.domain.search import PageFilter
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, PageFilter
 from wikiholt.errors import NothingIndexed
-from wikiholt.interfaces.mcp.resources import format_attachment_uri
-from wikiholt.interfaces.mcp.result_schemas import (
-    AttachmentEntry,
-    ChangesResult,
-    Continuation,
-    HistoryResult,
-    LinksResult,
-    ListAttachmentsResult,
-    ListPagesResult,
-    ListTagsResult,
-    OrphansResult,
-)
+from wikiholt.interfaces.mcp.mcp_tool import tool
 from wikiholt.interfaces.mcp.text_output import (
-    COMMIT_TEXTS,
-    estimate_json_tokens,
+    build_list_continuation,
     fit_to_budget,
-    format_attachments,
-    format_changes,
-    format_history,
-    format_links,
-    format_page_list,
-    format_tags,
-    shorten_fields,
+    join_lines,
     take_fitting,
+    take_shortened,
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
-    ChangesArguments,
-    HistoryArguments,
-    LinksArguments,
-    ListAttachmentsArguments,
-    ListPagesArguments,
-    ListTagsArguments,
+    TEXT_PATTERN,
+    Continuation,
+    FilterArguments,
     PagedArguments,
-    ToolArguments,
+    PagePathArgument,
 )
-from wikiholt.interfaces.schemas.common import build_documents, parse_since
 from wikiholt.interfaces.schemas.page_schemas import (
-    CommitDocument,
+    LinksDocument,
+    ListedPageDocument,
     OrphansDocument,
     PageListDocument,
-    build_changelog_document,
     build_facets_document,
     build_links_document,
     build_orphans_document,
     build_page_list_document,
 )
-from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.live_index import IndexSnapshot
-from wikiholt.wikis.pages.page_locator import is_below
 from wikiholt.wikis.session import WikiSession
 
 T = TypeVar("T")
 
-_LOG_BATCH = 500
-_MAX_SCANNED_COMMITS = 5000
-"""Commits that one call of recent_changes reads to find those of a folder or since a date."""
 _PAGE_TEXTS = ("name", "category", "tags")
 
 
+class ListPagesArguments(FilterArguments):
+    limit: int = Field(100, ge=1, le=1000, description="Maximum number of entries.")
+    offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
+
+
+class ListPagesResult(PageListDocument):
+    """Pages by path; `total` is the number of all matches."""
+
+    offset: int
+    stale: bool
+    continuation: Continuation | None
+
+
+class OrphansResult(OrphansDocument):
+    """Pages that no other page links to."""
+
+    offset: int
+    stale: bool
+    continuation: Continuation | None
+
+
+def _format_page_list(result: ListPagesResult | OrphansResult) -> str:
+    if not result["pages"]:
+        return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
+    last = result["offset"] + len(result["pages"])
+    head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
+    lines = [head, *map(_format_listed_page, result["pages"])]
+    return join_lines(lines, result["continuation"], stale=result["stale"])
+
+
+def _format_listed_page(page: ListedPageDocument) -> str:
+    details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
+    return f"- {page['path']}: {page['name']} ({', '.join(details)})"
+
+
+@tool(
+    "List pages",
+    "List pages by path: all, or those with a tag, in a category, below a path, or updated since a date.",
+    _format_page_list,
+    needs_own_writes=True,
+)
 def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> ListPagesResult:
     with wiki.open_snapshot() as snapshot:
         page_list = snapshot.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
@@ -73,6 +90,12 @@ def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> Li
     return cast(ListPagesResult, _fit_page_list("list_pages", document, params, budget, stale=stale))
 
 
+@tool(
+    "Find orphaned pages",
+    "List pages that no other page links to.",
+    _format_page_list,
+    needs_own_writes=True,
+)
 def find_orphans(wiki: WikiSession, params: PagedArguments, budget: int) -> OrphansResult:
     with wiki.open_snapshot() as snapshot:
         document = build_orphans_document(snapshot.pages.find_orphans(), wiki.path_style)
@@ -92,19 +115,54 @@ def _fit_page_list(
     """The document with those of its pages that fit, and the call that lists the rest."""
 
     def build(share: int) -> Any:
-        pages = _take_shortened(document["pages"], _PAGE_TEXTS, share)
+        pages = take_shortened(document["pages"], _PAGE_TEXTS, share)
         done = params.offset + len(pages)
         return {
             **document,
             "pages": pages,
             "offset": params.offset,
             "stale": stale,
-            "continuation": _build_continuation(tool, params, done, document["total"] - done, "pages"),
+            "continuation": build_list_continuation(tool, params, done, document["total"] - done, "pages"),
         }
 
-    return fit_to_budget(build, format_page_list, budget)
+    return fit_to_budget(build, _format_page_list, budget)
 
 
+class LinksArguments(PagedArguments):
+    """Arguments of get_links. Limit and offset are for each direction."""
+
+    path: PagePathArgument
+
+
+class LinksResult(LinksDocument):
+    """Outgoing links, incoming links, and broken links of a page."""
+
+    totals: dict[str, int]
+    stale: bool
+    continuation: Continuation | None
+
+
+def _format_links(links: LinksResult) -> str:
+    totals = links["totals"]
+    lines = [
+        links["path"],
+        *_format_paths(f"links to ({totals['links_to']})", links["links_to"]),
+        *_format_paths(f"is linked from ({totals['linked_from']})", links["linked_from"]),
+        *_format_paths(f"broken links ({totals['missing']})", links["missing"]),
+    ]
+    return join_lines(lines, links["continuation"], stale=links["stale"])
+
+
+def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
+    return [f"{label}:", *(f"- {path}" for path in paths)]
+
+
+@tool(
+    "Follow links",
+    "List the pages a page links to, the pages that link to it, and its broken links.",
+    _format_links,
+    needs_own_writes=True,
+)
 def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksResult:
     with wiki.use_handle() as handle:
         page_links = handle.pages.get_links(wiki.path_style.to_git_path(params.path))
@@ -120,18 +178,47 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
             "links_to": links_to,
             "linked_from": linked_from,
             "missing": missing,
-            "totals": {
-                "links_to": len(document["links_to"]),
-                "linked_from": len(document["linked_from"]),
-                "missing": len(document["missing"]),
-            },
+            "totals": dict(zip(("links_to", "linked_from", "missing"), map(len, lists), strict=True)),
             "stale": stale,
             "continuation": continuation,
         }
 
-    return fit_to_budget(build, format_links, budget)
+    return fit_to_budget(build, _format_links, budget)
 
 
+class ListTagsArguments(PagedArguments):
+    prefix: str = Field(
+        "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
+    )
+
+    def to_filter(self) -> PageFilter:
+        return PageFilter(path_prefix=self.prefix)
+
+
+class ListTagsResult(TypedDict):
+    """Tags, categories and the folders directly below the prefix, with their numbers of pages."""
+
+    pages: int
+    tags: dict[str, int]
+    categories: dict[str, int]
+    folders: dict[str, int]
+    continuation: Continuation | None
+
+
+def _format_tags(result: ListTagsResult) -> str:
+    lines = [f"{result['pages']} pages. Numbers are pages."]
+    for label in ("tags", "categories", "folders"):
+        values = ", ".join(f"{value} ({count})" for value, count in result[label].items())
+        lines.append(f"{label}: {values or 'none'}")
+    return join_lines(lines, result["continuation"])
+
+
+@tool(
+    "List tags and folders",
+    "List the tags, categories and folders of the wiki, with their numbers of pages.",
+    _format_tags,
+    needs_own_writes=True,
+)
 def list_tags(wiki: WikiSession, params: ListTagsArguments, budget: int) -> ListTagsResult:
     with wiki.open_snapshot() as snapshot:
         document = build_facets_document(snapshot.pages.get_facets(wiki.to_git_filter(params.to_filter())))
@@ -150,100 +237,21 @@ def list_tags(wiki: WikiSession, params: ListTagsArguments, budget: int) -> List
             "continuation": continuation,
         }
 
-    return fit_to_budget(build, format_tags, budget)
-
-
-def list_attachments(wiki: WikiSession, params: ListAttachmentsArguments, budget: int) -> ListAttachmentsResult:
-    found = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(params.path))
-    path = wiki.path_style.to_display_path(found.path)
-    entries: list[AttachmentEntry] = [
-        {
-            "filename": file.filename,
-            "size": file.size,
-            "mime_type": file.mime_type,
-            "uri": format_attachment_uri(path, file.filename),
-        }
-        for file in found.files
-    ]
-
-    def build(share: int) -> ListAttachmentsResult:
-        (shown,), continuation = _cut_lists([entries], share, "list_attachments", params)
-        return {"attachments": shown, "total": len(entries), "continuation": continuation}
-
-    return fit_to_budget(build, format_attachments, budget)
+    return fit_to_budget(build, _format_tags, budget)
 
 
 def _cut_lists(
-    lists: Sequence[list[T]],
-    share: int,
-    tool: str,
-    params: PagedArguments | ListAttachmentsArguments,
+    lists: Sequence[list[T]], share: int, tool_name: str, params: PagedArguments
 ) -> tuple[list[list[T]], Continuation | None]:
     """The same number of entries of each list, so that one offset continues all of them."""
     start, end = params.offset, params.offset + params.limit
-    shown = [take_fitting(items[start:end], estimate_json_tokens, share // len(lists)) for items in lists]
+    shown = [take_fitting(items[start:end], share // len(lists)) for items in lists]
     cut = (part for part, items in zip(shown, lists, strict=True) if start + len(part) < len(items))
     step = min(map(len, cut), default=0)
     if step:
         shown = [part[:step] for part in shown]
     remaining = max(map(len, lists)) - start - max(map(len, shown))
-    return shown, _build_continuation(tool, params, start + step, remaining if step else 0, "entries")
-
-
-def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
-    found, position, is_end = _find_changes(wiki, params)
-    changes = build_changelog_document([entry for _, entry in found], wiki.path_style)["entries"]
-
-    def build(share: int) -> ChangesResult:
-        entries = _take_shortened(changes, (*COMMIT_TEXTS, "pages_affected"), share)
-        is_cut = len(entries) < len(found)
-        done = found[len(entries)][0] if is_cut else position
-        return {
-            "entries": entries,
-            "continuation": _build_continuation(
-                "recent_changes", params, done, int(is_cut or not is_end), "commits", exact=False
-            ),
-        }
-
-    return fit_to_budget(build, format_changes, budget)
-
-
-def _find_changes(wiki: WikiSession, params: ChangesArguments) -> tuple[list[tuple[int, LogEntry]], int, bool]:
-    """The commits that match with their positions in the log, the position to go on from, and whether it is the end."""
-    prefix = wiki.path_style.to_git_prefix(params.prefix).strip("/")
-    since = parse_since(params.since) if params.since else None
-    found: list[tuple[int, LogEntry]] = []
-    position = params.offset
-    batch = params.limit + 1 if since is None and not prefix else _LOG_BATCH
-    while position < params.offset + _MAX_SCANNED_COMMITS:
-        entries = wiki.handle.pages.read_changelog(batch, position)
-        for entry in entries:
-            matches = not prefix or any(is_below(get_page_path(file), prefix) for file in entry.files)
-            if matches and (since is None or entry.commit.date >= since):
-                if len(found) == params.limit:
-                    return found, position, False
-                found.append((position, entry))
-            position += 1
-        if len(entries) < batch:
-            return found, position, True
-    return found, position, False
-
-
-def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
-    path = wiki.path_style.to_git_path(params.path)
-    commits = wiki.handle.pages.read_history(path, params.offset + params.limit + 1)[params.offset :]
-    history = build_documents(CommitDocument, commits[: params.limit])
-
-    def build(share: int) -> HistoryResult:
-        entries = _take_shortened(history, COMMIT_TEXTS, share)
-        done, remaining = params.offset + len(entries), len(commits) - len(entries)
-        return {
-            "path": wiki.path_style.to_display_path(path),
-            "history": entries,
-            "continuation": _build_continuation("page_history", params, done, remaining, "commits", exact=False),
-        }
-
-    return fit_to_budget(build, format_history, budget)
+    return shown, build_list_continuation(tool_name, params, start + step, remaining if step else 0, "entries")
 
 
 def _is_stale(snapshot: IndexSnapshot) -> bool:
@@ -252,18 +260,3 @@ def _is_stale(snapshot: IndexSnapshot) -> bool:
     if not indexed.total:
         raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
     return snapshot.version.head not in (None, indexed.indexed_revision)
-
-
-def _take_shortened(items: Sequence[T], names: Sequence[str], share: int) -> list[T]:
-    """The first items that fit, at least one, whose named fields are shortened to a part of the share."""
-    shortened = (shorten_fields(item, names, share // (2 * len(names))) for item in items)
-    return take_fitting(shortened, estimate_json_tokens, share)
-
-
-def _build_continuation(
-    tool: str, params: ToolArguments, offset: int, remaining: int, noun: str, *, exact: bool = True
-) -> Continuation | None:
-    if remaining <= 0:
-        return None
-    text = f"{remaining} more {noun}." if exact else f"There are more {noun}."
-    return {"message": text, "tool": tool, "arguments": {**params.model_dump(exclude_defaults=True), "offset": offset}}

@@ -26,7 +26,7 @@ from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import get_request_context, parse_bearer_token
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.mcp.authorization_server import AuthorizationServer, create_routes
-from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
+from wikiholt.interfaces.mcp.mcp_server import McpContext, ToolContext, make_server
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -73,7 +73,7 @@ class McpEndpoint:
     """The ASGI endpoint for MCP messages. Keys are verified without a verifier."""
 
     def __init__(self, settings: Settings, verifiers: Sequence[AnyTokenVerifier] = ()) -> None:
-        self._options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+        self._settings = settings
         self._base = settings.oauth_resource
         self._verifiers = tuple(verifiers)
         self._body_bytes = settings.limit_body_bytes
@@ -90,7 +90,7 @@ class McpEndpoint:
         # Read the body here, so that its errors get our error responses.
         body = await Request(scope, limit_body(scope, receive, limit)).body()
         slug = "" if tool_context.wikis else tool_context.open().wiki.slug
-        server = make_server(_get_tool_context, self._options, slug)
+        server = make_server(_get_tool_context, self._settings, slug)
         manager = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
         )

@@ -3,10 +3,8 @@
 It knows no wiki itself. The transport gives it the ToolContext of each request.
 """
 
-import difflib
 import json
 import logging
-import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,12 +42,15 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from wikiholt import __version__
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
+from wikiholt.interfaces.http.similar_paths import find_similar_paths
 from wikiholt.interfaces.mcp import prompts, resources, text_output
+from wikiholt.interfaces.mcp.mcp_tool import McpTool
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
-from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
+from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tool_definitions, get_tools
 from wikiholt.interfaces.mcp.tool_schemas import adapt_arguments
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -67,7 +68,6 @@ _INSTRUCTIONS = (
     "you change it, and send its revision."
 )
 _FAULT_TEXT = "fault: Internal error of the service.\nNext: try once more; if it fails again, tell the user."
-_MAX_SIMILAR_PAGES = 2000
 _LISTENERS = Listeners()
 """All streams of this process, which has a limit of them."""
 
@@ -81,19 +81,13 @@ class ToolContext:
     wikis: OpenedWikis | None = None
     check_access: Callable[[], object] = lambda: None
     """Raises if the caller may no longer use the wiki. For requests that last."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """The default length of results in tokens, and whether the tools have aliases."""
-
-    max_tokens: int = 4000
-    aliases: bool = False
+    write_hint: str = ""
+    """How to allow writing, where that takes no key."""
 
 
 def make_server(
     get_tool_context: Callable[[McpContext], ToolContext],
-    options: ServerOptions,
+    settings: Settings,
     slug: str = "",
     subscriptions: SessionSubscriptions | None = None,
 ) -> Server[Any]:
@@ -101,7 +95,7 @@ def make_server(
 
     `subscriptions` are those of a transport with one session. Making it takes microseconds.
     """
-    handlers = _ServerHandlers(get_tool_context, options)
+    handlers = _ServerHandlers(get_tool_context, settings)
     list_cache = CacheHint(ttl_ms=60_000, scope="private")
     return Server(
         "wikiholt",
@@ -126,12 +120,12 @@ def make_server(
 
 
 class _ServerHandlers:
-    def __init__(self, get_tool_context: Callable[[McpContext], ToolContext], options: ServerOptions) -> None:
+    def __init__(self, get_tool_context: Callable[[McpContext], ToolContext], settings: Settings) -> None:
         self._get_tool_context = get_tool_context
-        self._options = options
-        self._tools = get_tools(aliases=options.aliases)
+        self._max_tokens = settings.mcp_max_tokens
+        self._tools = get_tools(aliases=settings.mcp_aliases)
         self._several_wikis_tools = {tool.name: tool for tool in SEVERAL_WIKIS_TOOLS}
-        self._definitions = get_tool_definitions(aliases=options.aliases)
+        self._definitions = get_tool_definitions(aliases=settings.mcp_aliases)
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         definition = self._definitions.get(name)
@@ -163,7 +157,7 @@ class _ServerHandlers:
         arguments = adapt_arguments(tool.arguments_type, arguments)
         try:
             if not tool_context.scope.allows(tool.required_scope):
-                raise Forbidden("This requires a key with scope write.")
+                raise _make_read_only_error(tool_context)
             params = tool.arguments_type.model_validate({**arguments, **tool.fixed_arguments})
             if tool_context.wikis is not None:
                 return _make_result(tool.run(tool_context.wikis, params, self._get_budget(params)), tool.format_text)
@@ -186,7 +180,7 @@ class _ServerHandlers:
 
     def _get_budget(self, params: Any) -> int:
         """The length of a result in tokens."""
-        return getattr(params, "max_tokens", None) or self._options.max_tokens
+        return getattr(params, "max_tokens", None) or self._max_tokens
 
     def _wait_for_own_writes(self, wiki: WikiSession) -> None:
         """Wait for the last write of an agent, which may have reached another node."""
@@ -229,17 +223,11 @@ class _ServerHandlers:
     async def complete(self, ctx: McpContext, params: CompleteRequestParams) -> CompleteResult:
         name, value = params.argument.name, params.argument.value
         if isinstance(params.ref, PromptReference):
-            is_known = (
-                params.ref.name in prompts.PROMPT_TEMPLATES
-                and name in prompts.PROMPT_TEMPLATES[params.ref.name].arguments
-            )
-            if not is_known or name != "topic":
+            template = prompts.PROMPT_TEMPLATES.get(params.ref.name)
+            if template is None or name != "topic" or name not in template.arguments:
                 return CompleteResult(completion=Completion(values=[]))
-            return CompleteResult(
-                completion=await self._run_for_wiki(ctx, lambda wiki: resources.complete_topic(wiki, value))
-            )
-        if params.ref.uri == resources.ATTACHMENT_URI_TEMPLATE and name == "filename":
-            return CompleteResult(completion=Completion(values=[]))
+            completion = await self._run_for_wiki(ctx, lambda wiki: resources.complete_topic(wiki, value))
+            return CompleteResult(completion=completion)
         if params.ref.uri not in (resources.PAGE_URI_TEMPLATE, resources.ATTACHMENT_URI_TEMPLATE):
             raise MCPError(INVALID_PARAMS, f"There is no such template. Next: use {resources.PAGE_URI_TEMPLATE}.")
         path = (params.context.arguments or {}).get("path") if params.context else None
@@ -260,6 +248,12 @@ class _ServerHandlers:
                 raise MCPError(code, text_output.format_error(error), error_data) from None
 
         return await to_thread.run_sync(call)
+
+
+def _make_read_only_error(tool_context: ToolContext) -> Forbidden:
+    if tool_context.write_hint:
+        return Forbidden("This server is read-only.", hint=tool_context.write_hint)
+    return Forbidden("This requires a key with scope write.")
 
 
 def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolResult:
@@ -283,31 +277,13 @@ def _find_similar_paths(wiki: WikiSession | None, error: WikiholtError, argument
     requested = arguments.get("path") or arguments.get("id")
     if wiki is None or not isinstance(error, PageNotFound) or not isinstance(requested, str):
         return []
-    if error.current_path:
-        return [wiki.path_style.to_display_path(error.current_path)]
-    with suppress(WikiholtError):
-        paths = [
-            wiki.path_style.to_display_path(page.path)
-            for page in wiki.handle.pages.list(PageFilter(), _MAX_SIMILAR_PAGES).pages
-        ]
-        by_path = {_fold(path): path for path in paths}
-        by_name = {path.rpartition("/")[2]: path for path in by_path}
-        wanted = _fold(requested[:300])
-        close = difflib.get_close_matches(wanted, list(by_path), n=2, cutoff=0.75)
-        names = difflib.get_close_matches(wanted.rpartition("/")[2], list(by_name), n=2, cutoff=0.75)
-        similar = [by_path[path] for path in (*close, *(by_name[name] for name in names))]
-        return [path for path in dict.fromkeys(similar) if path != requested][:2]
-    return []
+    return find_similar_paths(wiki, error, requested)
 
 
-def _fold(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
-
-
-def serve_stdio(tool_context: ToolContext, options: ServerOptions, slug: str) -> None:
+def serve_stdio(tool_context: ToolContext, settings: Settings, slug: str) -> None:
     """Serve the wiki with this slug on standard input and output until standard input is closed."""
     subscriptions = SessionSubscriptions(tool_context.open)
-    server = make_server(lambda _: tool_context, options, slug, subscriptions)
+    server = make_server(lambda _: tool_context, settings, slug, subscriptions)
 
     async def serve() -> None:
         initialization = server.create_initialization_options(NotificationOptions(resources_changed=True))

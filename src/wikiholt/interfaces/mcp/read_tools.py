@@ -1,52 +1,44 @@
-"""The tools that read the text of pages and files, with results cut to the token budget."""
+"""The tools that read the text of pages, with results cut to the token budget."""
 
-import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.mcp.resources import format_attachment_uri
-from wikiholt.interfaces.mcp.result_schemas import (
-    DATA_NOTICE,
-    Continuation,
-    DiffPageResult,
-    FetchResult,
-    OutlineEntry,
-    PageText,
-    ReadPageResult,
-    ReadPagesResult,
-)
+from wikiholt.interfaces.mcp.mcp_tool import DATA_NOTE, tool
 from wikiholt.interfaces.mcp.text_output import (
     COMMIT_TEXTS,
     TextPart,
+    build_part_continuation,
     cut_lines,
-    estimate_json_tokens,
     estimate_tokens,
     fit_to_budget,
     format_compact_json,
-    format_diff,
-    format_page,
-    format_pages,
+    format_continuation,
+    join_lines,
+    quote_text,
     shorten_fields,
+    split_lines,
     take_fitting,
     truncate_text,
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
-    AttachmentArguments,
-    DiffPageArguments,
-    FetchArguments,
-    ReadPageArguments,
-    ReadPagesArguments,
+    DATA_NOTICE,
+    TEXT_PATTERN,
+    ArgumentValues,
+    BudgetedArguments,
+    Continuation,
+    PagePathArgument,
+    RevisionArgument,
 )
 from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
-from wikiholt.interfaces.schemas.page_schemas import (
-    AttachmentContentDocument,
-    CommitDocument,
-    build_attachment_content_document,
-)
+from wikiholt.interfaces.schemas.page_schemas import CommitDocument
 from wikiholt.wikis.session import WikiSession
 
 _MAX_HEADINGS = 60
@@ -54,17 +46,64 @@ _MIN_COMMIT_SHARE = 150
 """Tokens of content below which read_page leaves out the last commit."""
 _MIN_PAGE_TOKENS = 150
 """Tokens that a page of several gets at least; the pages that then do not fit are left for the next call."""
-_MAX_COMMITS = 1000
-"""Commits of the page that are searched for the one before."""
-_MAX_DIFF_LINES = 5000
-"""Lines per side after the first difference: more take too long to compare."""
-_BASE64_CHARS_PER_TOKEN = 2
+_MAX_PAGES_PER_READ = 20
 _PAGE_ID_PATTERN = re.compile(r"(?s)(.+)#L([1-9][0-9]{0,8})(?:-L?([1-9][0-9]{0,8}))?")
 
 
+class ReadPageArguments(BudgetedArguments):
+    path: PagePathArgument
+    section: str = Field("", max_length=500, description="Only the section under this heading (its text or anchor).")
+    from_line: int | None = Field(None, ge=1, description="The first line to read.")
+    to_line: int | None = Field(None, ge=1, description="The last line to read.")
+    from_character: int = Field(0, ge=0, description="Characters of the first line to skip, for very long lines.")
+    revision: RevisionArgument = Field(None, description="A commit, by 7 or more digits; the default is the newest.")
+
+
+class OutlineEntry(TypedDict):
+    """A heading of a page."""
+
+    level: int
+    text: str
+    anchor: str
+    line: int
+
+
+class ReadPageResult(TypedDict):
+    """A page, or the requested lines that fit; a write requires `revision`."""
+
+    path: str
+    title: str
+    content: str
+    lines: list[int]
+    total_lines: int
+    outline: list[OutlineEntry]
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+    revision: str
+    read_at: str
+    last_commit: CommitDocument | None
+    warnings: list[str]
+    notice: str
+    continuation: Continuation | None
+
+
+def _format_page(page: ReadPageResult) -> str:
+    first, last = page["lines"]
+    head = f"{page['title']} ({page['path']}), lines {first}-{last} of {page['total_lines']}"
+    lines = [f"{head}, revision {page['revision']}", page["notice"], *page["warnings"], *quote_text(page["content"])]
+    return join_lines(lines, page["continuation"])
+
+
+@tool(
+    "Read a page",
+    "Read an entire page, a section, a range of lines, or an older revision. A later write requires its "
+    f"revision. Long pages come in parts. {DATA_NOTE}",
+    _format_page,
+)
 def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> ReadPageResult:
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(params.path), params.revision)
-    lines = page.content.split("\n")
+    lines = split_lines(page.content)
     first, last = _resolve_line_range(page, lines, params)
     path = wiki.path_style.to_display_path(page.path)
     arguments: dict[str, Any] = {"path": path} | params.model_dump(include={"max_tokens"}, exclude_none=True)
@@ -85,7 +124,7 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
             content=part.text,
             lines=[part.first, part.last],
             total_lines=len(lines),
-            outline=take_fitting(outline, estimate_json_tokens, share // 4, at_least=0),
+            outline=take_fitting(outline, share // 4, at_least=0),
             category=page.metadata.category,
             tags=page.metadata.tags,
             last_updated=page.metadata.last_updated,
@@ -94,19 +133,91 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
             else None,
             warnings=[*page.warnings, *page.notes],
             notice=DATA_NOTICE,
-            continuation=_build_part_continuation(part, last, "read_page", arguments),
+            continuation=build_part_continuation(part, last, "read_page", arguments),
         )
         return shorten_fields(document, ("title", "category", "tags", "warnings"), share // 8)
 
-    return fit_to_budget(build, format_page, budget)
+    return fit_to_budget(build, _format_page, budget)
 
 
-def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
+def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPageArguments) -> tuple[int, int]:
+    """The requested range of lines. Raises InvalidPage if the page does not have it."""
+    first, last = 1, len(lines)
+    if params.section:
+        first, last = find_section(page.headings, params.section, last)
+    if params.from_line is not None:
+        first = max(first, params.from_line)
+    if params.to_line is not None:
+        last = min(last, params.to_line)
+    if first > len(lines):
+        raise _build_no_line_error(first, lines)
+    if first > last:
+        raise InvalidPage(f"the range of lines {first} to {last} is empty", hint="to_line must be at least from_line")
+    return first, last
+
+
+def find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
+    """The lines of a section with its subsections: up to the next heading of the same or a higher level."""
+    text = section.strip().lstrip("#").strip()
+    same = (heading for heading in headings if text in (heading.text, heading.anchor))
+    similar = (heading for heading in headings if text.casefold() == heading.text.casefold())
+    heading = next(chain(same, similar), None)
+    if heading is None:
+        known = ", ".join(repr(heading.text) for heading in headings[:20])
+        raise InvalidPage(
+            f"the page has no section {section[:200]!r}",
+            hint=f"its headings are: {known}" if known else "it has no headings; read it by lines",
+        )
+    ends = (other.line - 1 for other in headings if other.line > heading.line and other.level <= heading.level)
+    return heading.line, next(ends, end)
+
+
+def _build_no_line_error(line: int, lines: Sequence[str]) -> InvalidPage:
+    return InvalidPage(f"the page has no line {line}", hint=f"it has {len(lines)} lines")
+
+
+class FetchArguments(BudgetedArguments):
+    id: str = Field(
+        min_length=1,
+        max_length=1100,
+        pattern=TEXT_PATTERN,
+        description="The id of a result: the page's path; PATH#L40 starts at line 40, PATH#L40-60 ends at line 60.",
+    )
+
+
+class FetchMetadata(TypedDict):
+    """The metadata of a fetched page."""
+
+    path: str
+    lines: list[int]
+    total_lines: int
+    revision: str
+    last_updated: str | None
+    notice: str
+    continuation: Continuation | None
+
+
+class FetchResult(TypedDict):
+    """A page by its id."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: FetchMetadata
+
+
+@tool(
+    "Fetch a page by id",
+    f"Get the text of a page by the id of a search result. Long pages come in parts. {DATA_NOTE}",
+    format_compact_json,
+)
+def fetch(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
     path, first, last = params.id, 1, None
     if match := _PAGE_ID_PATTERN.fullmatch(params.id):
         path, first, last = match[1], int(match[2]), int(match[3]) if match[3] else None
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(path))
-    lines = page.content.split("\n")
+    lines = split_lines(page.content)
     if first > len(lines):
         raise _build_no_line_error(first, lines)
     end = max(first, min(last or len(lines), len(lines)))
@@ -140,7 +251,7 @@ def _build_fetch_continuation(
     """The call of fetch with the next line, or of read_page within a line."""
     budget = {"max_tokens": max_tokens} if max_tokens else {}
     to_line = {"to_line": end} if end < total_lines else {}
-    continuation = _build_part_continuation(part, end, "read_page", {"path": path, **to_line, **budget})
+    continuation = build_part_continuation(part, end, "read_page", {"path": path, **to_line, **budget})
     if continuation and part.next_position and not part.next_position[1]:
         line_range = f"#L{part.next_position[0]}" + (f"-{end}" if to_line else "")
         arguments = {"id": f"{path}{line_range}", **budget}
@@ -148,62 +259,46 @@ def _build_fetch_continuation(
     return continuation
 
 
-def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPageArguments) -> tuple[int, int]:
-    """The requested range of lines. Raises InvalidPage if the page does not have it."""
-    first, last = 1, len(lines)
-    if params.section:
-        first, last = find_section(page.headings, params.section, last)
-    if params.from_line is not None:
-        first = max(first, params.from_line)
-    if params.to_line is not None:
-        last = min(last, params.to_line)
-    if first > len(lines):
-        raise _build_no_line_error(first, lines)
-    if first > last:
-        raise InvalidPage(f"the range of lines {first} to {last} is empty", hint="to_line must be at least from_line")
-    return first, last
+class ReadPagesArguments(BudgetedArguments):
+    paths: ArgumentValues = Field(min_length=1, max_length=_MAX_PAGES_PER_READ, description="The paths of the pages.")
 
 
-def find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
-    """The lines of a section with its subsections: up to the next heading of the same or a higher level."""
-    text = section.strip().lstrip("#").strip()
-    for matches in (_is_same_heading, _is_matching_heading):
-        for number, heading in enumerate(headings):
-            if matches(heading, text):
-                ends = (other.line - 1 for other in headings[number + 1 :] if other.level <= heading.level)
-                return heading.line, next(ends, end)
-    known = ", ".join(repr(heading.text) for heading in headings[:20])
-    raise InvalidPage(
-        f"the page has no section {section[:200]!r}",
-        hint=f"its headings are: {known}" if known else "it has no headings; read it by lines",
-    )
+class PageText(TypedDict):
+    """One of several pages, as far as it fits; or the error."""
+
+    path: str
+    title: str
+    content: str
+    lines: list[int]
+    revision: str | None
+    error: str | None
+    continuation: Continuation | None
 
 
-def _is_same_heading(heading: Heading, text: str) -> bool:
-    return text in (heading.text, heading.anchor)
+class ReadPagesResult(TypedDict):
+    """Several pages in the order of the call."""
+
+    pages: list[PageText]
+    notice: str
+    continuation: Continuation | None
 
 
-def _is_matching_heading(heading: Heading, text: str) -> bool:
-    return text.casefold() == heading.text.casefold()
+def _format_pages(result: ReadPagesResult) -> str:
+    lines = [result["notice"]]
+    for page in result["pages"]:
+        if page["error"] is not None:
+            lines.append(f"{page['path']}: {page['error']}")
+            continue
+        lines.append(f"{page['title']} ({page['path']}), revision {page['revision']}")
+        lines += [*quote_text(page["content"]), *format_continuation(page["continuation"])]
+    return join_lines(lines, result["continuation"])
 
 
-def _build_part_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
-    if part.next_position is None:
-        return None
-    line, character = part.next_position
-    start = {"from_line": line} | ({"from_character": character} if character else {})
-    return {
-        "message": f"The result ends before line {line} of {last}"
-        + (f", character {character}." if character else "."),
-        "tool": tool,
-        "arguments": {**arguments, **start},
-    }
-
-
-def _build_no_line_error(line: int, lines: Sequence[str]) -> InvalidPage:
-    return InvalidPage(f"the page has no line {line}", hint=f"it has {len(lines)} lines")
-
-
+@tool(
+    "Read several pages",
+    f"Read up to 20 pages in one call; they share max_tokens. {DATA_NOTE}",
+    _format_pages,
+)
 def read_pages(wiki: WikiSession, params: ReadPagesArguments, budget: int) -> ReadPagesResult:
     paths = list(dict.fromkeys(params.paths))[: max(1, budget // _MIN_PAGE_TOKENS)]
     pages = [_read_or_explain(wiki, path) for path in paths]
@@ -223,7 +318,7 @@ def read_pages(wiki: WikiSession, params: ReadPagesArguments, budget: int) -> Re
             texts.append(part)
         return {"pages": texts, "notice": DATA_NOTICE, "continuation": continuation}
 
-    return fit_to_budget(build, format_pages, budget)
+    return fit_to_budget(build, _format_pages, budget)
 
 
 def _read_or_explain(wiki: WikiSession, path: str) -> PageContent | str:
@@ -249,7 +344,7 @@ def _build_page_text(wiki: WikiSession, path: str, page: PageContent | str, shar
             "error": truncate_text(page, share),
             "continuation": None,
         }
-    lines = page.content.split("\n")
+    lines = split_lines(page.content)
     part = cut_lines(lines, 1, len(lines), 0, share)
     display_path = wiki.path_style.to_display_path(page.path)
     text: PageText = {
@@ -259,67 +354,6 @@ def _build_page_text(wiki: WikiSession, path: str, page: PageContent | str, shar
         "lines": [part.first, part.last],
         "revision": page.revision,
         "error": None,
-        "continuation": _build_part_continuation(part, len(lines), "read_page", {"path": display_path}),
+        "continuation": build_part_continuation(part, len(lines), "read_page", {"path": display_path}),
     }
     return shorten_fields(text, ("title",), share // 8)
-
-
-def diff_page(wiki: WikiSession, params: DiffPageArguments, budget: int) -> DiffPageResult:
-    path = wiki.path_style.to_git_path(params.path)
-    new = wiki.handle.pages.read(path, params.to_revision)
-    old = _read_older(wiki, path, new, params.from_revision)
-    names = old.revision if old else "", new.revision
-    lines = list(_compare(old.content.split("\n") if old else [], new.content.split("\n"), *names))
-    first = min(params.from_line, max(1, len(lines)))
-    arguments = params.model_dump(exclude_defaults=True) | {"from_revision": names[0] or None, "to_revision": names[1]}
-    arguments = {name: value for name, value in arguments.items() if value is not None}
-
-    def build(share: int) -> DiffPageResult:
-        part = cut_lines(lines, first, len(lines), params.from_character, share)
-        return {
-            "path": wiki.path_style.to_display_path(new.path),
-            "from_revision": names[0] or None,
-            "to_revision": names[1],
-            "diff": part.text,
-            "notice": DATA_NOTICE,
-            "continuation": _build_part_continuation(part, len(lines), "diff_page", arguments),
-        }
-
-    return fit_to_budget(build, format_diff, budget)
-
-
-def _read_older(wiki: WikiSession, path: str, new: PageContent, revision: str | None) -> PageContent | None:
-    """The page at the revision, or before the commit that made `new`; None if that commit created it."""
-    if revision is None:
-        revisions = [commit.revision for commit in wiki.handle.pages.read_history(path, _MAX_COMMITS)]
-        position = revisions.index(new.revision) + 1 if new.revision in revisions else len(revisions)
-        if position >= len(revisions):
-            return None
-        revision = revisions[position]
-    try:
-        return wiki.handle.pages.read(path, revision)
-    except PageNotFound:
-        raise InvalidPage(
-            f"there is no page {path[:200]!r} at revision {revision[:12]}",
-            hint="it did not exist yet or had another path; page_history lists its commits",
-        ) from None
-
-
-def _compare(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str) -> Iterator[str]:
-    """The unified diff in lines. Raises InvalidPage."""
-    start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    if max(len(old), len(new)) - start > _MAX_DIFF_LINES:
-        raise InvalidPage(
-            f"more than {_MAX_DIFF_LINES:,} lines follow the first difference",
-            hint="read both revisions with read_page instead",
-        )
-    return difflib.unified_diff(old, new, old_name[:12] or "none", new_name[:12], lineterm="")
-
-
-def download_attachment(wiki: WikiSession, params: AttachmentArguments, budget: int) -> AttachmentContentDocument:
-    attachment = wiki.handle.pages.read_attachment(wiki.path_style.to_git_path(params.path), params.filename)
-    document = build_attachment_content_document(attachment, wiki.path_style)
-    if len(document["content"]) > budget * _BASE64_CHARS_PER_TOKEN:
-        uri = format_attachment_uri(params.path, params.filename)
-        raise InvalidPage(f"The file has {document['size']:,} bytes: read the resource {uri} instead.")
-    return document

@@ -22,38 +22,13 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.mcp.result_schemas import (
-    ChangesResult,
-    Continuation,
-    DiffPageResult,
-    HistoryResult,
-    LinksResult,
-    ListAttachmentsResult,
-    ListPagesResult,
-    ListTagsResult,
-    OrphansResult,
-    ReadPageResult,
-    ReadPagesResult,
-    RenamePageResult,
-    SearchToolResult,
-)
-from wikiholt.interfaces.schemas.page_schemas import (
-    AttachmentAddDocument,
-    AttachmentContentDocument,
-    AttachmentRemoveDocument,
-    ChangeDocument,
-    CommitDocument,
-    ListedPageDocument,
-    PageDeleteDocument,
-    PageWriteDocument,
-)
+from wikiholt.interfaces.mcp.tool_schemas import Continuation, ToolArguments
 from wikiholt.text.segmentation import estimate_token_spans
 
 T = TypeVar("T")
 
 COMMIT_TEXTS = ("author", "email", "message")
 """The fields of a commit that may be long."""
-_MAX_SHOWN_MOVES = 20
 _MAX_COUNTED_CHARS = 20_000
 """Tokens are counted in at most this number of characters, because a page may have millions."""
 _JSON_SYNTAX = re.compile(r'[\[\]{}",:]+')
@@ -122,6 +97,14 @@ class TextPart:
     next_position: tuple[int, int] | None = None
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines of a page without their line breaks, except for one at its end, after which there is no line."""
+    lines = text.split("\n")
+    if len(lines) > 1 and not lines[-1]:
+        lines[-2:] = [f"{lines[-2]}\n"]
+    return lines
+
+
 def cut_lines(lines: Sequence[str], first: int, last: int, character: int, budget: int) -> TextPart:
     """The lines (numbered from 1) that fit the budget; the start of the first line if it is too long itself."""
     taken: list[str] = []
@@ -151,16 +134,22 @@ def _count_fitting_chars(text: str, budget: int) -> int:
     return max(1, spans[max(1, budget) - 1][1])
 
 
-def take_fitting(items: Iterable[T], get_cost: Callable[[T], int], budget: int, *, at_least: int = 1) -> list[T]:
-    """The first items that fit the budget; at least `at_least` if there are that many."""
+def take_fitting(items: Iterable[T], budget: int, *, at_least: int = 1) -> list[T]:
+    """The first items that fit the budget as JSON; at least `at_least` if there are that many."""
     taken: list[T] = []
     remaining = budget
     for item in items:
-        remaining -= get_cost(item)
+        remaining -= estimate_json_tokens(item)
         if remaining < 0 and len(taken) >= at_least:
             break
         taken.append(item)
     return taken
+
+
+def take_shortened(items: Sequence[T], names: Sequence[str], share: int) -> list[T]:
+    """The first items that fit, at least one, whose named fields are shortened to a part of the share."""
+    shortened = (shorten_fields(item, names, share // (2 * len(names))) for item in items)
+    return take_fitting(shortened, share)
 
 
 def truncate_text(text: str, budget: int) -> str:
@@ -169,6 +158,33 @@ def truncate_text(text: str, budget: int) -> str:
     if len(spans) <= budget:
         return text if len(text) <= _MAX_COUNTED_CHARS else f"{text[:_MAX_COUNTED_CHARS]}…"
     return f"{text[: spans[budget - 1][1]]}…"
+
+
+# The calls that return what was left out.
+
+
+def build_list_continuation(
+    tool: str, params: ToolArguments, offset: int, remaining: int, noun: str, *, exact: bool = True
+) -> Continuation | None:
+    """The call that lists the remaining entries, from this offset on."""
+    if remaining <= 0:
+        return None
+    text = f"{remaining} more {noun}." if exact else f"There are more {noun}."
+    return {"message": text, "tool": tool, "arguments": {**params.model_dump(exclude_defaults=True), "offset": offset}}
+
+
+def build_part_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
+    """The call that returns the text after this part, up to the line `last`."""
+    if part.next_position is None:
+        return None
+    line, character = part.next_position
+    start = {"from_line": line} | ({"from_character": character} if character else {})
+    return {
+        "message": f"The result ends before line {line} of {last}"
+        + (f", character {character}." if character else "."),
+        "tool": tool,
+        "arguments": {**arguments, **start},
+    }
 
 
 # The text of results, and of errors with the next step.
@@ -187,150 +203,20 @@ def format_compact_json(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def format_search_result(result: SearchToolResult) -> str:
-    """Compact JSON, which hosts expect of a tool named `search`, without fields that only programs need."""
-    names = ("wiki", "id", "title", "url", "heading_path", "lines", "confidence", "score", "last_updated")
-    results = []
-    for page in result["results"]:
-        fields = {name: value for name, value in page.items() if name in names and value not in (None, [], "")}
-        results.append({**fields, "text": page["text"] or page["snippet"]})
-    document: dict[str, Any] = {"results": results}
-    if result["notes"]:
-        document["notes"] = result["notes"]
-    document |= {"stale": result["stale"], "indexed_revision": result["indexed_revision"], "notice": result["notice"]}
-    if result["continuation"]:
-        document["continuation"] = result["continuation"]
-    return format_compact_json(document)
-
-
-def format_page(page: ReadPageResult) -> str:
-    first, last = page["lines"]
-    head = f"{page['title']} ({page['path']}), lines {first}-{last} of {page['total_lines']}"
-    lines = [f"{head}, revision {page['revision']}", page["notice"], *page["warnings"], *_quote_text(page["content"])]
-    return _join_lines(lines, page["continuation"])
-
-
-def _quote_text(text: str) -> list[str]:
+def quote_text(text: str) -> list[str]:
+    """The lines of a text of the wiki, between two marks."""
     # The mark is random, so that no page can end its own quotation.
     mark = secrets.token_hex(6)
     return [f"----- page text {mark} -----", text, f"----- end of page text {mark} -----"]
 
 
-def format_pages(result: ReadPagesResult) -> str:
-    lines = [result["notice"]]
-    for page in result["pages"]:
-        if page["error"] is not None:
-            lines.append(f"{page['path']}: {page['error']}")
-            continue
-        lines.append(f"{page['title']} ({page['path']}), revision {page['revision']}")
-        lines += [*_quote_text(page["content"]), *_format_continuation(page["continuation"])]
-    return _join_lines(lines, result["continuation"])
-
-
-def format_diff(result: DiffPageResult) -> str:
-    head = f"{result['path']}, from {result['from_revision'] or 'nothing'} to {result['to_revision']}"
-    body = _quote_text(result["diff"]) if result["diff"] else ["No line differs."]
-    return _join_lines([head, result["notice"], *body], result["continuation"])
-
-
-def format_tags(result: ListTagsResult) -> str:
-    lines = [f"{result['pages']} pages. Numbers are pages."]
-    for label in ("tags", "categories", "folders"):
-        values = ", ".join(f"{value} ({count})" for value, count in result[label].items())
-        lines.append(f"{label}: {values or 'none'}")
-    return _join_lines(lines, result["continuation"])
-
-
-def format_page_list(result: ListPagesResult | OrphansResult) -> str:
-    if not result["pages"]:
-        return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
-    last = result["offset"] + len(result["pages"])
-    head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
-    lines = [head, *map(_format_listed_page, result["pages"])]
-    return _join_lines(lines, result["continuation"], stale=result["stale"])
-
-
-def _format_listed_page(page: ListedPageDocument) -> str:
-    details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
-    return f"- {page['path']}: {page['name']} ({', '.join(details)})"
-
-
-def format_links(links: LinksResult) -> str:
-    totals = links["totals"]
-    lines = [
-        links["path"],
-        *_format_paths(f"links to ({totals['links_to']})", links["links_to"]),
-        *_format_paths(f"is linked from ({totals['linked_from']})", links["linked_from"]),
-        *_format_paths(f"broken links ({totals['missing']})", links["missing"]),
-    ]
-    return _join_lines(lines, links["continuation"], stale=links["stale"])
-
-
-def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
-    return [f"{label}:", *(f"- {path}" for path in paths)]
-
-
-def format_changes(changes: ChangesResult) -> str:
-    lines = [f"{_format_commit(entry)} [{', '.join(entry['pages_affected'])}]" for entry in changes["entries"]]
-    return _join_lines(lines or ["No commits here."], changes["continuation"])
-
-
-def format_history(history: HistoryResult) -> str:
-    return _join_lines([f"{history['path']}:", *map(_format_commit, history["history"])], history["continuation"])
-
-
-def _format_commit(commit: CommitDocument | ChangeDocument) -> str:
-    return f"- {commit['date']} {commit['revision'][:12]} {commit['author']}: {' '.join(commit['message'].split())}"
-
-
-def format_write_result(result: PageWriteDocument) -> str:
-    if not result["changed"]:
-        return f"{result['path']} already has this content; revision {result['revision']}."
-    action = "Created" if result["created"] else "Saved"
-    warnings = [f"Warning: {warning}" for warning in result["warnings"]]
-    return "\n".join([f"{action} {result['path']}; revision {result['revision']}.", *warnings])
-
-
-def format_rename_result(result: RenamePageResult) -> str:
-    moved = [f"{file['old_path']} to {file['new_path']}" for file in result["moved"][:_MAX_SHOWN_MOVES]]
-    more = f" and {left} more" if (left := len(result["moved"]) - len(moved)) else ""
-    moves = f" Moved too: {', '.join(moved)}{more}." if moved else ""
-    links = f" Links were changed on: {', '.join(result['updated_pages'])}." if result["updated_pages"] else ""
-    rest = f" {result['left_out']} more pages moved or changed." if result["left_out"] else ""
-    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{moves}{links}{rest}"
-
-
-def format_delete_result(result: PageDeleteDocument) -> str:
-    return f"Deleted {result['path']}; commit {result['revision']}. Its history is kept."
-
-
-def format_attachments(result: ListAttachmentsResult) -> str:
-    files = result["attachments"]
-    lines = [f"{file['filename']} ({file['mime_type']}, {file['size']} bytes): {file['uri']}" for file in files]
-    if result["continuation"] is not None:
-        lines.append(result["continuation"]["message"])
-    return "\n".join(lines) or "The page has no attachments."
-
-
-def format_attachment(result: AttachmentContentDocument) -> str:
-    return f"{result['filename']} ({result['mime_type']}, {result['size']} bytes), in base64:\n{result['content']}"
-
-
-def format_attachment_added(result: AttachmentAddDocument) -> str:
-    verb = "Attached" if result["created"] else "Replaced"
-    return f"{verb} {result['filename']} of {result['path']}; revision {result['revision']}."
-
-
-def format_attachment_removed(result: AttachmentRemoveDocument) -> str:
-    return f"Deleted {result['filename']} of {result['path']}; revision {result['revision']}."
-
-
-def _join_lines(lines: Sequence[str], continuation: Continuation | None, *, stale: bool = False) -> str:
+def join_lines(lines: Sequence[str], continuation: Continuation | None, *, stale: bool = False) -> str:
+    """The text of a result: its lines, and how to get the rest."""
     note = ["The index is behind the newest commit."] if stale else []
-    return "\n".join([*lines, *note, *_format_continuation(continuation)])
+    return "\n".join([*lines, *note, *format_continuation(continuation)])
 
 
-def _format_continuation(continuation: Continuation | None) -> list[str]:
+def format_continuation(continuation: Continuation | None) -> list[str]:
     return (
         [f"{continuation['message']} Next: {continuation['tool']} {format_compact_json(continuation['arguments'])}"]
         if continuation
@@ -342,6 +228,8 @@ def format_error(error: WikiholtError, similar_paths: Iterable[str] = ()) -> str
     """The public message of an error and the next step. Internal details are left out."""
     message, hint = get_public_message(error)
     next_step = next((_NEXT_STEPS[kind] for kind in type(error).__mro__ if kind in _NEXT_STEPS), "")
+    if isinstance(error, Forbidden) and hint:
+        next_step = ""
     hint = "" if next_step else hint
     if isinstance(error, TooManyRequests | DatabaseUnavailable):
         next_step, hint = f"Wait {max(1, error.retry_after):.0f} seconds and call it again.", ""
@@ -365,7 +253,7 @@ def format_invalid_arguments(tool: str, error: ValidationError) -> str:
         f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {_format_fault(fault['type'], fault['msg'])}"
         for fault in faults
     ]
-    return f"bad-input: {'; '.join(messages[:5])}\nNext: call {tool} again with arguments that match its schema."
+    return f"invalid-input: {'; '.join(messages[:5])}\nNext: call {tool} again with arguments that match its schema."
 
 
 def _format_fault(kind: str, message: str) -> str:

@@ -121,37 +121,26 @@ class _TimeLimitedApp:
         scope = {name: value for name, value in scope.items() if name != "wsgi_environ"} | {
             HOST_GRANT_KEY: scope["wsgi_environ"][HOST_GRANT_KEY]
         }
-        sender = _GuardedSender(send)
-        task = asyncio.ensure_future(self._app(scope, receive, sender.send))
+        is_started = is_closed = False
+
+        async def send_until_closed(message: Message) -> None:
+            nonlocal is_started
+            if not is_closed:
+                is_started = True
+                await send(message)
+
+        task = asyncio.ensure_future(self._app(scope, receive, send_until_closed))
         done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
         if done:
             await task
             return
         task.cancel()  # a route in a thread runs to its end, but nothing waits for it
-        if sender.close_if_unstarted():
+        is_closed = True
+        if not is_started:
             response = make_error_response(
                 503, "too-slow", "The request timed out.", "Try again in a moment.", {"Retry-After": "5"}
             )
             await response(scope, receive, send)
-
-
-class _GuardedSender:
-    """Sends a response until it is closed."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._started = False
-        self._closed = False
-
-    async def send(self, message: Message) -> None:
-        if not self._closed:
-            self._started = True
-            await self._send(message)
-
-    def close_if_unstarted(self) -> bool:
-        """Close the sender, and return whether the response has not started."""
-        self._closed = True
-        return not self._started
 
 
 # Notification of Otterwiki about commits of the API, as after a save in Otterwiki

@@ -17,6 +17,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import HostGrant, parse_bearer_token
+from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki
 from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 from wikiholt.wikis.access import RequestIdentity
@@ -81,7 +82,7 @@ def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGr
     return HostGrant(
         wiki=current_wiki.wiki,
         scopes=frozenset(scope for scope in Scope if grant.scope.allows(scope)),
-        author=_get_key_author(grant.key),
+        author=make_key_author(grant.key),
         can_attach=grant.scope.allows(Scope.WRITE),
         is_signed_in=True,
         key=grant.key,
@@ -166,11 +167,6 @@ def _is_proxy_token(token: str) -> bool:
     from otterwiki.auth import current_user  # noqa: PLC0415 - see above
 
     return bool(current_user.is_authenticated)
-
-
-def _get_key_author(key: Key) -> Author:
-    label = _clean_author_text(key.label)
-    return Author(label if any(map(str.isalnum, label)) else "Wikiholt", f"{key.id}@wikiholt.invalid")
 
 
 def _clean_author_text(text: str) -> str:

@@ -24,7 +24,7 @@ from flask import Flask, g, has_request_context, request
 
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Scope, Wiki
-from wikiholt.errors import WikiholtError, WikiNotFound
+from wikiholt.errors import WikiholtError
 from wikiholt.free_memory import use_one_arena
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver
@@ -205,13 +205,8 @@ class CurrentWiki:
     application: Application
 
     def open_session(self, scope: Scope) -> WikiSession:
-        """Open the wiki with a scope that the caller has checked. Raises WikiNotFound."""
-        handle = self.application.service.get_handle(self.wiki.slug)
-        if handle.wiki.id != self.wiki.id:  # another wiki has just taken the slug
-            raise WikiNotFound("The wiki no longer exists.", hint="Try again.")
-        self.application.scheduler.touch(self.wiki.id)
-        grant = Grant(self.wiki, scope, None)
-        return WikiSession(grant, handle, self.application.settings.search_fresh_timeout, self.application.scheduler)
+        """Open the wiki with a scope that the caller has checked. Raises RepositoryReplaced."""
+        return self.application.open_session(Grant(self.wiki, scope, None))
 
 
 class _RunningApplication(NamedTuple):

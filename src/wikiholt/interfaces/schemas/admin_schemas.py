@@ -1,24 +1,18 @@
-"""JSON documents about wikis and their operation: index status, sync, backups, keys, imports."""
+"""JSON documents about wikis and their operation: index status, sync, backups, keys."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
-from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import redact_url
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
-    from wikiholt.app.importer.document_importer import DocumentImportReport
-    from wikiholt.app.importer.importer import ImportReport
-    from wikiholt.app.importer.shared_index import UnclearOwnership
     from wikiholt.app.settings.setting import Setting
-    from wikiholt.domain.index import ReindexEstimate, SyncReport
+    from wikiholt.domain.index import SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
+    from wikiholt.wikis.registry import RemovedWiki
     from wikiholt.wikis.status import WikiStatus
 
 
@@ -46,10 +40,6 @@ class ReindexEstimateDocument(TypedDict):
     disk_bytes: int
     disk_free: int
     exact: bool
-
-
-def build_estimate_document(estimate: "ReindexEstimate") -> ReindexEstimateDocument:
-    return build_document(ReindexEstimateDocument, estimate)
 
 
 # Wikis, their status, and syncs
@@ -162,6 +152,20 @@ def build_wiki_document(wiki: "Wiki") -> WikiDocument:
     return build_document(WikiDocument, wiki, source=redact_url(wiki.source), settings=get_public_settings(wiki))
 
 
+class RemovedWikiDocument(TypedDict):
+    """What was removed with a wiki: index files, key ids, host names."""
+
+    wiki: str
+    removed: list[str]
+    keys: list[str]
+    hosts: list[str]
+
+
+def build_removed_document(removed: "RemovedWiki") -> RemovedWikiDocument:
+    keys = [key.id for key in removed.keys]
+    return build_document(RemovedWikiDocument, removed, wiki=removed.wiki.slug, removed=removed.files, keys=keys)
+
+
 def build_setting_document(setting: "Setting") -> SettingDocument:
     default = ", ".join(setting.default) if isinstance(setting.default, tuple) else str(setting.default)
     kind = "text" if setting.kind is str else "list" if setting.kind is tuple else "number"
@@ -176,7 +180,7 @@ def get_public_settings(wiki: "Wiki") -> dict[str, str]:
 def build_status_document(status: "WikiStatus") -> StatusDocument:
     return {
         **build_wiki_document(status.wiki),
-        **build_index_status(status, build_error_document(status.error) if status.error else None),
+        **build_index_status(status, build_document(ErrorDocument, status.error) if status.error else None),
         "quarantined": list(status.quarantined),
     }
 
@@ -200,10 +204,6 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         error=error,
         health=build_document(IndexHealthDocument, status.health, reason=status.health.reason or None),
     )
-
-
-def build_error_document(error: WikiholtError) -> ErrorDocument:
-    return build_document(ErrorDocument, error)
 
 
 # Backups. The documents contain no path of the server.
@@ -278,64 +278,8 @@ class NewKeyDocument(KeyDocument):
 
 
 def build_key_document(key: "Key", wiki: "Wiki | None") -> KeyDocument:
-    expired = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
-    return build_document(KeyDocument, key, wiki=wiki.slug if wiki else None, expired=expired)
+    return build_document(KeyDocument, key, wiki=wiki.slug if wiki else None, expired=key.is_expired())
 
 
 def build_new_key_document(key: "Key", wiki: "Wiki | None", token: str) -> NewKeyDocument:
     return {**build_key_document(key, wiki), "token": token}
-
-
-# Imports
-
-
-def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
-    """Build the report of an import; `proof` is null in a dry run."""
-    return {
-        "source": report.source,
-        "dry_run": report.dry_run,
-        "rows": report.rows,
-        "dropped": {
-            why: {"rows": count, "pages": list(report.dropped.examples[why])}
-            for why, count in report.dropped.counts.items()
-        },
-        "unclear": _build_unclear_document(report.unclear),
-        "agreements": [asdict(agreement) for agreement in report.agreements],
-        "wikis": [
-            {"wiki" if name == "slug" else name: value for name, value in asdict(wiki).items()} for wiki in report.wikis
-        ],
-        "failed": [
-            {"wiki": slug, "error": {"code": code, "message": message}}
-            for slug, (code, message) in report.failed.items()
-        ],
-    }
-
-
-def build_document_import_document(report: "DocumentImportReport") -> Mapping[str, Any]:
-    """Build the report of an import of documents; `proof` is null in a dry run."""
-    return {
-        "source": report.source,
-        "dry_run": report.dry_run,
-        "rows": report.rows,
-        "excluded": report.excluded,
-        "unclear": _build_unclear_document(report.unclear),
-        "wikis": [
-            {
-                "wiki": wiki.slug,
-                "new": wiki.is_new,
-                "rows": wiki.rows,
-                "pages": dict(wiki.outcomes),
-                "failed": [{"page": page, "message": message} for page, message in wiki.failed.items()],
-                "proof": asdict(wiki.proof) if wiki.proof else None,
-                "error": {"code": wiki.error[0], "message": wiki.error[1]} if wiki.error else None,
-            }
-            for wiki in report.wikis
-        ],
-    }
-
-
-def _build_unclear_document(unclear: "UnclearOwnership") -> Mapping[str, Any]:
-    return {
-        "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in unclear.pages.items()],
-        "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in unclear.tenants.items()],
-    }

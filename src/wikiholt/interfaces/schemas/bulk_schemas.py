@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from wikiholt.errors import InvalidPage, WikiholtError
+from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult, BulkOutcome, iter_batches
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
@@ -25,12 +26,8 @@ class BulkPage(BaseModel):
     delete: bool = False
 
 
-class BulkErrorDocument(TypedDict):
+class BulkErrorDocument(ErrorDocument):
     """Why a line was not written."""
-
-    code: str
-    message: str
-    hint: str
 
 
 class BulkResultDocument(TypedDict):

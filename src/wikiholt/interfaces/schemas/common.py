@@ -40,10 +40,8 @@ def build_document(
     return cast(D, document)
 
 
-def build_documents(
-    document_type: type[D], sources: Iterable[object], path_style: "PathStyle | None" = None
-) -> list[D]:
-    return [build_document(document_type, source, path_style) for source in sources]
+def build_documents(document_type: type[D], sources: Iterable[object]) -> list[D]:
+    return [build_document(document_type, source) for source in sources]
 
 
 def _to_json(value: object) -> object:

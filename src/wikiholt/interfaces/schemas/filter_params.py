@@ -15,7 +15,7 @@ from wikiholt.text.properties import CONDITION_PATTERN, parse_condition
 
 @dataclass(frozen=True, slots=True)
 class FilterParam:
-    """One filter. `field` is the field of PageFilter; `parse` converts a single value to it."""
+    """One filter. `field` is the field of PageFilter; `parse` converts a single value to it, or raises InvalidQuery."""
 
     field: str
     name: str
@@ -27,6 +27,7 @@ class FilterParam:
     help: str
     is_list: bool = False
     parse: Callable[[str], Any] | None = None
+    is_date: bool = False
     alias: str = ""
     """Another name of the query parameter."""
     mcp_name: str = ""
@@ -73,6 +74,7 @@ FILTER_PARAMS = (
         metavar="WHEN",
         help="only pages updated since a date (2024-05-31), or 7d, 12h, 3w",
         parse=parse_since,
+        is_date=True,
         alias="updated_since",
         mcp_name="updated_since",
     ),

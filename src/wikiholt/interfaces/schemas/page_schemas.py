@@ -59,7 +59,7 @@ class ChangelogDocument(TypedDict):
     total: int
 
 
-def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle = STORED_PATHS) -> ChangelogDocument:
+def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle) -> ChangelogDocument:
     return {
         "entries": [
             {
@@ -154,12 +154,12 @@ class PageRenameDocument(TypedDict):
     moved: list[MovedPathDocument]
 
 
-def build_page_list_document(page_list: PageList, path_style: PathStyle = STORED_PATHS) -> PageListDocument:
+def build_page_list_document(page_list: PageList, path_style: PathStyle) -> PageListDocument:
     pages = [build_listed_page_document(page, path_style) for page in page_list.pages]
     return build_document(PageListDocument, page_list, pages=pages)
 
 
-def build_listed_page_document(page: StoredPage, path_style: PathStyle = STORED_PATHS) -> ListedPageDocument:
+def build_listed_page_document(page: StoredPage, path_style: PathStyle) -> ListedPageDocument:
     return build_document(ListedPageDocument, page, path_style, content_length=page.words)
 
 
@@ -178,11 +178,11 @@ def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS)
     )
 
 
-def build_delete_document(result: PageDeleteResult, path_style: PathStyle = STORED_PATHS) -> PageDeleteDocument:
+def build_delete_document(result: PageDeleteResult, path_style: PathStyle) -> PageDeleteDocument:
     return build_document(PageDeleteDocument, result, path_style, deleted=True)
 
 
-def build_rename_document(result: PageRenameResult, path_style: PathStyle = STORED_PATHS) -> PageRenameDocument:
+def build_rename_document(result: PageRenameResult, path_style: PathStyle) -> PageRenameDocument:
     return {
         "name": path_style.to_display_title(result.name, result.path),
         "old_path": path_style.to_display_path(result.old_path),
@@ -207,7 +207,7 @@ def _to_display_file(file: str, moved: MovedFile, path_style: PathStyle) -> str:
     return f"{path_style.to_display_path(folder)}/{name}"
 
 
-def to_display_paths(links: Sequence[PageLink], path_style: PathStyle = STORED_PATHS) -> list[str]:
+def to_display_paths(links: Sequence[PageLink], path_style: PathStyle) -> list[str]:
     """Return the path of each linked page once, in the order of the links."""
     return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))
 
@@ -259,11 +259,11 @@ def _build_link_lists(links: PageLinks | PageContent, path_style: PathStyle) -> 
     }
 
 
-def build_orphans_document(pages: Sequence[StoredPage], path_style: PathStyle = STORED_PATHS) -> OrphansDocument:
+def build_orphans_document(pages: Sequence[StoredPage], path_style: PathStyle) -> OrphansDocument:
     return {"pages": [build_listed_page_document(page, path_style) for page in pages], "total": len(pages)}
 
 
-def build_graph_document(graph: PageGraph, path_style: PathStyle = STORED_PATHS) -> GraphDocument:
+def build_graph_document(graph: PageGraph, path_style: PathStyle) -> GraphDocument:
     return {
         "nodes": [path_style.to_display_path(page.path) for page in graph.pages],
         "edges": _build_edges(graph.edges, path_style),
@@ -362,16 +362,12 @@ class AttachmentRemoveDocument(TypedDict):
     revision: str
 
 
-def build_attachments_document(
-    attachments: AttachmentList, path_style: PathStyle = STORED_PATHS
-) -> AttachmentsDocument:
+def build_attachments_document(attachments: AttachmentList, path_style: PathStyle) -> AttachmentsDocument:
     files = build_documents(AttachmentDocument, attachments.files)
     return build_document(AttachmentsDocument, attachments, path_style, attachments=files, total=len(files))
 
 
-def build_attachment_content_document(
-    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
-) -> AttachmentContentDocument:
+def build_attachment_content_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentContentDocument:
     return build_document(
         AttachmentContentDocument,
         result.attachment,
@@ -380,17 +376,13 @@ def build_attachment_content_document(
     )
 
 
-def build_attachment_add_document(
-    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
-) -> AttachmentAddDocument:
+def build_attachment_add_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentAddDocument:
     file = result.attachment
     return build_document(
         AttachmentAddDocument, result, path_style, filename=file.filename, size=file.size, mime_type=file.mime_type
     )
 
 
-def build_attachment_remove_document(
-    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
-) -> AttachmentRemoveDocument:
+def build_attachment_remove_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentRemoveDocument:
     filename = result.attachment.filename
     return build_document(AttachmentRemoveDocument, result, path_style, deleted=True, filename=filename)

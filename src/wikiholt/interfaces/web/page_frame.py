@@ -226,6 +226,7 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     if isinstance(error, PageNotFound) and error.current_path:
         return RedirectResponse(f"?{urlencode({**request.query_params, 'page': error.current_path})}", 302)
     message, hint = get_public_message(error)
+    noscript = ""
     context = PageContext.from_request(request)
     actions = '<a class="button" href="./">Search this wiki</a>'
     if isinstance(error, Unauthorized) and context.account.sign_in:
@@ -233,21 +234,23 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
         actions = f'<a class="button primary" href="{escape(context.account.sign_in)}">Sign in</a>'
     elif isinstance(error, Unauthorized):
         # A plain form cannot send a key.
-        hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
+        hint, noscript = "", "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     elif isinstance(error, PageNotFound):
         hint = "It may have been renamed or deleted. Search for it."
     title = f"<h1>{_get_error_title(error.status)}</h1>"
     main = (
-        f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}{render_message(message, hint)}'
-        f'<p class="actions">{actions}</p></main>'
+        f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}'
+        f'{render_message(message, hint, noscript)}<p class="actions">{actions}</p></main>'
     )
     return render_page(
         "plain", context, main, current="search", title=_get_error_title(error.status), status=error.status
     )
 
 
-def render_message(message: str, hint: str) -> str:
+def render_message(message: str, hint: str, noscript: str = "") -> str:
+    """Render a message. `noscript` is a hint for browsers without JavaScript only."""
     hint_html = f'<p class="hint">{escape(_to_sentence(hint))}</p>' if hint else ""
+    hint_html += f'<noscript><p class="hint">{escape(_to_sentence(noscript))}</p></noscript>' if noscript else ""
     return f'<div class="message problem"><p class="title">{escape(_to_sentence(message))}</p>{hint_html}</div>'
 
 

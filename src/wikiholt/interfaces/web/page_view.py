@@ -118,7 +118,10 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
 def _render_facts(page: PreviewDocument) -> str:
     updated = page["last_updated"]
     date = f'<time datetime="{escape(updated)}">{escape(updated[:10])}</time>' if updated else ""
-    category = f"<span>{escape(page['category'])}</span>" if page["category"] else ""
+    # The link to the folder above the title says the same.
+    folder = page["path"].rpartition("/")[0].rpartition("/")[2]
+    has_category = page["category"] and page["category"].casefold() != folder.casefold()
+    category = f"<span>{escape(page['category'] or '')}</span>" if has_category else ""
     links = (f'<a class="tag" href="./?{urlencode({"tag": tag})}">{escape(tag)}</a>' for tag in page["tags"])
     tags = f'<span class="tags">{"".join(links)}</span>' if page["tags"] else ""
     return f'<p class="facts">{category}{date}{tags}</p>' if category or date or tags else ""

@@ -46,7 +46,7 @@ WHERE rolname IS NULL OR rolname NOT IN (current_user, %(role)s) ORDER BY name
 
 
 class PostgresDatabaseAdmin:
-    """`Databases` for the databases of one catalog and the store in them."""
+    """`DatabaseAdmin` for the databases of one catalog and the store in them."""
 
     def __init__(
         self, catalog: Catalog, pool: ConnectionPool, store: PostgresStore, scratch: Path, wiki_connections: int

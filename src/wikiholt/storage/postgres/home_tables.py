@@ -219,7 +219,7 @@ def _translate_text_errors() -> Iterator[None]:
 
 
 class PostgresBuckets:
-    """`Buckets` of one kind and size."""
+    """`TokenBuckets` of one kind and size."""
 
     def __init__(self, catalog: Catalog, kind: str, size: BucketSize) -> None:
         self._catalog = catalog

@@ -35,7 +35,13 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
+from wikiholt.storage.page_table import (
+    HAS_ALIAS,
+    HAS_ORDER_OVERRIDE,
+    ORDER_COLUMNS,
+    STORED_PAGE_COLUMNS,
+    to_order_override,
+)
 from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.generations import SchemaStatus
@@ -45,6 +51,7 @@ from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.storage.sqlite.queries import count_facets
 from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
 
 _VECTOR_BATCH_ROWS = 2_000
@@ -329,20 +336,50 @@ class PostgresIndex:
     # ── contents ─────────────────────────────────────────────────────────────────────────────────
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        clause, values = build_where_clause(where)
+        source = f"FROM {self._tables.pages} WHERE {clause or 'true'}"
+        # A single statement sees a single version, so the count is joined to every row, or alone if no row is left.
+        sql = (
+            f"SELECT total.count, part.* FROM (SELECT count(*) {source}) AS total LEFT JOIN"
+            f' (SELECT {STORED_PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part'
+            ' ON true ORDER BY part.path, part.file COLLATE "C"'
+        )
         with self._connections.read_connection() as db:
-            return queries.list_pages(db, self._tables, where, limit, offset)
+            matches = db.execute(sql, (*values, *values, limit, offset)).fetchall()
+        total, *_ = matches[0]
+        return total, [rows.to_stored_page(page) for _, *page in matches if page[0] is not None]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        encoded = [rows.encode_text(key) for key in keys]
+        # Two parts, because only the first one can use indexes.
+        sql = (
+            f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
+            f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ALIAS} AND EXISTS"
+            " (SELECT 1 FROM jsonb_array_elements_text(alias_keys::jsonb) AS item(value) WHERE value = ANY(%s))"
+        )
         with self._connections.read_connection() as db:
-            return queries.find_pages_by_key(db, self._tables, keys)
+            pages = [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded, encoded))]
+        return list({page.page_id: page for page in pages}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        within = "" if page_ids is None else " AND id = ANY(%s)"
+        sql = f"SELECT id, links FROM {self._tables.pages} WHERE links <> '[]'{within} ORDER BY id"
         with self._connections.read_connection() as db:
-            return list(queries.iter_links(db, self._tables, page_ids))
+            found = db.execute(sql, () if page_ids is None else (list(page_ids),))
+            pages = [rows.decode_row(row) for row in found]
+        return [rows.to_stored_link(page_id, link) for page_id, packed in pages for link in rows.decode_links(packed)]
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        sql = f"SELECT id, links FROM {self._tables.pages} WHERE link_keys && %s::text[] ORDER BY id"
         with self._connections.read_connection() as db:
-            return list(queries.find_links_by_key(db, self._tables, keys))
+            pages = [rows.decode_row(row) for row in db.execute(sql, ([rows.encode_key(key) for key in keys],))]
+        wanted = frozenset(keys)
+        links = ((page_id, link) for page_id, packed in pages for link in rows.decode_links(packed))
+        return [
+            rows.to_stored_link(page_id, link)
+            for page_id, link in links
+            if not wanted.isdisjoint((link.key, link.other_key))
+        ]
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
@@ -351,8 +388,10 @@ class PostgresIndex:
         return rows.to_vector_rows(chunks, self.recipe.dimensions)
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
+        clause, values = build_where_clause(where)
+        sql = f"SELECT path, category, tags, properties FROM {self._tables.pages} WHERE {clause or 'true'}"
         with self._connections.read_connection() as db:
-            return queries.get_facets(db, self._tables, where, properties)
+            return count_facets(map(rows.decode_row, db.execute(sql, values)), properties, where.path_prefix)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (

@@ -8,7 +8,6 @@ was killed is therefore finished by removing what the row names, and can be repe
 """
 
 import logging
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,14 +20,20 @@ from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.locks import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
-from wikiholt.storage.postgres.placements import Placement, PlacementCatalog, PlacementCondition, make_role_name
+from wikiholt.storage.postgres.placements import (
+    MOVES_AS_PLACEMENTS,
+    PLACEMENT_COLUMNS,
+    Placement,
+    PlacementCatalog,
+    make_placement,
+    parse_placement,
+)
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.storage.postgres.provision import join_role
 from wikiholt.storage.postgres.schema import MOVED_MARK
 from wikiholt.storage.postgres.store import PostgresStore
 
 _LOG = logging.getLogger(__name__)
-_PLACEMENT_COLUMNS = "database, schema, role, secret"
 _LONG_STATEMENT = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
 _HAS_LONG_ROWS = "SELECT coalesce(max(octet_length(text)), 0) > 7000 FROM state"
 """Whether a version of Wikiholt that did not split texts wrote rows that need a TOAST table."""
@@ -95,14 +100,12 @@ def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
 def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
     """Return the placement that a move left behind, and whether it is the old one (else the new one)."""
     with placements.catalog.read_connection() as connection:
-        statement = f"SELECT {_PLACEMENT_COLUMNS}, switched FROM moves WHERE wiki_id = %s"
+        statement = f"SELECT {PLACEMENT_COLUMNS}, switched FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s"
         row = connection.execute(statement, (wiki_id,)).fetchone()
     if row is None:
         return None
-    database, schema, role, secret, switched = row
-    return Placement(
-        wiki_id, database, schema, role, secret, postgres_schema.SCHEMA_LAYOUT, PlacementCondition.REMOVING
-    ), switched
+    *columns, switched = row
+    return parse_placement(columns), switched
 
 
 def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
@@ -124,18 +127,9 @@ def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
 
 def _provision_target(placements: PlacementCatalog, old: Placement, target: str) -> Placement:
     """Create a schema and a role on the target. Writes the row in `moves` first, so a crash leaves no orphans."""
-    secret = secrets.token_urlsafe(24)
-    new = Placement(
-        old.wiki_id,
-        target,
-        old.schema,
-        make_role_name(old.schema),
-        secret,
-        postgres_schema.SCHEMA_LAYOUT,
-        PlacementCondition.CREATING,
-    )
+    new = make_placement(old.wiki_id, target)
     with placements.catalog.write_transaction() as connection:
-        statement = f"INSERT INTO moves (wiki_id, {_PLACEMENT_COLUMNS}) VALUES (%s, %s, %s, %s, %s)"
+        statement = "INSERT INTO moves (wiki_id, database, schema, role, secret) VALUES (%s, %s, %s, %s, %s)"
         connection.execute(statement, (new.wiki_id, new.database, new.schema, new.role, new.secret))
     return retry_lock_timeouts(lambda: _create_target(placements, new))
 

@@ -8,10 +8,12 @@ that was killed.
 import hashlib
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from threading import Lock
+from typing import Any
 
 from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
 from wikiholt.storage.postgres import locks, provision
@@ -24,8 +26,8 @@ from wikiholt.storage.postgres.provision import remove_placement, remove_schema
 from wikiholt.storage.sqlite.wiki_directory import validate_wiki_id
 
 _MAX_CACHED_PLACEMENTS = 20_000
-_COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
-_MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
+PLACEMENT_COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
+MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
 _MAX_SCHEMA_ID_CHARS = 40
 _PLACEMENT_TTL_S = 30.0
 """Cache TTL of a placement. After a move the old schema redirects callers, unless the mover crashed too early."""
@@ -127,14 +129,14 @@ class PlacementCatalog:
         self._cache.pop(wiki_id, None)
         with self.catalog.write_transaction() as connection:
             locks.acquire_lock(connection, _get_lock_name(wiki_id))
-            statement = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
+            statement = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {PLACEMENT_COLUMNS}"
             row = connection.execute(statement, (wiki_id,)).fetchone()
             leftover = connection.execute(
-                f"SELECT {_COLUMNS} FROM {_MOVES_AS_PLACEMENTS} WHERE wiki_id = %s", (wiki_id,)
+                f"SELECT {PLACEMENT_COLUMNS} FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s", (wiki_id,)
             ).fetchone()
-        removed = [] if leftover is None else self._remove_placement(_parse_placement(*leftover), "moves")
+        removed = [] if leftover is None else self._remove_placement(parse_placement(leftover), "moves")
         if row is not None:
-            return removed + self._remove_placement(_parse_placement(*row), "placements")
+            return removed + self._remove_placement(parse_placement(row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
                 removed += remove_schema(connection, make_schema_name(wiki_id), database.group)
@@ -266,9 +268,11 @@ def make_schema_name(wiki_id: str) -> str:
     return f"w_{wiki_id if len(wiki_id) <= _MAX_SCHEMA_ID_CHARS else digest}"
 
 
-def make_role_name(schema: str) -> str:
-    """Return a unique role name. Roles belong to the server, schemas only to one database of it."""
-    return f"{schema}_{secrets.token_hex(4)}"
+def make_placement(wiki_id: str, database: str) -> Placement:
+    """Return a new placement. The role name is unique: roles belong to the server, schemas to one database of it."""
+    schema, layout = make_schema_name(wiki_id), postgres_schema.SCHEMA_LAYOUT
+    role, secret = f"{schema}_{secrets.token_hex(4)}", secrets.token_urlsafe(24)
+    return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition.CREATING)
 
 
 def _get_lock_name(wiki_id: str) -> str:
@@ -278,18 +282,9 @@ def _get_lock_name(wiki_id: str) -> str:
 
 def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Placement:
     """Return the placement of a wiki, after inserting one if there is none."""
-    schema = make_schema_name(wiki_id)
-    row = (
-        wiki_id,
-        database,
-        schema,
-        make_role_name(schema),
-        secrets.token_urlsafe(24),
-        postgres_schema.SCHEMA_LAYOUT,
-        PlacementCondition.CREATING,
-    )
-    statement = f"INSERT INTO placements ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-    connection.execute(statement, row)
+    values = "(%s, %s, %s, %s, %s, %s, %s)"
+    statement = f"INSERT INTO placements ({PLACEMENT_COLUMNS}) VALUES {values} ON CONFLICT DO NOTHING"
+    connection.execute(statement, astuple(make_placement(wiki_id, database)))
     placement = _read_placement(connection, wiki_id)
     if placement is None:
         raise make_missing_error()
@@ -297,13 +292,13 @@ def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Pl
 
 
 def _read_placement(connection: Connection, wiki_id: str) -> Placement | None:
-    row = connection.execute(f"SELECT {_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
-    return None if row is None else _parse_placement(*row)
+    row = connection.execute(f"SELECT {PLACEMENT_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
+    return None if row is None else parse_placement(row)
 
 
-def _parse_placement(
-    wiki_id: str, database: str, schema: str, role: str, secret: str, layout: int, condition: str
-) -> Placement:
+def parse_placement(row: Sequence[Any]) -> Placement:
+    """Convert a row of `PLACEMENT_COLUMNS`."""
+    wiki_id, database, schema, role, secret, layout, condition = row
     return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition(condition))
 
 

@@ -52,7 +52,7 @@ class _LastStatus(local):
 
 
 class PostgresStore:
-    """A `Store` in one or more PostgreSQL databases."""
+    """An `IndexStore` in one or more PostgreSQL databases."""
 
     def __init__(
         self,

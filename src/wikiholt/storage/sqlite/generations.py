@@ -41,6 +41,10 @@ class GenerationFiles:
     def get_file(self, number: int) -> Path:
         return self._directory / f"g{number:0{_DIGITS}d}.sqlite"
 
+    def get_name(self, number: int) -> str:
+        """The file as a string, which is several times faster."""
+        return f"{self._directory}/g{number:0{_DIGITS}d}.sqlite"
+
     def list_numbers(self) -> list[int]:
         files = self._directory.glob("g??????.sqlite")
         return sorted(int(file.stem[1:]) for file in files if file.stem[1:].isdigit())
@@ -48,7 +52,7 @@ class GenerationFiles:
     def find_published(self) -> int | None:
         """The published generation's number. Its file is missing only if no other generation can replace it."""
         current = self._read_current()
-        while current is None or not self.get_file(current).exists():
+        while current is None or not os.path.exists(self.get_name(current)):  # noqa: PTH110 - called for every wiki
             reread = self._read_current()
             if reread == current:
                 return self._find_replacement(current)
@@ -161,7 +165,7 @@ class GenerationFiles:
     def _read_current(self) -> int | None:
         """The number in CURRENT, or None."""
         try:
-            text = read_regular(self._directory / "CURRENT").decode()
+            text = read_regular(f"{self._directory}/CURRENT").decode()
         except (FileNotFoundError, NotADirectoryError, NotRegularFile, UnicodeDecodeError):
             return None
         except OSError as error:

@@ -23,7 +23,7 @@ from wikiholt.domain.index import (
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.page import Facets, Link, PageProblem
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -38,18 +38,21 @@ from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.regular_files import fsync_path
 from wikiholt.storage.page_table import (
+    CONTENTS_COLUMNS,
+    HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     ORDER_COLUMNS,
     SQLITE,
     STORED_PAGE_COLUMNS,
     build_where_clause,
     to_order_override,
+    to_page_contents,
     to_stored_page,
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.pool import SqlitePool
-from wikiholt.storage.sqlite.queries import select_in_batches
+from wikiholt.storage.sqlite.queries import LINK_COLUMNS, count_facets, select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
 
 _BLOCK_ROWS = 4096
@@ -140,8 +143,14 @@ class SqliteIndex:
         return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
         with self._pool.read_snapshot() as db:
-            return queries.read_contents(db, files)
+            pages = {page_id: row for page_id, *row in select_in_batches(db, sql, files)}
+            links: dict[int, list[Link]] = {page_id: [] for page_id in pages}
+            sql = f"SELECT {LINK_COLUMNS} FROM links WHERE page_id IN ({{0}}) ORDER BY page_id, rowid"
+            for page_id, target, text, line, wiki, paths in select_in_batches(db, sql, list(pages)):
+                links[page_id].append(Link(target, text, line, bool(wiki), rows.decode_strings(paths)))
+        return {row[0]: to_page_contents(row, links[page_id]) for page_id, row in pages.items()}
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:
@@ -172,14 +181,13 @@ class SqliteIndex:
             return rows.to_id_array(queries.find_matching_page_ids(db, query))
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        best = VectorHits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
         with self._pool.read_snapshot() as db:
             for block in self._iter_blocks(db):
-                matching = _filter_rows(block, page_ids)
-                # A stored vector is rounded and may be a little longer than 1.
-                distances = np.maximum(1 - matching.vectors @ vector, 0)
-                best = _merge_hits(best, matching.chunk_ids, matching.page_ids, distances, limit)
-        return best
+                keep = slice(None) if page_ids is None else np.isin(block.page_ids, page_ids)
+                parts.append((block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep] @ vector))
+        chunk_ids, pages, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return VectorHits.rank(chunk_ids, pages, cosines, limit)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
@@ -265,20 +273,38 @@ class SqliteIndex:
     # ── lists, links and facets ──────────────────────────────────────────────────────────────────
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        clause, values = build_where_clause(where, SQLITE)
+        matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
+        sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
         with self._pool.read_snapshot() as db:
-            return queries.list_pages(db, where, limit, offset)
+            (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
+            pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
+            return total, [to_stored_page(row) for row in pages]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
+        by_alias = (
+            f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
+            " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
+        )
         with self._pool.read_snapshot() as db:
-            return queries.find_pages_by_key(db, keys)
+            found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
+        return list({page.page_id: page for page in map(to_stored_page, found)}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        sql = f"SELECT {LINK_COLUMNS} FROM links{{}} ORDER BY page_id, rowid"
         with self._pool.read_snapshot() as db:
-            return list(queries.iter_links(db, page_ids))
+            if page_ids is None:
+                links = db.execute(sql.format("")).fetchall()
+            else:
+                links = list(select_in_batches(db, sql.format(" WHERE page_id IN ({0})"), page_ids))
+        return [rows.to_stored_link(row) for row in links]
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        sql = f"SELECT rowid, {LINK_COLUMNS} FROM links WHERE key IN ({{0}}) OR other_key IN ({{0}})"
         with self._pool.read_snapshot() as db:
-            return queries.find_links_by_key(db, keys)
+            links = {rowid: row for rowid, *row in select_in_batches(db, sql, keys, columns=2)}
+        return [rows.to_stored_link(row) for _, row in sorted(links.items())]
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = (
@@ -291,8 +317,10 @@ class SqliteIndex:
         return VectorRows(vectors.chunk_ids[order], vectors.page_ids[order], vectors.vectors[order])
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
+        clause, values = build_where_clause(where, SQLITE)
+        sql = f"SELECT path, category, tags, properties FROM pages WHERE {clause or 'true'}"
         with self._pool.read_snapshot() as db:
-            return queries.get_facets(db, where, properties)
+            return count_facets(db.execute(sql, values), properties, where.path_prefix)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         with self._pool.read_connection() as db:
@@ -322,20 +350,3 @@ def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> No
         copy.execute("PRAGMA synchronous = OFF")
         db.backup(copy, pages=_COPY_STEP_PAGES, progress=check_stop)
     fsync_path(to)
-
-
-def _filter_rows(block: VectorRows, page_ids: IntArray | None) -> VectorRows:
-    if page_ids is None:
-        return block
-    keep = np.isin(block.page_ids, page_ids)
-    return VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep])
-
-
-def _merge_hits(
-    best: VectorHits, chunk_ids: IntArray, page_ids: IntArray, distances: FloatArray, limit: int
-) -> VectorHits:
-    chunk_ids = np.concatenate([best.chunk_ids, chunk_ids])
-    page_ids = np.concatenate([best.page_ids, page_ids])
-    distances = np.concatenate([best.distances, distances.astype(np.float32)])
-    order = np.lexsort((chunk_ids, distances))[:limit]
-    return VectorHits(chunk_ids[order], page_ids[order], distances[order])

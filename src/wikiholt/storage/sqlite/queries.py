@@ -1,100 +1,31 @@
-"""Queries over the pages of an index file: keyword search with FTS5, lists, links and facets."""
+"""Keyword search in an index file with FTS5, and what its other queries share."""
 
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Facets, Link
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredLink, StoredPage
-from wikiholt.storage.page_table import (
-    CONTENTS_COLUMNS,
-    HAS_ALIAS,
-    SQLITE,
-    STORED_PAGE_COLUMNS,
-    build_where_clause,
-    count_property_values,
-    merge_case,
-    sort_facets,
-    to_page_contents,
-    to_stored_page,
-)
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
+from wikiholt.storage.page_table import SQLITE, build_where_clause, count_property_values, merge_case, sort_facets
 from wikiholt.storage.sqlite import rows
 from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
 
 _BATCH_KEYS = 400
 """Keys per statement; a statement may compare each key with two columns."""
 _FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
-_LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
+LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
 
 
 def select_in_batches(db: sqlite3.Connection, sql: str, keys: Sequence[object], columns: int = 1) -> Iterator[rows.Row]:
     """Run a statement with `{0}` for the keys, a few hundred at a time, that compares them with `columns` columns."""
     for start in range(0, len(keys), _BATCH_KEYS):
         batch = keys[start : start + _BATCH_KEYS]
-        yield from db.execute(sql.format(_format_placeholders(batch)), (*batch,) * columns)
-
-
-def list_pages(
-    db: sqlite3.Connection, where: PageFilter, limit: int | None, offset: int
-) -> tuple[int, Sequence[StoredPage]]:
-    clause, values = build_where_clause(where, SQLITE)
-    matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
-    (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
-    sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
-    pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
-    return total, [to_stored_page(row) for row in pages]
-
-
-def read_contents(db: sqlite3.Connection, files: Sequence[str]) -> dict[str, PageContents]:
-    """What a move of these pages may change, by file."""
-    sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
-    pages = {page_id: row for page_id, *row in select_in_batches(db, sql, files)}
-    links: dict[int, list[Link]] = {page_id: [] for page_id in pages}
-    sql = f"SELECT {_LINK_COLUMNS} FROM links WHERE page_id IN ({{0}}) ORDER BY page_id, rowid"
-    for page_id, target, text, line, wiki, paths in select_in_batches(db, sql, list(pages)):
-        links[page_id].append(Link(target, text, line, bool(wiki), rows.decode_strings(paths)))
-    return {row[0]: to_page_contents(row, links[page_id]) for page_id, row in pages.items()}
-
-
-def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
-    sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
-    by_alias = (
-        f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
-        " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
-    )
-    found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
-    return list({page.page_id: page for page in map(to_stored_page, found)}.values())
+        yield from db.execute(sql.format(", ".join("?" * len(batch))), (*batch,) * columns)
 
 
 def insert_links(db: sqlite3.Connection, page_id: int, links: Iterable[Link]) -> None:
-    sql = f"INSERT INTO links ({_LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    sql = f"INSERT INTO links ({LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     db.executemany(sql, [(page_id, *row) for row in rows.to_link_rows(links)])
-
-
-def iter_links(db: sqlite3.Connection, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
-    select = f"SELECT {_LINK_COLUMNS} FROM links"
-    if page_ids is None:
-        links: Iterable[rows.Row] = db.execute(f"{select} ORDER BY page_id, rowid")
-    else:
-        links = select_in_batches(db, f"{select} WHERE page_id IN ({{0}}) ORDER BY page_id, rowid", page_ids)
-    return map(rows.to_stored_link, links)
-
-
-def find_links_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredLink]:
-    sql = f"SELECT rowid, {_LINK_COLUMNS} FROM links WHERE key IN ({{0}}) OR other_key IN ({{0}})"
-    links = {rowid: row for rowid, *row in select_in_batches(db, sql, keys, columns=2)}
-    return [rows.to_stored_link(row) for _, row in sorted(links.items())]
-
-
-def get_facets(db: sqlite3.Connection, where: PageFilter, properties: Sequence[str]) -> Facets:
-    clause, values = build_where_clause(where, SQLITE)
-    matching = f"WHERE {clause}" if clause else ""
-    return count_facets(
-        db.execute(f"SELECT path, category, tags, properties FROM pages {matching}", values),
-        properties,
-        where.path_prefix,
-    )
 
 
 def count_facets(pages: Iterable[rows.Row], properties: Sequence[str], prefix: str) -> Facets:
@@ -120,10 +51,6 @@ def count_facets(pages: Iterable[rows.Row], properties: Sequence[str], prefix: s
         sort_facets(folders.items()),
         count_property_values(encoded_properties, properties),
     )
-
-
-def _format_placeholders(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 # ── keyword search ───────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
+import os
 import re
 import shutil
 import time
@@ -150,12 +151,13 @@ class SqliteStore:
         return self._read_stamp(wiki_id, ("", "-wal"))
 
     def _read_stamp(self, wiki_id: str, suffixes: Sequence[str]) -> str:
-        published = self.get_published(wiki_id)
-        file = self._get_file(wiki_id, published or 0)
+        generations = self._get_generations(wiki_id)
+        published = generations.find_published()
+        name = generations.get_name(published or 0)
         parts = [str(published)]
         for suffix in suffixes:
             try:
-                status = file.with_name(file.name + suffix).stat()
+                status = os.stat(name + suffix)  # noqa: PTH116 - strings, because this is done for every wiki
             except OSError:
                 continue
             if status.st_size:  # readers create and remove an empty log

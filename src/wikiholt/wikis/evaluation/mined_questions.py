@@ -215,7 +215,7 @@ def mine_questions(
     questions += build_description_questions(searchable, described)
     if not questions:
         raise InvalidEvaluation(
-            "no questions could be mined from this wiki",
+            "no test questions found in this wiki",
             hint="it has few links, renames or descriptions; supply your own questions: --queries and --qrels",
         )
     chosen = sample_questions(questions, limit, seed)

@@ -11,7 +11,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.links import fold_path
-from wikiholt.text.page_names import get_page_path, has_page_extension
+from wikiholt.text.page_names import get_page_path, has_link_extension
 
 IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
 """Opens the published index of the wiki. Raises IndexMissing while there is none."""
@@ -123,7 +123,7 @@ def is_below(path: str, prefix: str) -> bool:
 
 def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files that a path may name, the likeliest first."""
-    return (path, f"{path}.md") if has_page_extension(path) else (f"{path}.md",)
+    return (path, f"{path}.md") if has_link_extension(path) else (f"{path}.md",)
 
 
 def get_new_file(path: str) -> str:

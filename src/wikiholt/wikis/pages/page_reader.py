@@ -48,7 +48,7 @@ class PageReader:
         last = commits[0] if commits else None
         page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
-            raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
+            raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         return self._build_content(page_file, page, raw.text, last, read_at)
 
     def read_draft(self, path: str, text: str) -> PageContent:
@@ -58,7 +58,7 @@ class PageReader:
         commits = self._source.read_history(page_file.file, 1, head) if head and page_file.blob else ()
         page = self._locator.get_pipeline().parse(page_file.file, "", text.encode("utf-8", "replace"), None)
         if isinstance(page, PageProblem):
-            raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="change the text")
+            raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="change the text")
         return self._build_content(page_file, page, text, commits[0] if commits else None, "")
 
     def _build_content(
@@ -138,12 +138,12 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     (blob,) = source.read_blobs([page_file.blob], limit)
     if blob.size > limit:
         raise InputTooLarge(
-            f"{page_file.path} has {blob.size:,} bytes; the limit is {limit:,}",
+            f"the page {page_file.path} has {blob.size:,} bytes; the limit is {limit:,}",
             hint="raise page.max_bytes, or split it",
         )
     if blob.data is None:
         raise InvalidPage(
-            f"{page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
+            f"the page {page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
         )
     try:
         # Exactly as in the file, so that writing it back changes nothing.
@@ -151,7 +151,7 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     except UnicodeDecodeError:
         decoded = decode_bytes(blob.data)
     if decoded is None:
-        raise InvalidPage(f"{page_file.path} contains binary data, not text", hint="read it with git")
+        raise InvalidPage(f"the page {page_file.path} contains binary data, not text", hint="read it with git")
     return RawPage(blob.data, decoded.text)
 
 

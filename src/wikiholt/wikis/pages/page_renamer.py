@@ -135,7 +135,7 @@ class PageRenamer:
             target = new + file.removeprefix(old)
             if file not in blobs:
                 raise InvalidPage(
-                    f"{file} cannot move with the page: it is no plain file, or its name is invalid",
+                    f"the file {file} cannot move with the page: it is no plain file, or its name is invalid",
                     hint="move it with git, or set move_subpages to false",
                 )
             if target in taken:

@@ -147,8 +147,8 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("import time; time.sleep(600)", "did not respond for 1 s"),
-        ("import os; os.kill(os.getpid(), 11)", "signal 11"),
+        ("import time; time.sleep(600)", "it timed out"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("import os; os._exit(3)", "code 3"),
         ("class Panic(BaseException): pass\nraise Panic('range start index')", "Panic: range start index"),
     ],
@@ -156,8 +156,8 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
 def test_a_child_process_that_hangs_or_dies_fails_only_the_import(
     imports: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
-    (tmp_path / "chromadb.py").write_text(code, "utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "chromadb_rust_bindings.py").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidImport, match=message):
         run_import(imports, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
 

@@ -178,7 +178,10 @@ def test_adding_a_slug_twice_is_refused(synced: CommandRunner, wiki: Repository)
 def test_grammar_errors_exit_with_two(run: CommandRunner, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
-    assert "usage:" in err
+    error, hint = err.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+    assert "--help`" in hint
 
 
 def test_no_results_has_its_own_exit_code(synced: CommandRunner) -> None:
@@ -263,7 +266,7 @@ def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: CommandR
     code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
     assert ", up to date" not in out
-    assert "latest state unknown" in out
+    assert "latest state not checked" in out
 
 
 def test_a_setting_can_be_set_for_one_command(synced: CommandRunner) -> None:

@@ -13,9 +13,9 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
-from wikiholt.domain.search import SearchMode
+from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.interfaces.cli import local_client, local_server
-from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode_result, encode_result
+from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode, encode_line
 from wikiholt.interfaces.cli.local_server import serve_local_searches
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
@@ -153,4 +153,4 @@ def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplicat
 def test_a_result_survives_json(served: ServedApplication, mode: SearchMode) -> None:
     result = served.application.service.get_handle("alpha").search(SearchRequest("printer drum", 5, mode))
     assert result.hits
-    assert decode_result(json.loads(json.dumps(encode_result(result)))) == result
+    assert decode(SearchResult, json.loads(encode_line({"result": result}))["result"]) == result

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
-from wikiholt.interfaces.cli.shell_commands import read_commands, write_man_page
-from wikiholt.interfaces.cli.shell_completion import write_completion
+from wikiholt.interfaces.cli.shell_commands import read_commands, write_completion, write_man_page
 
 _BASH = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wikiholt; printf "%s\\n" "${COMPREPLY[@]}"'
 _ZSH = """

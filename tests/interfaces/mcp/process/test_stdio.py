@@ -14,6 +14,7 @@ from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_std
 from tests.support.fork_server import run_forked
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import open_service
+from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
 
@@ -79,9 +80,13 @@ def test_in_a_folder_it_serves_its_wiki_read_only_also_to_older_clients(reposito
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
-        assert len((await client.list_tools()).tools) == 13
+        assert len((await client.list_tools()).tools) == len(READ_TOOLS)
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
-        assert (await _call_tool(client, "delete_page", path="Home")).is_error
+        refused = await _call_tool(client, "delete_page", path="Home")
+        assert refused.is_error
+        assert "read-only" in get_text(refused)
+        assert "`wikiholt mcp garden --write`" in get_text(refused)
+        assert "key" not in get_text(refused)
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
     run_over_stdio(tmp_path / "data", [], work, mode="legacy", directory=repository.path / "Beds")

@@ -61,7 +61,8 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     closed, token = locked
     page = visit(closed.url, wait=".message").page
     assert "allotment" not in page.content()
-    page.locator("#app\\.key").click()
+    expect(page.locator(".message")).to_contain_text("without a key")
+    page.get_by_role("button", name="Enter a key").click()
     page.get_by_label("Your key").fill(token)
     page.get_by_role("button", name="Use this key").click()
     # With one visible wiki there is nothing to choose.
@@ -146,6 +147,41 @@ def test_a_private_page_is_read_with_the_key_of_the_tab(locked: tuple[WebServer,
     page.get_by_role("link", name="History").click()
     expect(page.locator(".commits li").first).to_be_visible()
     assert all(token not in url for url in tab.requests)
+
+
+def test_a_private_page_offers_a_key_again_after_the_dialog_was_cancelled(
+    locked: tuple[WebServer, str], visit: OpenTab
+) -> None:
+    server, token = locked
+    url = f"{server.url}w/allotment/read?page=Growing/Composting"
+    page = visit(url, wait=DIALOG, expected=("401",)).page
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("A key is required.")).to_be_visible()
+    assert "JavaScript" not in page.inner_text("main")
+    page.get_by_role("button", name="Enter a key").click()
+    page.get_by_label("Your key").fill("wh_nonsense")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(DIALOG)).to_contain_text("unknown")
+    page.get_by_role("button", name="Cancel").click()
+    assert "JavaScript" not in page.inner_text("main")
+    page.get_by_role("button", name="Enter a key").click()
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator("article h1")).to_have_text("Composting")
+    plain = visit(url, java_script_enabled=False, expected=("401",)).page
+    # Selectors by text skip this element.
+    expect(plain.locator("noscript p")).to_be_visible()
+    assert "Turn on JavaScript" in plain.locator("noscript p").evaluate("element => element.textContent")
+    assert plain.get_by_role("button", name="Enter a key").count() == 0
+
+
+def test_the_status_page_without_a_readable_wiki_offers_a_key(locked: tuple[WebServer, str], visit: OpenTab) -> None:
+    server, token = locked
+    page = visit(f"{server.url}status", wait=".message").page
+    page.get_by_role("button", name="Enter a key").click()
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(".rows .name")).to_have_text("allotment")
 
 
 def test_the_start_page_searches_in_all_wikis(server: WebServer, visit: OpenTab) -> None:

@@ -1,6 +1,8 @@
 // What the user may do here. Links and buttons that need more are not shown.
-import { get } from "./api.js";
+import { get, key } from "./api.js";
 import { byId, el } from "./dom.js";
+import { renderKeyButton } from "./key.js";
+import { showMessage } from "./messages.js";
 
 const NOTHING = { wiki: null, scope: null, writable: false, operator: false };
 
@@ -22,4 +24,10 @@ export async function showAccessLinks() {
   // The page "Manage" contains the status.
   for (const link of nav.querySelectorAll("a[href$=status]")) link.hidden = isAdmin(access);
   return access;
+}
+
+// Shows that the list of wikis is empty, with a way to get access. `retry` is called after the user entered a key.
+export function showNoWiki(area, retry) {
+  const means = byId("sign-in") ? " before you sign in" : byId("account") ? "" : key.get() ? " with this key" : " without a key";
+  showMessage(area, "No wiki to show.", `There is no wiki that you can read${means}.`, el("p", { class: "actions" }, renderKeyButton("", "", retry)));
 }

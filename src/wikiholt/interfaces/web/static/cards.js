@@ -1,5 +1,5 @@
 // The cards of search hits and of listed pages.
-import { el, formatPath, renderHighlights, renderTime } from "./dom.js";
+import { el, formatPath, getCategory, renderHighlights, renderTime } from "./dom.js";
 import { pageUrl } from "./page_url.js";
 
 const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match" };
@@ -78,6 +78,6 @@ export function renderPage(page, state) {
   return el("li", {}, el("div", { class: "card listed", "data-page": page.path },
     el("h2", {}, el("a", { href, "data-page": page.path, "data-anchor": "" }, page.name)),
     page.path !== page.name && el("p", { class: "place" }, formatPath(page.path)),
-    el("p", { class: "facts" }, renderTime(page.last_updated), page.category && el("span", {}, page.category),
+    el("p", { class: "facts" }, renderTime(page.last_updated), getCategory(page) && el("span", {}, getCategory(page)),
       renderTags(page.tags))));
 }

@@ -75,6 +75,9 @@ export const formatBytes = (count) => {
   return `${unit && count < 10 ? count.toFixed(1) : Math.round(count)} ${units[unit]}`;
 };
 
+// The category of a page; empty if it is the name of its folder, which is shown with the path.
+export const getCategory = (page) => ((page.category || "").toLowerCase() === (page.path.split("/").at(-2) || "").toLowerCase() ? "" : page.category);
+
 export const formatPath = (path) => path.split("/").join(" / ");
 
 export const toSentence = (text) => {

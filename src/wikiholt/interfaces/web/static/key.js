@@ -39,10 +39,15 @@ export const hasAccount = () => Boolean(byId("account") || byId("sign-in"));
 
 // Opens the key dialog after a refused request, at once if there is no key. With a sign-in page it is a link to it.
 export function renderAccessButton(problem, hint, retry) {
+  const message = toSentence(problem.message);
+  if (problem.status === 401 && !hasAccount()) openKeyDialog(message, hint, retry);
+  return renderKeyButton(message, hint, retry);
+}
+
+// Opens the key dialog. With a sign-in page it is a link to it; nothing for a user who is signed in.
+export function renderKeyButton(message, hint, done) {
   if (hasAccount()) return byId("sign-in") ? el("a", { class: "button primary", href: byId("sign-in").href }, "Sign in") : "";
-  const openDialog = () => openKeyDialog(toSentence(problem.message), hint, retry);
-  if (problem.status === 401) openDialog();
-  return el("button", { type: "button", class: "primary", on: { click: openDialog } }, "Enter a key");
+  return el("button", { type: "button", class: "primary", on: { click: () => openKeyDialog(message, hint, done) } }, "Enter a key");
 }
 
 export function setUpKeyButton(done) {

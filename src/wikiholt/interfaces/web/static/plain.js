@@ -3,12 +3,13 @@ import { showAccessLinks } from "./access.js";
 import { fetchPage, key } from "./api.js";
 import { byId } from "./dom.js";
 import { showMessageLeft } from "./flash.js";
-import { hasAccount, openKeyDialog, setUpKeyButton } from "./key.js";
+import { KEY_HINT, hasAccount, openKeyDialog, renderKeyButton, setUpKeyButton } from "./key.js";
 import { addPageActions } from "./page_actions.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
 
 const getMain = () => byId("main");
+const isRefused = () => ["401", "403"].includes(getMain().dataset.status);
 
 function setUp() {
   setUpKeyButton(load);
@@ -17,8 +18,9 @@ function setUp() {
   if (form) form.action = "./";
   const contents = getMain().querySelector(".contents details");
   if (contents && matchMedia("(max-width: 63.99rem)").matches) contents.open = false;
-  if (!getMain().dataset.status) showMessageLeft(getMain());
   const main = getMain();
+  if (!main.dataset.status) showMessageLeft(main);
+  if (isRefused() && !hasAccount()) main.querySelector(".actions").prepend(renderKeyButton("", KEY_HINT, load));
   showAccessLinks().then((access) => addPageActions(main, access));
 }
 
@@ -35,6 +37,6 @@ async function load() {
 
 addGlobalShortcuts();
 setUp();
-if (["401", "403"].includes(getMain().dataset.status)) {
+if (isRefused()) {
   if (key.get()) load(); else if (!hasAccount()) openKeyDialog("A key is required to read this page.", "", load);
 }

@@ -1,6 +1,6 @@
 // The preview of a page beside the results (above them on a phone): sanitized HTML from the server, and related pages.
 import { encodePath, get } from "./api.js";
-import { byId, el, formatPath, icon, renderTime, shortRevision } from "./dom.js";
+import { byId, el, formatPath, getCategory, icon, renderTime, shortRevision } from "./dom.js";
 import { clearMessage, showProblem } from "./messages.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
 import { buildUrl } from "./url_state.js";
@@ -124,7 +124,7 @@ export class Preview {
     // The header shows the name already.
     const title = article.firstElementChild;
     if (title?.tagName === "H1" && title.textContent.trim() === page.name) title.classList.add("visually-hidden");
-    const facts = el("p", { class: "facts" }, page.category && el("span", {}, page.category), renderTime(page.last_updated),
+    const facts = el("p", { class: "facts" }, getCategory(page) && el("span", {}, getCategory(page)), renderTime(page.last_updated),
       page.revision && el("span", { title: page.revision }, `revision ${shortRevision(page.revision)}`),
       el("span", { class: "tags" }, (page.tags || []).map((tag) => el("a", { class: "tag", href: buildUrl({ ...this.state, q: "", page: "", anchor: "", tags: [tag], categories: [], path: "" }), "data-tag": tag, title: `Pages tagged ${tag}` }, tag))));
     this.related = el("footer", { class: "related" });

@@ -1,7 +1,8 @@
 // A list of wikis with the status of each; requests only the wikis that are shown.
+import { showNoWiki } from "./access.js";
 import { get } from "./api.js";
 import { byId, el, plural, renderTime } from "./dom.js";
-import { clearMessage, showMessage, showProblem } from "./messages.js";
+import { clearMessage, showProblem } from "./messages.js";
 import { isBusy, renderProgress, renderStatusLabel } from "./status_label.js";
 
 const PAGE_SIZE = 25;
@@ -12,9 +13,10 @@ const IDLE_INTERVAL_MS = 15000;
 const statusUrl = (slug) => `../../w/${encodeURIComponent(slug)}/api/v1/status`;
 
 export class StatusList {
-  // `getHref` returns the link of a wiki.
-  constructor(getHref) {
+  // `getHref` returns the link of a wiki. `onAccess` is called after the user entered a key.
+  constructor(getHref, onAccess = () => this.load()) {
     this.getHref = getHref;
+    this.onAccess = onAccess;
     this.wikis = [];
     this.shown = PAGE_SIZE;
     this.round = 0;
@@ -41,7 +43,7 @@ export class StatusList {
     }
     byId("wiki-box").hidden = this.wikis.length < 8;
     if (this.wikis.length) this.show();
-    else showMessage(byId("state"), "No wiki to show.", "There is no wiki that you can read without a key.");
+    else showNoWiki(byId("state"), this.onAccess);
   }
 
   show() {

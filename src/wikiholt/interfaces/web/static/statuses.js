@@ -3,7 +3,7 @@ import { showAccessLinks } from "./access.js";
 import { setUpKeyButton } from "./key.js";
 import { StatusList } from "./status_list.js";
 
-const list = new StatusList((slug) => `w/${encodeURIComponent(slug)}/status`);
+const list = new StatusList((slug) => `w/${encodeURIComponent(slug)}/status`, load);
 
 function load() {
   setUpKeyButton(load);

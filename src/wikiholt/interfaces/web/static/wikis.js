@@ -1,5 +1,5 @@
 // The start page with several wikis: the wikis that the user may see, and a search in all of them.
-import { showAccessLinks } from "./access.js";
+import { showAccessLinks, showNoWiki } from "./access.js";
 import { get } from "./api.js";
 import { byId, el, plural } from "./dom.js";
 import { setUpKeyButton } from "./key.js";
@@ -124,7 +124,7 @@ async function load() {
   if (canSearch()) { byId("q-label").textContent = "Search all wikis"; input.placeholder = `Search ${plural(wikis.length, "wiki")}…`; }
   if (!wikis.length) {
     byId("count").textContent = "";
-    showMessage(byId("state"), "No wiki to show.", "There is no wiki that you can read without a key.");
+    showNoWiki(byId("state"), load);
     return;
   }
   input.value ||= new URLSearchParams(location.search).get("q") || "";

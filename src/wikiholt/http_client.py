@@ -1,0 +1,136 @@
+"""An HTTP client for one server: a time limit for the entire exchange, connections that are kept, bounded replies.
+
+Redirects are not followed, and proxies of the environment are not used.
+"""
+
+import http.client
+import os
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.message import Message
+
+_MAX_IDLE_CONNECTIONS = 8
+_READ_BLOCK_BYTES = 1 << 20
+_Request = tuple[str, str, bytes | None, dict[str, str]]
+"""Method, path, content and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """A reply of any status. A new connection may lead to another server than before."""
+
+    status: int
+    headers: Message
+    body: bytes
+    is_new_connection: bool
+
+
+class HttpClient:
+    """HTTP to one server. Idle connections are kept and shared by all threads of a process."""
+
+    def __init__(self, connect: Callable[[float], socket.socket], host: str, max_reply_bytes: int) -> None:
+        """`connect` opens a connection within a timeout in seconds. `host` is the value of the Host header."""
+        self._connect = connect
+        self._host = host
+        self._max_reply_bytes = max_reply_bytes
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._process = os.getpid()
+        weakref.finalize(self, _close_all, self._idle)
+
+    def send(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], *, timeout_s: float
+    ) -> HttpReply:
+        """Send a request and read the reply. Raises TimeoutError, other OSErrors, HTTPException, and as `connect` does.
+
+        The request is sent twice if an idle connection turns out to be closed.
+        """
+        deadline, request = time.monotonic() + timeout_s, (method, path, content, dict(headers))
+        idle = self._take_idle()
+        if idle is not None:
+            try:
+                return self._exchange(idle, request, deadline, is_new_connection=False)
+            except TimeoutError:
+                raise
+            except (OSError, http.client.HTTPException):
+                pass
+        connection = http.client.HTTPConnection(self._host)
+        connection.sock = self._connect(_get_remaining_s(deadline))
+        return self._exchange(connection, request, deadline, is_new_connection=True)
+
+    def close(self) -> None:
+        """Close all idle connections; a later request opens a new one."""
+        with self._lock:
+            _close_all(self._idle)
+
+    def _take_idle(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            if self._process != os.getpid():  # after a fork they belong to the parent
+                self._process = os.getpid()
+                self._idle.clear()
+            return self._idle.pop() if self._idle else None
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, request: _Request, deadline: float, *, is_new_connection: bool
+    ) -> HttpReply:
+        """Send one request and read the reply. The connection is kept on success."""
+        try:
+            connection.sock.settimeout(_get_remaining_s(deadline))
+            connection.request(*request)
+            response = connection.getresponse()
+            body = b"".join(self._iter_body(connection, response, deadline))
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            is_kept = not response.will_close and len(self._idle) < _MAX_IDLE_CONNECTIONS
+            if is_kept and self._process == os.getpid():
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return HttpReply(response.status, response.headers, body, is_new_connection)
+
+    def _iter_body(
+        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float
+    ) -> Iterator[bytes]:
+        """Read the body before the deadline, even if it arrives in small parts."""
+        size = 0
+        while part := response.read1(_READ_BLOCK_BYTES):
+            yield part
+            size += len(part)
+            if size > self._max_reply_bytes:
+                raise ConnectionAbortedError("the reply is too large")
+            remaining_s = _get_remaining_s(deadline)
+            if connection.sock is not None:  # the connection drops its socket after the last byte
+                connection.sock.settimeout(remaining_s)
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        response.close()  # the connection accepts the next request only then
+
+
+def open_connection(host: str, port: int, timeout_s: float, *, is_secure: bool) -> socket.socket:
+    """Connect to a server, with TLS if `is_secure`. Raises OSError, and UnicodeError for an invalid host name."""
+    connection = socket.create_connection((host, port), timeout_s)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=host) if is_secure else connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _get_remaining_s(deadline: float) -> float:
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0:
+        raise TimeoutError
+    return remaining_s
+
+
+def _close_all(idle: list[http.client.HTTPConnection]) -> None:
+    while idle:
+        idle.pop().close()

@@ -1,0 +1,120 @@
+"""Keyword shares: what part of the best possible score a page has, and terms that one page has."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from wikiholt.domain.search import KeywordHit, KeywordQuery
+from wikiholt.search.query import MIN_ONLY_TERM_WEIGHT, InterpretedQuery, KeywordScores
+from wikiholt.text.bm25 import compute_idf, compute_max_score
+
+PAGE_COUNT = 50
+LONG_PAGE = 7
+MATCHES = {
+    "rare": {LONG_PAGE: 0.1},
+    "pump": {LONG_PAGE: 0.2, **dict.fromkeys(range(20, 30), 0.8)},
+    "pair": {1: 0.5, 2: 0.9},
+    "other": {3: 0.3},
+}
+"""Term → page id → the part of its maximum that the term has on the page."""
+
+
+def get_max_score(query: KeywordQuery) -> float:
+    return sum(compute_max_score(PAGE_COUNT, len(MATCHES.get(term, ()))) for term in query.terms)
+
+
+def search(query: KeywordQuery) -> Sequence[KeywordHit]:
+    scores: dict[int, float] = {}
+    for term in query.terms:
+        for page_id, part in MATCHES.get(term, {}).items():
+            scores[page_id] = scores.get(page_id, 0.0) + part * get_max_score(KeywordQuery((term,)))
+    return [KeywordHit(*each) for each in sorted(scores.items(), key=lambda item: (-item[1], item[0]))]
+
+
+SCORES = KeywordScores(search, get_max_score, PAGE_COUNT)
+
+
+def compute_weight(term: str, *others: str) -> float:
+    idfs = [compute_idf(PAGE_COUNT, len(MATCHES.get(each, ()))) for each in (term, *others)]
+    return idfs[0] / sum(idfs)
+
+
+def test_a_term_of_one_page_counts_in_full() -> None:
+    assert SCORES.compute_shares(KeywordQuery(("rare",))) == {LONG_PAGE: pytest.approx(1.0)}
+
+
+def test_other_terms_beside_it_count_as_before() -> None:
+    shares = SCORES.compute_shares(KeywordQuery(("pump", "rare")))
+    pump = compute_weight("pump", "rare")
+    assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump") + 0.2 * pump)
+    assert shares[20] == pytest.approx(0.8 * pump)
+    assert next(iter(shares)) == LONG_PAGE
+
+
+def test_in_a_long_query_it_counts_as_before() -> None:
+    words = ("rare", "pair", "pump", *(f"absent{number}" for number in range(3)))
+    assert compute_weight(*words) < MIN_ONLY_TERM_WEIGHT
+    assert SCORES.compute_shares(KeywordQuery(words))[LONG_PAGE] < 0.1
+
+
+def test_a_term_of_two_pages_counts_as_before() -> None:
+    shares = SCORES.compute_shares(KeywordQuery(("pair",)))
+    assert list(shares.items()) == [(2, pytest.approx(0.9)), (1, pytest.approx(0.5))]
+
+
+def test_the_only_page_is_found_if_others_have_higher_scores() -> None:
+    """A store returns the best pages for the whole query, and the only page need not be one of them."""
+
+    def search_ten(query: KeywordQuery) -> Sequence[KeywordHit]:
+        return search(query)[:10]
+
+    assert LONG_PAGE not in [hit.page_id for hit in search_ten(KeywordQuery(("pump", "rare")))]
+    scores = KeywordScores(search_ten, get_max_score, PAGE_COUNT)
+    shares = scores.compute_shares(KeywordQuery(("pump", "rare")))
+    assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump"))
+
+
+def test_an_identifier_of_one_page_counts_in_full_and_no_share_exceeds_one() -> None:
+    shares = SCORES.compute_shares(KeywordQuery(("other",)), identifiers=("rare",))
+    assert shares == {LONG_PAGE: pytest.approx(1.0), 3: pytest.approx(1.0)}
+    both = SCORES.compute_shares(KeywordQuery(("rare",)), identifiers=("rare",))
+    assert both == {LONG_PAGE: 1.0}
+
+
+@pytest.mark.parametrize("page_count", [1, 2])
+def test_a_term_of_both_pages_is_not_a_term_of_one(page_count: int) -> None:
+    hits = [KeywordHit(page, 1e-6) for page in range(page_count)]
+    scores = KeywordScores(lambda query: hits, lambda query: compute_max_score(page_count, page_count), page_count)
+    shares = scores.compute_shares(KeywordQuery(("everywhere",)))
+    assert len(shares) == page_count
+    assert (max(shares.values()) < 0.5) is (page_count == 2)
+
+
+def test_no_page_is_added_that_lacks_a_required_phrase() -> None:
+    def search_phrases(query: KeywordQuery) -> Sequence[KeywordHit]:
+        return [hit for hit in search(query) if not query.phrases or hit.page_id in range(20, 30)]
+
+    scores = KeywordScores(search_phrases, get_max_score, PAGE_COUNT)
+    shares = scores.compute_shares(KeywordQuery(("pump", "rare"), phrases=(("some", "phrase"),)))
+    assert set(shares) == set(range(20, 30))
+
+
+def test_shares_of_a_query_with_related_terms_are_in_order() -> None:
+    interpreted = InterpretedQuery(KeywordQuery(("pair",)), KeywordQuery(("pair",)), "pair", related_terms=("pump",))
+    shares = interpreted.compute_shares(SCORES)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert {1, 2, 20} <= set(shares)
+
+
+def test_excluded_terms_are_passed_on() -> None:
+    asked: list[KeywordQuery] = []
+
+    def note(answer: Callable[[KeywordQuery], Sequence[KeywordHit]]) -> Callable[[KeywordQuery], Sequence[KeywordHit]]:
+        def ask(query: KeywordQuery) -> Sequence[KeywordHit]:
+            asked.append(query)
+            return answer(query)
+
+        return ask
+
+    KeywordScores(note(search), get_max_score, PAGE_COUNT).compute_shares(KeywordQuery(("rare",), excluded=(("x",),)))
+    assert [query.excluded for query in asked] == [(("x",),)] * 2
