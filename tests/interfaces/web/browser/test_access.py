@@ -202,5 +202,7 @@ def test_a_full_page_opens_from_the_preview_with_the_words_marked(server: WebSer
     link.click()
     expect(page.locator("article h1")).to_have_text("Ledger")
     expect(page.locator(".page mark").first).to_be_visible()
+    # The scripts of the new page run after its text is shown.
+    page.wait_for_load_state()
     page.keyboard.press("Control+k")
     expect(page.locator("#app\\.q")).to_be_focused()
