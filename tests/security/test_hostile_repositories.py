@@ -91,10 +91,28 @@ def borrow_by_links(eve: Repository, victim: Repository) -> None:
         own.symlink_to(victim.path / ".git" / part)
 
 
-def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
+def write_alternates(eve: Repository, victim: Repository, text: str) -> None:
     (eve.path / ".git/objects/info").mkdir(exist_ok=True)
-    (eve.path / ".git/objects/info/alternates").write_text(f"{victim.path}/.git/objects\n")
+    (eve.path / ".git/objects/info/alternates").write_text(text)
     (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
+
+
+def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f"{victim.path}/.git/objects\n")
+
+
+def borrow_by_long_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f"#{'#' * 5000}\n{victim.path}/.git/objects\n")
+
+
+def borrow_by_quoted_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f'"{victim.path}/.git/objects"\n')
+
+
+def borrow_by_alternates_relative_to_a_link(eve: Repository, victim: Repository) -> None:
+    (eve.path / ".git/objects").rename(eve.path / "o")
+    (eve.path / ".git/objects").symlink_to("../o")
+    write_alternates(eve, victim, "../../victim/.git/objects\n")
 
 
 def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
@@ -105,12 +123,30 @@ def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
 
 
+def borrow_single_objects(eve: Repository, victim: Repository) -> None:
+    for file in (victim.path / ".git" / "objects").glob("??/*"):
+        own = eve.path / ".git" / "objects" / file.parent.name / file.name
+        own.parent.mkdir(exist_ok=True)
+        if not own.exists():
+            own.symlink_to(file)
+    (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
+
+
 def borrow_by_a_file(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git").rename(eve.path / "old")
     (eve.path / ".git").write_text(f"gitdir: {victim.path}/.git\n")
 
 
-BORROW_METHODS = [borrow_by_links, borrow_by_alternates, borrow_one_by_one, borrow_by_a_file]
+BORROW_METHODS = [
+    borrow_by_links,
+    borrow_by_alternates,
+    borrow_by_long_alternates,
+    borrow_by_quoted_alternates,
+    borrow_by_alternates_relative_to_a_link,
+    borrow_one_by_one,
+    borrow_single_objects,
+    borrow_by_a_file,
+]
 
 
 @pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)
@@ -154,7 +190,7 @@ def test_a_discovered_wiki_stays_confined_for_every_other_command(tmp_path: Path
         service.close()
 
 
-@pytest.mark.parametrize("method", BORROW_METHODS[:2], ids=lambda method: method.__name__)
+@pytest.mark.parametrize("method", BORROW_METHODS[:5], ids=lambda method: method.__name__)
 def test_borrowed_objects_are_detected_by_discovery(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
     victim, eve = make_repository(tmp_path / "victim"), make_repository(tmp_path / "eve")
     method(eve, victim)
@@ -162,6 +198,58 @@ def test_borrowed_objects_are_detected_by_discovery(tmp_path: Path, method) -> N
         "victim": "",
         "eve": "it references files outside its own directory",
     }
+
+
+def write_git_file(eve: Repository, text: str) -> None:
+    (eve.path / ".git").rename(eve.path / "old")
+    (eve.path / ".git").write_text(text)
+
+
+def point_after_many_spaces(eve: Repository) -> None:
+    write_git_file(eve, f"gitdir: x{' ' * 5000}/../../victim/.git\n")
+
+
+def point_through_a_link(eve: Repository) -> None:
+    (eve.path / "a" / "b").mkdir(parents=True)
+    (eve.path / "link").symlink_to("a/b")
+    write_git_file(eve, "gitdir: link/../../victim/.git\n")
+
+
+def share_after_many_spaces(eve: Repository) -> None:
+    name = f"x{' ' * 254}"
+    (eve.path / ".git" / name).mkdir()
+    (eve.path / ".git" / "commondir").write_text(f"{'./' * 1920}/{name}/../../../victim/.git\n")
+
+
+def share_through_a_name_like_a_prefix(eve: Repository) -> None:
+    (eve.path / ".git" / "gitdir: x").symlink_to("../../victim/.git")
+    (eve.path / ".git" / "commondir").write_text("gitdir: x\n")
+
+
+def share_before_a_zero(eve: Repository) -> None:
+    (eve.path / ".git" / "commondir").write_text("../../victim/.git\0x\n")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        point_after_many_spaces,
+        point_through_a_link,
+        share_after_many_spaces,
+        share_through_a_name_like_a_prefix,
+        share_before_a_zero,
+    ],
+    ids=lambda method: method.__name__,
+)
+def test_a_path_in_a_repository_means_what_was_checked(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
+    root = tmp_path / "wikis"
+    make_repository(root / "victim", "secret of the victim")
+    eve = make_repository(root / "eve", "mine")
+    method(eve)
+    assert "" in [found.reason for found in find_repositories(root) if found.slug == "victim"]
+    source = GitSource(eve.path, confined_to=eve.path)
+    with pytest.raises(SourceCorrupt):
+        source.read_tree(source.get_head())
 
 
 def test_no_program_configured_in_a_repository_is_run(tmp_path: Path) -> None:

@@ -224,13 +224,19 @@ class GitSource:
 
     def _find_location(self) -> RepositoryLocation:
         location = find_repository(self._path)
-        if self._confined_to is not None and has_outside_references(self._path, self._confined_to, check_objects=True):
+        if self._confined_to is not None and self._has_outside_references(self._confined_to):
             raise SourceCorrupt(
                 f"The repository at {self._path} references files outside its own directory.",
                 hint="It contains a link, or borrows objects. If that is intended, move it out of the served directory"
                 " and register it with `wikiholt add`.",
             )
         return location
+
+    def _has_outside_references(self, root: Path) -> bool:
+        try:
+            return has_outside_references(self._path, root, check_objects=True)
+        except OSError as error:
+            raise make_unreadable_error(self._path, error) from error
 
 
 def _validate_commit_id(revision: str) -> str:
