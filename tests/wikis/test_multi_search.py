@@ -113,3 +113,8 @@ def test_a_wiki_whose_filter_is_empty_is_explained_only_if_nothing_was_found() -
     empty = make_handle("empty", [], total=0, notes=("no page has the tag 'x'",))
     assert search(SearchRequest("q"), empty, KITCHEN).notes == ()
     assert search(SearchRequest("q"), empty).notes == ("empty: no page has the tag 'x'",)
+
+
+def test_a_wiki_whose_repository_cannot_be_read_is_always_named() -> None:
+    missing = make_handle("missing", [], total=0, stale=True, head_revision=None, notes=("its repository is missing",))
+    assert search(SearchRequest("q"), missing, KITCHEN).notes == ("missing: its repository is missing",)
