@@ -160,7 +160,7 @@ class DirectoryWriter:
         directories = [str(part) for part in (*reversed(parent.parents), parent) if str(part) != "."]
         for path in directories:
             if os.path.lexists(self._root / path) and not (self._root / path).is_dir():
-                raise InvalidPage(f"{path} exists but is not a directory.", hint="Choose another name.")
+                raise InvalidPage(f"The path {path} exists but is not a directory.", hint="Choose another name.")
         if os.path.lexists(self._root / file):
             raise InvalidPage(f"The path {file} exists but is not a file.", hint="Choose another name.")
 

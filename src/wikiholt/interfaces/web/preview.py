@@ -148,7 +148,7 @@ def build_preview_document(
     own = WikiSettings.parse(session.wiki.settings)
     page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
-        raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
+        raise InvalidPage(f"the page {content.path} cannot be displayed: {page.detail}", hint="read it with git")
     linking_pages = {link.path: link.name for link in content.linked_from if link.path != content.path}
     rendered = render_markdown(page, make_link_resolver(content, pipeline.dialect), pipeline.dialect)
     return build_document(
