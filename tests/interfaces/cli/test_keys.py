@@ -443,6 +443,22 @@ def test_remove_of_the_only_copy_asks_on_a_terminal(
     assert managed.exists() == (code != 0)
 
 
+def test_another_wiki_of_the_same_name_is_not_removed(
+    run: CommandRunner, managed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SlowUser(Terminal):
+        def readline(self, *_: int) -> str:  # type: ignore[override]
+            assert run("remove", "notes", "--delete-pages")[0] == 0
+            assert run("create", "notes")[0] == 0
+            return "y\n"
+
+    monkeypatch.setattr("sys.stdin", SlowUser())
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert run("remove", "notes")[0] == 3
+    assert not managed.exists()
+    assert "notes" in run("list", "--slugs")[1].split()
+
+
 def test_removed_folders_show_how_many_files_they_had() -> None:
     files = ["a.sqlite", "a/chunks", "a/vectors", "b/only", "c\x1b.lock"]
     assert format_files(files) == ["  a.sqlite", "  a/ (2 files)", "  b/ (1 file)", "  c\ufffd.lock"]
