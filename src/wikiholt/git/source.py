@@ -103,8 +103,10 @@ class GitSource:
         if known is not None and (head := self._head_reader.read_head(known)) is not None:
             return head
         location = self._find_location()
-        # A `.git` file may change its target, so only a git directory at the path itself is cached.
-        self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
+        # A `.git` or `commondir` file may change its target, so only a git directory at the path itself is cached.
+        is_at_path = location.git_dir in (self._path, self._path / ".git")
+        is_fixed = is_at_path and not os.path.lexists(location.git_dir / "commondir")
+        self._known_location = location if is_fixed else None
         return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
