@@ -268,6 +268,7 @@ class VersionedCache(ABC, Generic[State]):
         """Start to verify the state's file, or else the work that the state needs."""
         file = state.file
         if file is None or file is not self._unverified_file:
+            self._unverified_file = None  # else it would keep the disk space of a removed file
             self._start_maintenance(state)
         elif self._worker.start(lambda: self._verify_file(file)):
             self._unverified_file = None
