@@ -1,6 +1,7 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.git import Author, FileEdit
+from wikiholt.domain.git import Author, DiscoveredRepository, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
 from wikiholt.git import process
 from wikiholt.git.repository import find_repositories
@@ -250,6 +251,32 @@ def test_a_path_in_a_repository_means_what_was_checked(tmp_path: Path, method) -
     source = GitSource(eve.path, confined_to=eve.path)
     with pytest.raises(SourceCorrupt):
         source.read_tree(source.get_head())
+
+
+def test_a_repository_whose_name_is_not_text_does_not_prevent_others(tmp_path: Path) -> None:
+    root = tmp_path / "wikis"
+    make_repository(root / "good")
+    make_repository(root / "eve").path.rename(os.fsdecode(os.fsencode(root) + b"/eve\xff"))
+    application = open_application(load_settings(tmp_path / "data"), [root])
+    try:
+        found = WikiDiscovery(application.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(root))
+        found.scan()
+        assert [wiki.slug for wiki in application.service.list_wikis()] == ["good"]
+        assert ["not UTF-8" in skipped.reason for skipped in found.skipped] == [True]
+    finally:
+        application.service.close()
+
+
+def test_discovery_survives_any_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> Iterator[DiscoveredRepository]:
+        raise ValueError("embedded null byte")
+
+    application = open_application(load_settings(tmp_path / "data"))
+    try:
+        WikiDiscovery(application.service, SchedulerState(), SchedulerConfig(), fail).scan()
+    finally:
+        application.service.close()
+    assert "embedded null byte" in caplog.text
 
 
 def test_no_program_configured_in_a_repository_is_run(tmp_path: Path) -> None:

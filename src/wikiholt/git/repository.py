@@ -314,6 +314,10 @@ def _find_in_entry(directory: Path, name: str, slug: str, *, is_link: bool) -> I
 
 
 def _find_fault(entry: Path, repository: Path) -> str:
+    try:
+        str(repository).encode()
+    except UnicodeEncodeError:
+        return "its path is not UTF-8, which the registry needs"
     return "it references files outside its own directory" if has_outside_references(repository, entry) else ""
 
 
