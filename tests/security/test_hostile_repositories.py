@@ -1,6 +1,7 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,6 +167,31 @@ def test_a_discovered_wiki_cannot_become_another(tmp_path: Path, method) -> None
             service.get_handle("eve").pages.read("Home")
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_links_to_objects_are_found_after_earlier_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_rest: bool
+) -> None:
+    victim, eve = make_repository(tmp_path / "victim", "secret"), make_repository(tmp_path / "eve", "mine")
+    own = eve.path / ".git" / "objects" / eve.get_head()[:2]
+    (eve.path / "inside").write_text("x")
+    (own / "link").symlink_to(eve.path / "inside")
+    if at_rest:
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + 10_000_000_000)
+    source = GitSource(eve.path, confined_to=eve.path)
+    for _ in range(2):
+        assert list(source.read_tree(source.get_head())) == ["Home.md"]
+    (eve.path / "inside").unlink()
+    (eve.path / "inside").symlink_to(victim.path / "Home.md")
+    with pytest.raises(SourceCorrupt, match="references files outside"):
+        source.read_tree(eve.get_head())
+    (eve.path / "inside").unlink()
+    assert list(source.read_tree(source.get_head())) == ["Home.md"]
+    borrow_single_objects(eve, victim)
+    with pytest.raises(SourceCorrupt, match="references files outside"):
+        source.read_tree(victim.get_head())
 
 
 @pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)

@@ -131,20 +131,22 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
 
 _CHECKED_PATHS = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
 _MAX_LINK_STEPS = 5
+_FAN_OUT_CHARS = 2
+"""Loose objects are in directories that are named by the first characters of their id."""
 
 
-def has_outside_references(repository: Path, root: Path, *, check_objects: bool = False) -> bool:
-    """Whether the repository uses anything outside `root`, or alternates; `check_objects` checks every object file too.
+def has_outside_references(repository: Path, root: Path, checked_objects: "CheckedObjects | None" = None) -> bool:
+    """Whether the repository uses anything outside `root`, or alternates. With `checked_objects`, every object counts.
 
-    Without `check_objects` this takes a dozen `stat` calls; discovery does that for thousands of repositories.
+    Without it this takes a dozen `stat` calls; discovery does that for thousands of repositories.
     """
     return any(
-        _is_path_outside(str(root), path, _MAX_LINK_STEPS, check_objects)
+        _is_path_outside(str(root), path, _MAX_LINK_STEPS, checked_objects)
         for path in (str(repository), f"{repository}/.git")
     )
 
 
-def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> bool:
+def _is_path_outside(root: str, path: str, steps: int, checked_objects: "CheckedObjects | None") -> bool:
     kind = get_file_type(path, follow=False)
     if kind == stat.S_IFLNK:
         if path != root and not is_within(path, root):
@@ -154,31 +156,57 @@ def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> b
         return bool(kind)  # a longer chain is suspicious
     if kind == stat.S_IFREG:
         target = _resolve_pointer(path, _GIT_FILE_PREFIX)
-        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
+        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects)
     common = f"{path}/commondir"
     if get_file_type(common, follow=False):
         target = _resolve_pointer(common)
-        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
+        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects):
             return True
     return (
         any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS)
         # Alternates may be quoted, relative to a link, or have alternates themselves: it is safer to refuse all.
         or bool(get_file_type(f"{path}/objects/info/alternates", follow=False))
-        or (check_objects and _has_outside_link(f"{path}/objects", root))
+        or (checked_objects is not None and checked_objects.has_outside_link(f"{path}/objects", root))
     )
 
 
-def _has_outside_link(directory: str, root: str, levels: int = 1) -> bool:
-    """Whether the directory has a link to outside, or one of its directories, down to this number of levels."""
+class CheckedObjects:
+    """Finds links among the objects of one repository. Directories of objects at rest are read once, if without links.
+
+    Safe to use from many threads.
+    """
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, bytes] = {}
+
+    def has_outside_link(self, objects: str, root: str) -> bool:
+        """Whether an object, or a directory with objects, is a link to the outside."""
+        now_ns, names = time.time_ns(), _list_names(objects)
+        paths = [f"{objects}/{name}" for name in names if len(name) == _FAN_OUT_CHARS or name in ("pack", "info")]
+        for path in paths:
+            if path in self._stamps and compute_stamp([path]) == self._stamps[path]:
+                continue
+            stamp, links = take_stamp([path], now_ns), _list_links(path)
+            if _is_outside_link(path, root) or any(not is_within(link, root) for link in links):
+                return True
+            if stamp is not None and not links:
+                self._stamps[path] = stamp
+        return False
+
+
+def _list_names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - strings are faster
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _list_links(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return any(
-                (entry.is_symlink() and not is_within(entry.path, root))
-                or (levels > 0 and entry.is_dir() and _has_outside_link(entry.path, root, levels - 1))
-                for entry in entries
-            )
+            return [entry.path for entry in entries if entry.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return []
 
 
 def _is_outside_link(path: str, root: str) -> bool:

@@ -56,7 +56,13 @@ from wikiholt.git.objects import (
     read_tree,
 )
 from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references, make_unreadable_error
+from wikiholt.git.repository import (
+    CheckedObjects,
+    RepositoryLocation,
+    find_repository,
+    has_outside_references,
+    make_unreadable_error,
+)
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
@@ -95,6 +101,7 @@ class GitSource:
         self._confined_to = confined_to
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
+        self._checked_objects = CheckedObjects()
         self._renames: RenameHistory | None = None
         self._ancestry = Ancestry()
 
@@ -236,7 +243,7 @@ class GitSource:
 
     def _has_outside_references(self, root: Path) -> bool:
         try:
-            return has_outside_references(self._path, root, check_objects=True)
+            return has_outside_references(self._path, root, self._checked_objects)
         except OSError as error:
             raise make_unreadable_error(self._path, error) from error
 
