@@ -102,6 +102,30 @@ def test_a_missing_closing_mark_is_not_part_of_the_value() -> None:
     assert "could not be read in full" in front.warnings[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\ntitle: Boiler\ntags: [a, b]\n\n# Boiler\n",
+        "---\ntitle: Boiler\n# Boiler\nText.\n",
+        "+++\ntitle = 'Boiler'\n\nText.\n",
+        "---\ntags:\n- heating\n- house\n\n" + "Text without fields.\n" * 9 + "---\nEnd.\n",
+    ],
+)
+def test_frontmatter_without_its_closing_line_stays_text_with_a_warning(text: str) -> None:
+    front = split_frontmatter(text)
+    assert (front.body, front.metadata.title, front.metadata.tags) == (text, None, ())
+    assert len(front.warnings) == 1
+    assert "is not closed" in front.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["---\n\nText: more.\n", "---\nA rule, then text.\n", "---\nTwo words: no.\n", "---\n"]
+)
+def test_a_rule_on_the_first_line_is_no_frontmatter(text: str) -> None:
+    front = split_frontmatter(text)
+    assert (front.body, front.warnings) == (text, ())
+
+
 @pytest.mark.parametrize("title", ["[WIP] Deploy guide", '"Foo" and bar', "[[Page]] and more"])
 def test_marks_around_the_start_of_a_title_are_part_of_it(title: str) -> None:
     assert split_frontmatter(make_page(f"title: {title}\ntags: [a]")).metadata.title == title

@@ -285,6 +285,8 @@ def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckRes
         yield CheckResult(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and fix the pages")
     elif not faults and not status.stale and status.state.pages:
         counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"
+        if status.pages_with_warnings:
+            counts += f", pages with warnings (see `wikiholt status`): {status.pages_with_warnings}"
         yield CheckResult(subject, True, f"intact and at HEAD; {counts}")
 
 

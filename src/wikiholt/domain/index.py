@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.domain.page import Chunk, Link, Page, PageProblem, PageTerms
+from wikiholt.domain.page import Chunk, Link, Page, PageProblem, PageTerms, PageWarnings
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -230,6 +230,10 @@ class SyncReport:
     chunks_embedded: int = 0
     chunks_reused: int = 0
     problems: tuple[PageProblem, ...] = ()
+    pages_with_warnings: int = 0
+    """The number of pages that this sync indexed with warnings."""
+    warnings: tuple[PageWarnings, ...] = ()
+    """The first `MAX_LISTED_WARNINGS` of them."""
     seconds: float = 0.0
     rebuilt: bool = False
 

@@ -131,6 +131,18 @@ class PageProblem:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class PageWarnings:
+    """A page that was indexed, though not everything in it could be read as it was meant."""
+
+    file: str
+    warnings: tuple[str, ...]
+
+
+MAX_LISTED_WARNINGS = 100
+"""Pages with warnings that a status or the report of a sync lists. One habit can cause a warning on every page."""
+
+
 # Page content, links between pages, and results of writes.
 
 

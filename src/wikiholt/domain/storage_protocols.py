@@ -21,7 +21,7 @@ from wikiholt.domain.index import (
     VectorRows,
     VerificationResult,
 )
-from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.page import Facets, PageProblem, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -72,6 +72,9 @@ class WikiIndex(Protocol):
         """File → blob id of every indexed page."""
 
     def get_problems(self) -> Sequence[PageProblem]: ...
+
+    def list_warnings(self, limit: int) -> tuple[int, Sequence[PageWarnings]]:
+        """The number of indexed pages with warnings, and the first `limit` (1 or more) of them by file."""
 
     def apply(self, change: IndexChange) -> int:
         """Apply the change in one transaction and return the new version. Idempotent.

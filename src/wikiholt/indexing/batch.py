@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import FloatArray, IndexChange, PageContents, PageEntry
-from wikiholt.domain.page import PageProblem
+from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
@@ -74,6 +74,14 @@ class BatchStats:
     """New texts of the prepared pages."""
     texts_done: int = 0
     """Those of them that the model has embedded."""
+    pages_with_warnings: int = 0
+    warnings: list[PageWarnings] = field(default_factory=list)
+    """The first `MAX_LISTED_WARNINGS` of them."""
+
+    def add_warnings(self, entries: Sequence[PageEntry]) -> None:
+        found = [PageWarnings(entry.page.file, entry.page.warnings) for entry in entries if entry.page.warnings]
+        self.pages_with_warnings += len(found)
+        self.warnings += found[: MAX_LISTED_WARNINGS - len(self.warnings)]
 
 
 @dataclass(slots=True)
@@ -285,6 +293,7 @@ class BatchIndexer:
         deleted = [moved[entry.page.file] for entry in entries if entry.page.file in moved]
         deleted += [moved[problem.file] for problem in problems if problem.file in moved]
         self._index.apply(IndexChange(tuple(entries), tuple(deleted), tuple(problems)))
+        stats.add_warnings(entries)
         stats.pages += len(entries) + len(problems)
         stats.embedded += len(new_vectors)
         stats.reused += max(0, sum(len(entry.chunks) for entry in entries) - len(new_vectors))

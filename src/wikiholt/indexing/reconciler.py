@@ -210,4 +210,6 @@ def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tu
         chunks_embedded=stats.embedded,
         chunks_reused=stats.reused,
         problems=problems,
+        pages_with_warnings=stats.pages_with_warnings,
+        warnings=tuple(stats.warnings),
     )

@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from wikiholt.domain.index import IndexedPageMove, PageContents, PageEntry
-from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms
+from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms, PageWarnings
 from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite.rows import (
@@ -177,6 +177,8 @@ ORDER_COLUMNS = "id, boost, pins"
 """The columns of `to_order_override`."""
 HAS_ALIAS = "alias_keys <> '[]'"
 """The condition of pages with an alias."""
+HAS_WARNINGS = "warnings <> '[]'"
+"""The condition of pages with warnings."""
 HAS_ORDER_OVERRIDE = "hidden = 0 AND (boost <> 1 OR pins <> '[]')"
 """The condition of pages with an override. Searches never return hidden pages."""
 
@@ -185,6 +187,12 @@ HAS_ORDER_OVERRIDE = "hidden = 0 AND (boost <> 1 OR pins <> '[]')"
 def to_order_override(row: Row) -> OrderOverride:
     page_id, boost, pins = row
     return OrderOverride(page_id, boost, decode_strings(pins))
+
+
+@translate_damage
+def to_page_warnings(row: Row) -> PageWarnings:
+    file, warnings = row
+    return PageWarnings(file, decode_strings(warnings))
 
 
 def to_page_columns(entry: PageEntry) -> dict[str, object]:

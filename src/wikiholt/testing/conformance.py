@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, Recipe, VerificationResult
-from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty
+from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty, PageWarnings
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
@@ -120,6 +120,16 @@ class StoreConformance(ListingConformance, NotesConformance):
         put_pages(index, make_page("a.md", "alpha"))
         assert index.get_problems() == []
         assert index.check() == []
+
+    def test_pages_with_warnings_are_counted_and_listed_by_file(self, index: WikiIndex) -> None:
+        assert index.list_warnings(5) == (0, [])
+        one, other, odd = "`date` is 'none'; \u2028\x01", "not closed", "a\x01'.md"
+        put_pages(index, make_page("c.md", "x", warnings=[other]), make_page("b.md", "x", warnings=[one, other]))
+        put_pages(index, make_page(odd, "x", warnings=[other]), make_page("fine.md", "x"))
+        first, second = PageWarnings(odd, (other,)), PageWarnings("b.md", (one, other))
+        assert index.list_warnings(2) == (3, [first, second])
+        put_pages(index, make_page("b.md", "y"))
+        assert index.list_warnings(5) == (2, [first, PageWarnings("c.md", (other,))])
 
     def test_a_change_that_fails_leaves_no_trace(self, index: WikiIndex) -> None:
         good, bad = make_page("a.md", "alpha"), make_page("b.md", "beta", "gamma")

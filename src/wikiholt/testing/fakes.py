@@ -97,6 +97,7 @@ def make_entry(
     updated: datetime | None = None,
     links: Sequence[str] = (),
     metadata: PageMetadata | None = None,
+    warnings: Sequence[str] = (),
 ) -> PageEntry:
     """A page with these chunks, made without a parser or a model; its terms are the lower-case words of the text.
 
@@ -108,7 +109,9 @@ def make_entry(
     metadata = replace(metadata or PageMetadata(), category=category, tags=tuple(tags), last_updated=updated)
     name, size = path.rsplit("/", 1)[-1], len(body)
     page_links = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
-    page = Page(file, path, name, metadata, (), page_links, body, 1, words=len(body.split()), length=size)
+    page = Page(
+        file, path, name, metadata, (), page_links, body, 1, tuple(warnings), words=len(body.split()), length=size
+    )
     chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
     hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
     terms = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))

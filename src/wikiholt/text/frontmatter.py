@@ -92,6 +92,7 @@ _MAX_NAMES = 100
 _MIN_BOOST, _MAX_BOOST = 0.1, 10.0
 _TOO_DEEP_PATTERN = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
+_FIRST_KEY = re.compile(r"""["']?[\w-]{1,100}["']?[ \t]*(?::(?:\s|$)|=)""")
 _YAMLISH = re.compile(r"""^(?:\s.*|#.*|[-?:] .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
 _SIMPLE_FIELD = re.compile(
     r"""([A-Za-z][\w-]*+):[ ]++(?:([\w/(.](?:[ !"$-9;-~]*[!"$-9;-~])?)|"([ !#-\[\]-~]*)"|'([ -&(-~]*)')""", re.ASCII
@@ -134,16 +135,26 @@ def split_frontmatter(text: str) -> Frontmatter:
     """Split the frontmatter from a page. Never raises; no part of the frontmatter ends up in the body."""
     opening = _OPENING_FENCE.match(text)
     closing = _CLOSING_FENCES[opening[1]].search(text, opening.end()) if opening else None
-    if not opening or not closing:
+    if not opening:
         return Frontmatter(PageMetadata(), text, 1)
+    if not closing:
+        return _treat_as_text(text, opening)
     block = text[opening.end() : closing.start()]
     warnings: list[str] = []
     fields = _parse_block(block, opening[1], warnings)
     if fields is None:
-        return Frontmatter(PageMetadata(), text, 1)
+        return _treat_as_text(text, opening)
     body_line = text.count("\n", 0, closing.end()) + 1
     metadata = _build_metadata(fields, warnings)
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
+
+
+def _treat_as_text(text: str, opening: re.Match[str]) -> Frontmatter:
+    """A page without frontmatter. It warns if the first lines are fields, because someone forgot the closing line."""
+    block = text[opening.end() : opening.end() + _MAX_FRONTMATTER_CHARS].partition("\n\n")[0]
+    is_unclosed = _FIRST_KEY.match(block) is not None and _has_fields(f"{block}\n")
+    warning = f"the frontmatter is not closed: no line `{opening[1]}` follows its fields, so it was read as text"
+    return Frontmatter(PageMetadata(), text, 1, (warning,) if is_unclosed else ())
 
 
 def add_inline_metadata(

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from wikiholt.domain.index import IndexHealth, IndexState
-from wikiholt.domain.page import PageProblem
+from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
@@ -37,6 +37,9 @@ class WikiStatus:
     """The dialect of the indexed pages."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """The number of files at HEAD that are not pages, by extension."""
+    pages_with_warnings: int = 0
+    warnings: tuple[PageWarnings, ...] = ()
+    """The first `MAX_LISTED_WARNINGS` pages with warnings."""
 
 
 class StatusReader:
@@ -74,11 +77,21 @@ class StatusReader:
         try:
             with closing(self._store.open(self._wiki.id)) as index:
                 state, problems = index.get_state(), tuple(index.get_problems())
+                warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
         if error is None and state.pages == 0:
             error = NothingIndexed("this wiki has no indexed page", hint=_NOTHING_INDEXED_HINT)
-        return WikiStatus(self._wiki, state, head, state.revision != head, problems, error=error)
+        return WikiStatus(
+            self._wiki,
+            state,
+            head,
+            state.revision != head,
+            problems,
+            error=error,
+            pages_with_warnings=warned,
+            warnings=tuple(warnings),
+        )
 
 
 def _get_dialect_name(state: IndexState | None) -> str:

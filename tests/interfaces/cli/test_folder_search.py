@@ -279,6 +279,35 @@ def test_a_search_tells_how_many_files_could_not_be_indexed(
     assert run("search", "peas")[2] == ""
 
 
+def test_sync_status_and_read_show_the_warnings_of_pages(run: Run, notes: Repository) -> None:
+    notes.commit({"Bad.md": "---\ntags: [a, b\n---\n# Bad\n\nText.", "Open.md": "---\ntitle: Open\n\nText."})
+    assert run("add", str(notes.path))[0] == 0
+    reports = run("sync", "my-notes")[1], run("status", "my-notes")[1]
+    for report in reports:
+        assert "  warning: Bad.md: the frontmatter could not be read in full" in report
+        assert "  warning: Open.md: the frontmatter is not closed" in report
+    status = json.loads(run("status", "my-notes", "--json")[1])
+    assert (status["pages_with_warnings"], [page["file"] for page in status["warnings"]]) == (2, ["Bad.md", "Open.md"])
+    assert "pages with warnings (see `wikiholt status`): 2" in run("doctor")[1]
+    _, text, err = run("read", "Bad")
+    assert "could not be read" not in text
+    assert err.startswith("warning: the frontmatter could not be read in full")
+    notes.commit({"Bad.md": "---\ntags: [a, b]\n---\n# Bad\n\nText."})
+    assert "warning" not in run("sync", "my-notes")[1], "it indexed no page with a warning"
+    assert json.loads(run("status", "my-notes", "--json")[1])["pages_with_warnings"] == 1
+    assert run("read", "Bad")[2] == ""
+
+
+def test_many_warnings_are_counted(run: Run, notes: Repository) -> None:
+    notes.commit({f"Page {n:03}.md": f"---\ndate: soon\n---\n# Page {n}\n" for n in range(103)})
+    assert run("add", str(notes.path))[0] == 0
+    lines = run("sync", "my-notes")[1].splitlines()
+    assert sum(line.startswith("  warning: ") for line in lines) == 20
+    assert "  … and 83 more pages with warnings; see `wikiholt status my-notes --json`" in lines
+    status = json.loads(run("status", "my-notes", "--json")[1])
+    assert (status["pages_with_warnings"], len(status["warnings"])) == (103, 100)
+
+
 def test_a_search_says_that_the_folder_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()

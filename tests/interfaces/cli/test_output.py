@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.services import build_test_service
 from wikiholt.domain.index import SyncReport
-from wikiholt.domain.page import PageProblem
+from wikiholt.domain.page import PageProblem, PageWarnings
 from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import SourceCorrupt
@@ -144,7 +144,9 @@ def test_all_foreign_text_is_escaped_before_printing() -> None:
     error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
     assert assert_harmless(format_result(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,)), PLAIN))
     assert assert_harmless(format_status(WikiStatus(wiki, None, None, True, (problem,), 0, error), PLAIN))
-    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), {f".{HOSTILE_TEXT}": 1}, PLAIN))
+    warnings = (PageWarnings("f" + HOSTILE_TEXT, (HOSTILE_TEXT,)),)
+    report = SyncReport("r", problems=(problem,), pages_with_warnings=1, warnings=warnings)
+    assert assert_harmless(format_sync("slug", report, {f".{HOSTILE_TEXT}": 1}, PLAIN))
 
 
 def test_skipped_files_are_counted_by_extension() -> None:

@@ -34,12 +34,13 @@ def test_a_search_in_a_wiki_without_commits_says_so_without_retry(writable: Serv
 
 def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplication) -> None:
     client = writable.make_client("read")
-    writable.alpha.commit({"Broken.md": b"\x00\x01\x02" * 100})
+    writable.alpha.commit({"Broken.md": b"\x00\x01\x02" * 100, "Open.md": "---\ntitle: Open\n\nText.\n"})
     client.get("/api/v1/search", params={"q": "x", "fresh": "true"})
     answer = client.get("/api/v1/status")
     document = answer.json()
     assert (document["slug"], document["pages"], document["stale"]) == ("alpha", document["pages"], False)
-    assert document["pages"] + len(document["problems"]) == 4
+    assert document["pages"] + len(document["problems"]) == 5
+    assert (document["pages_with_warnings"], document["warnings"][0]["file"]) == (1, "Open.md")
     assert document["error"] is None
     assert str(writable.alpha.path.parent) not in answer.text
     writable.alpha.path.rename(writable.alpha.path.with_name("away"))

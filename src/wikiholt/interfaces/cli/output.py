@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
     from tqdm import tqdm
 
     from wikiholt.domain.index import ReindexEstimate, SyncReport
-    from wikiholt.domain.page import PageProblem
     from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
     from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
@@ -276,14 +275,11 @@ def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style
     chunks = f"{format_count(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
     rebuilt = " (rebuilt)" if report.rebuilt else ""
     mark, at = style.format_success("✓"), report.revision[:10]
-    lines = [
+    return [
         f"{mark} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {at}{rebuilt}",
-        *_format_problems(report.problems, style),
+        *_format_problems(slug, report, style),
+        *_format_skipped(skipped, style),
     ]
-    more = len(report.problems) - _MAX_PROBLEMS
-    if more > 0:
-        lines.append(style.format_warning(f"  … and {more} more; see `wikiholt status {slug} --json`"))
-    return [*lines, *_format_skipped(skipped, style)]
 
 
 def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
@@ -293,11 +289,19 @@ def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[st
     return [style.format_dim(f"  {to_safe_line(text)}")] if text else []
 
 
-def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
-    return [
-        style.format_warning(f"  problem: {to_safe_line(p.file)}: {p.reason}: {to_safe_line(p.detail)}")
-        for p in problems[:_MAX_PROBLEMS]
-    ]
+def _format_problems(slug: str, result: SyncReport | WikiStatus, style: TerminalStyle) -> list[str]:
+    """The first problems, and the first pages with warnings."""
+    see = f"see `wikiholt status {slug} --json`"
+    lines = [f"  problem: {p.file}: {p.reason}: {p.detail}" for p in result.problems[:_MAX_PROBLEMS]]
+    if len(result.problems) > len(lines):
+        lines.append(f"  … and {len(result.problems) - len(lines)} more; {see}")
+    warned = result.warnings[:_MAX_PROBLEMS]
+    lines += [f"  warning: {page.file}: {'; '.join(page.warnings)}" for page in warned]
+    if result.pages_with_warnings > len(warned):
+        lines.append(
+            f"  … and {format_count(result.pages_with_warnings - len(warned), 'more page')} with warnings; {see}"
+        )
+    return [style.format_warning(to_safe_line(line)) for line in lines]
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
@@ -321,7 +325,7 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
         lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
-    lines += [*_format_problems(status.problems, style), *_format_skipped(status.skipped, style)]
+    lines += [*_format_problems(status.wiki.slug, status, style), *_format_skipped(status.skipped, style)]
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))

@@ -62,6 +62,8 @@ def run_read(context: CommandContext) -> int:
     text, is_whole = select_section(page, target)
     if context.arguments.json:
         return context.print_result({**build_page_document(page), "content": text}, [])
+    for warning in page.warnings:
+        sys.stderr.write(f"warning: {to_safe_line(warning)}\n")
     if context.arguments.raw:
         # A file gets exactly the text of the page; a terminal must not receive its control characters.
         sys.stdout.write(to_safe_text(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)

@@ -65,6 +65,13 @@ class ProblemDocument(TypedDict):
     detail: str
 
 
+class PageWarningsDocument(TypedDict):
+    """An indexed page with warnings, for example of frontmatter that cannot be read."""
+
+    file: str
+    warnings: list[str]
+
+
 class WikiDocument(TypedDict):
     """A wiki as its operator sees it."""
 
@@ -94,6 +101,8 @@ class IndexStatusDocument(TypedDict):
     pages: int
     chunks: int
     problems: list[ProblemDocument]
+    pages_with_warnings: int
+    warnings: list[PageWarningsDocument]
     indexed_revision: str | None
     head_revision: str | None
     stale: bool
@@ -139,13 +148,21 @@ class SyncDocument(TypedDict):
     chunks_embedded: int
     chunks_reused: int
     problems: list[ProblemDocument]
+    pages_with_warnings: int
+    warnings: list[PageWarningsDocument]
     rebuilt: bool
     seconds: float
 
 
 def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
-    problems = build_documents(ProblemDocument, report.problems)
-    return build_document(SyncDocument, report, wiki=wiki.slug, problems=problems, seconds=round(report.seconds, 3))
+    return build_document(
+        SyncDocument,
+        report,
+        wiki=wiki.slug,
+        problems=build_documents(ProblemDocument, report.problems),
+        warnings=build_documents(PageWarningsDocument, report.warnings),
+        seconds=round(report.seconds, 3),
+    )
 
 
 def build_wiki_document(wiki: "Wiki") -> WikiDocument:
@@ -194,6 +211,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         pages=state.pages if state else 0,
         chunks=state.chunks if state else 0,
         problems=build_documents(ProblemDocument, status.problems),
+        warnings=build_documents(PageWarningsDocument, status.warnings),
         indexed_revision=state.revision if state else None,
         head_revision=status.head,
         synced_at=state.synced_at if state else None,

@@ -22,7 +22,7 @@ from wikiholt.domain.index import (
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.page import Facets, PageProblem, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -38,9 +38,11 @@ from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
+    HAS_WARNINGS,
     ORDER_COLUMNS,
     STORED_PAGE_COLUMNS,
     to_order_override,
+    to_page_warnings,
 )
 from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
@@ -149,6 +151,16 @@ class PostgresIndex:
         with self._connections.read_connection() as db:
             problems = [problem for problem, _ in generation_rows.read_problems(db, self._tables)]
         return sorted(problems, key=lambda problem: problem.file.encode("utf-8", "surrogatepass"))
+
+    def list_warnings(self, limit: int) -> tuple[int, Sequence[PageWarnings]]:
+        # A single statement sees a single version.
+        sql = (
+            f"SELECT count(*) OVER (), file, warnings FROM {self._tables.pages} WHERE {HAS_WARNINGS}"
+            ' ORDER BY file COLLATE "C" LIMIT %s'
+        )
+        with self._connections.read_connection() as db:
+            pages = [rows.decode_row(row) for row in db.execute(sql, (limit,))]
+        return (pages[0][0] if pages else 0), [to_page_warnings(page[1:]) for page in pages]
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():

@@ -23,7 +23,7 @@ from wikiholt.domain.index import (
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, Link, PageProblem
+from wikiholt.domain.page import Facets, Link, PageProblem, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -41,12 +41,14 @@ from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
+    HAS_WARNINGS,
     ORDER_COLUMNS,
     SQLITE,
     STORED_PAGE_COLUMNS,
     build_where_clause,
     to_order_override,
     to_page_contents,
+    to_page_warnings,
     to_stored_page,
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
@@ -112,6 +114,12 @@ class SqliteIndex:
             return [
                 PageProblem(*row) for row in db.execute("SELECT file, blob, reason, detail FROM problems ORDER BY file")
             ]
+
+    def list_warnings(self, limit: int) -> tuple[int, Sequence[PageWarnings]]:
+        with self._pool.read_snapshot() as db:
+            (total,) = db.execute(f"SELECT count(*) FROM pages WHERE {HAS_WARNINGS}").fetchone()
+            pages = db.execute(f"SELECT file, warnings FROM pages WHERE {HAS_WARNINGS} ORDER BY file LIMIT ?", (limit,))
+            return total, [to_page_warnings(row) for row in pages]
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():

@@ -13,6 +13,7 @@ from wikiholt.storage.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_PROPERTIES,
+    HAS_WARNINGS,
     SQLITE_SCHEMA_VERSION,
     PageRow,
     format_sqlite_columns,
@@ -40,6 +41,7 @@ CREATE INDEX pages_version ON pages (version);
 CREATE INDEX pages_alias ON pages (id) WHERE {HAS_ALIAS};
 CREATE INDEX pages_properties ON pages (id) WHERE {HAS_PROPERTIES};
 CREATE INDEX pages_order ON pages (id) WHERE {HAS_ORDER_OVERRIDE};
+CREATE INDEX pages_warnings ON pages (file) WHERE {HAS_WARNINGS};
 CREATE TABLE page_words (page_id INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
 CREATE VIEW full_pages AS SELECT {", ".join(PageRow._fields)} FROM pages JOIN page_words ON page_id = id;
 CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;

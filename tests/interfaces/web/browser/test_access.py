@@ -122,6 +122,12 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
     expect(page.locator(".pill")).to_have_text("Needs attention")
     expect(page.locator(".problem")).to_contain_text("The operator knows more.")
     expect(page.locator("td").first).to_have_text("a<b>.md")
+    warning = {"file": "c<d>.md", "warnings": ["the frontmatter is not closed"]}
+    now |= {"problems": [], "error": None, "stale": False, "pages_with_warnings": 3, "warnings": [warning]}
+    expect(page.get_by_role("heading", name="Pages with warnings")).to_be_visible()
+    expect(page.locator("td").first).to_have_text("c<d>.md")
+    expect(page.locator("td").last).to_have_text("The frontmatter is not closed.")
+    expect(page.locator("main")).to_contain_text("And 2 more.")
 
 
 def test_search_and_reading_work_without_script(server: WebServer, visit: OpenTab) -> None:

@@ -14,14 +14,16 @@ function renderRepair(health) {
     health.reason && el("p", { class: "hint" }, toSentence(health.reason)));
 }
 
-function renderProblems(list, getUrl) {
+// A table of files, each with a text. `total` counts also those that are not listed.
+function renderFiles(title, column, rows, total, getUrl) {
   const renderFile = (file) => (getUrl ? el("a", { href: getUrl(file) }, file) : file);
-  if (!list.length) return null;
-  return el("section", {}, el("h2", {}, "Pages that could not be indexed"),
-    el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Problems" }, el("table", {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "File"), el("th", { scope: "col" }, "Reason"))),
-      el("tbody", {}, list.slice(0, 500).map((problem) => el("tr", {}, el("td", {}, renderFile(problem.file)), el("td", {}, toSentence(problem.detail || problem.reason))))))),
-    list.length > 500 && el("p", { class: "hint" }, `And ${list.length - 500} more.`));
+  if (!rows.length) return "";
+  const shown = rows.slice(0, 500);
+  return el("section", {}, el("h2", {}, title),
+    el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, el("table", {},
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "File"), el("th", { scope: "col" }, column))),
+      el("tbody", {}, shown.map(([file, text]) => el("tr", {}, el("td", {}, renderFile(file)), el("td", {}, toSentence(text))))))),
+    total > shown.length && el("p", { class: "hint" }, `And ${total - shown.length} more.`));
 }
 
 // `behind` is the number of commits by which the index is behind, if known. `getUrl` returns the URL of a file's page.
@@ -38,6 +40,9 @@ export function renderIndexStatus(status, behind = 0, getUrl = null) {
       renderFigure("Indexed revision", el("code", { title: status.indexed_revision || "" }, shortRevision(status.indexed_revision))),
       renderFigure("Repository", el("code", { title: status.head_revision || "" }, shortRevision(status.head_revision)),
         status.stale && behind > 0 ? `${plural(behind, "commit")} ahead of the index` : "")),
-    renderProblems(status.problems, getUrl) || "",
+    renderFiles("Pages that could not be indexed", "Reason",
+      status.problems.map((problem) => [problem.file, problem.detail || problem.reason]), status.problems.length, getUrl),
+    renderFiles("Pages with warnings", "Warning",
+      status.warnings.map((page) => [page.file, page.warnings.join("; ")]), status.pages_with_warnings, getUrl),
   ];
 }
