@@ -89,6 +89,30 @@ def test_a_commit_made_during_a_reindex_is_searchable_before_it_ends(fixture: Sc
     assert fixture.service.get_handle("garden").get_status().state.pages == 401  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("files", "pages", "embedded"),
+    [({"New.md": "# New\n\nwritten meanwhile\n"}, 56, 56), ({"garden-0003.md": None}, 54, 55)],
+    ids=["written", "deleted"],
+)
+def test_a_reindex_reports_the_entire_wiki_if_a_page_changes_meanwhile(
+    fixture: SchedulerFixture, files: dict[str, str | bytes | None], pages: int, embedded: int
+) -> None:
+    fixture.embedder = RecordingEmbedder()
+    repository = fixture.create_repository("garden", make_pages(55, "garden"))
+    (wiki,) = fixture.register_wikis("garden")
+    scheduler = fixture.make_scheduler(interval=3600.0)
+    assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
+    gate = fixture.embedder.block("garden text 54")
+    scheduler.reindex(wiki)
+    assert fixture.embedder.reached.wait(TIMEOUT_S)
+    repository.commit(files)
+    gate.set()
+    wait_until(lambda: not scheduler.get_reindex_job(wiki).is_open)
+    done = scheduler.get_reindex_job(wiki)
+    assert (done.state, done.revision) == (ReindexState.COMPLETE, repository.get_head())
+    assert (done.pages_done, done.pages_total, done.chunks_embedded) == (pages, pages, embedded)
+
+
 def test_a_failed_reindex_reports_its_error_and_the_old_index_answers(fixture: SchedulerFixture) -> None:
     repository = fixture.create_repository("garden", make_pages(3, "garden"))
     (wiki,) = fixture.register_wikis("garden")

@@ -236,6 +236,8 @@ class SyncReport:
     """The first `MAX_LISTED_WARNINGS` of them."""
     seconds: float = 0.0
     rebuilt: bool = False
+    pages: int = 0
+    """The number of pages at the revision, also of those with problems."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,4 +212,5 @@ def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tu
         problems=problems,
         pages_with_warnings=stats.pages_with_warnings,
         warnings=tuple(stats.warnings),
+        pages=work.page_count,
     )

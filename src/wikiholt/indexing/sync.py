@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 from wikiholt.domain.index import Recipe, SyncReport
+from wikiholt.domain.page import MAX_LISTED_WARNINGS
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import (
@@ -285,5 +286,6 @@ class Syncer:
 
 
 def _merge_reports(first: SyncReport, second: SyncReport) -> SyncReport:
-    names = ("added", "changed", "moved", "deleted", "chunks_embedded", "chunks_reused")
-    return replace(second, **{name: getattr(first, name) + getattr(second, name) for name in names})
+    names = ("added", "changed", "moved", "deleted", "chunks_embedded", "chunks_reused", "pages_with_warnings")
+    sums = {name: getattr(first, name) + getattr(second, name) for name in names}
+    return replace(second, **sums, warnings=(*first.warnings, *second.warnings)[:MAX_LISTED_WARNINGS])

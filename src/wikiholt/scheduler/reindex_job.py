@@ -72,12 +72,14 @@ def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool 
 
 
 def complete_job(job: ReindexJob, report: SyncReport) -> ReindexJob:
-    """The job after this reindex."""
+    """The job after its last slice, which had this report."""
     return replace(
         job,
         state=ReindexState.COMPLETE,
         finished_at=datetime.now(UTC),
-        pages_done=job.pages_total,
+        pages_done=report.pages,
+        pages_total=report.pages,
+        chunks_embedded=job.chunks_embedded + report.chunks_embedded,
         problems=len(report.problems),
         revision=report.revision,
     )
@@ -112,8 +114,9 @@ class ReindexRunner:
         self._save_job(
             replace(job, state=ReindexState.RUNNING, scheduler_id=self._scheduler_id, resumed=job.resumed + taken_over)
         )
+        job = self._job
         try:
-            report = handle.reindex(self._make_progress_handler(self._job), pause, lock_timeout=0)
+            report = handle.reindex(self._make_progress_handler(job), pause, lock_timeout=0)
         except (SyncPaused, Busy):
             self._save_job(self._job)
             raise
@@ -123,7 +126,7 @@ class ReindexRunner:
             self.fail(error)
             return
         self._entry.reindexing = False
-        self._save_job(complete_job(self._job, report))
+        self._save_job(complete_job(job, report))
 
     def fail(self, error: WikiholtError) -> None:
         """Mark a running job as failed."""
@@ -146,14 +149,17 @@ class ReindexRunner:
             )
 
     def _make_progress_handler(self, previous: ReindexJob) -> ProgressCallback:
-        """A progress callback that continues the counts of earlier slices."""
+        """A progress callback that continues the counts of earlier slices.
+
+        The counts of a slice begin again when HEAD has moved meanwhile: then only the changed pages are left.
+        """
 
         def report(progress: SyncProgress) -> None:
-            total = max(previous.pages_total, progress.pages_total)
+            total = max(self._job.pages_total, progress.pages_total)
             combined = SyncProgress(
                 total - progress.pages_total + progress.pages_done,
                 total,
-                previous.chunks_embedded + progress.chunks_embedded,
+                max(self._job.chunks_embedded, previous.chunks_embedded + progress.chunks_embedded),
             )
             self._on_progress(combined)
             self._job = replace(
