@@ -264,7 +264,11 @@ def test_calls_of_otterwiki_mcp_return_the_fields_it_reads(writable: ServedAppli
     assert [len(history), isinstance(history[0]["author"], str)] == [2, True]
     assert {"links_to", "linked_from", "path"} <= client.get(f"{base}/links/Home").json().keys()
     changes = client.get(f"{base}/changelog", params={"limit": 20}).json()
-    assert changes["total"] == len(changes["entries"])
+    assert (changes["total"], changes["more"]) == (len(changes["entries"]), False)
+    first = client.get(f"{base}/changelog", params={"limit": 1}).json()
+    assert (first["entries"], first["total"], first["more"]) == (changes["entries"][:1], 1, True)
+    rest = {"limit": changes["total"] - 1, "offset": 1}
+    assert client.get(f"{base}/changelog", params=rest).json()["more"] is False
     assert changes["entries"][0]["pages_affected"]
     gone = client.request("DELETE", f"{base}/pages/Notes/Memo", json={"commit_message": "[mcp] Delete: Notes/Memo"})
     assert gone.json()["path"] == "Notes/Memo"

@@ -113,8 +113,9 @@ def list_changes(
 ) -> Response:
     """List the commits that changed pages, newest first."""
     wiki = context.open_wiki(Scope.READ)
-    entries = wiki.handle.pages.read_changelog(params.limit, params.offset, all_commits=params.all)
-    return make_json_response(build_changelog_document(entries, wiki.path_style))
+    entries = wiki.handle.pages.read_changelog(params.limit + 1, params.offset, all_commits=params.all)
+    more = len(entries) > params.limit
+    return make_json_response(build_changelog_document(entries[: params.limit], wiki.path_style, more=more))
 
 
 @router.get(

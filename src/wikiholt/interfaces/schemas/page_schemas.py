@@ -53,13 +53,16 @@ class ChangeDocument(CommitDocument):
 
 
 class ChangelogDocument(TypedDict):
-    """Commits that changed pages, newest first; `total` is the number of entries listed."""
+    """Commits that changed pages, newest first; `total` is the number of entries listed, `more` whether others follow."""
 
     entries: list[ChangeDocument]
     total: int
+    more: bool
 
 
-def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle) -> ChangelogDocument:
+def build_changelog_document(
+    entries: Sequence[LogEntry], path_style: PathStyle, *, more: bool = False
+) -> ChangelogDocument:
     return {
         "entries": [
             {
@@ -68,7 +71,8 @@ def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle)
             }
             for entry in entries
         ],
-        "total": len(entries),
+        "total": len(entries),  # as in otterwiki-api; the number of all of them would cost a walk of the history
+        "more": more,
     }
 
 
