@@ -242,6 +242,37 @@ def test_a_query_in_a_language_that_the_wiki_does_not_have_is_not_corrected(tmp_
     assert get_suggestion(both, typed.replace("eigene", "eignen")) == corrected
 
 
+@pytest.mark.parametrize(
+    ("language", "page", "typed", "wanted"),
+    [
+        ("english", "Dosimeters are worn on the chest.", "dosimetter lost", "dosimeters lost"),
+        ("english", "Dosimeters are worn on the chest.", "dosimetr lost", "dosimeters lost"),
+        ("english", "The dosimeter is worn on the chest.", "lost dosimetters ", "lost dosimeter "),
+        ("french", "Les dosimètres sont dans le bureau.", "dosimettre perdu", "dosimètres perdu"),
+        ("english", "Bookings are made here.", "cooking", ""),
+        ("english", "Dosimeters are worn on the chest.", "dosimettrist lost", ""),
+    ],
+)
+def test_a_typo_in_another_form_of_a_word_is_corrected(
+    tmp_path: Path, language: str, page: str, typed: str, wanted: str
+) -> None:
+    wiki = SpellingFixture(tmp_path, {"a.md": page, "b.md": "# B\n\nText."}, TextPipeline(language=language))
+    assert get_suggestion(wiki, typed) == wanted
+
+
+def test_a_word_is_not_corrected_to_one_of_another_language_than_the_query(tmp_path: Path) -> None:
+    pages = {
+        "a.md": "# Déchets\n\nLe registre des déchets est dans le bureau. Il est avec les plans de la commune.",
+        "b.md": "# Garden\n\nThe garden is open to all of us, and the hedge is cut in May. This is on the list.",
+        "c.md": "# Abfall\n\nDas Register der Abfälle ist in dem Büro und wird von der Gemeinde geprüft.",
+    }
+    wiki = SpellingFixture(tmp_path, pages, TextPipeline(language="english+german+french"))
+    query = "Combien de temps garder le registre des déchets"
+    assert get_suggestion(wiki, query) == ""
+    assert get_suggestion(wiki, query.replace("registre", "registrre")) == query
+    assert get_suggestion(wiki, "gardem key") == "garden key", "a query without a language"
+
+
 def test_a_bare_stem_is_never_suggested(tmp_path: Path) -> None:
     spelling_wiki = SpellingFixture(
         tmp_path, {"a.md": "# Universities\n\nUniversities, universal and universally.", "b.md": "# B\n\nText."}

@@ -13,7 +13,12 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.text.analysis import TOKEN_PATTERN, get_analyser, get_query_analyser, iter_script_runs, normalize_term
 from wikiholt.text.keyword_query import find_plain_words
-from wikiholt.text.languages import is_in_other_language, is_stopword
+from wikiholt.text.languages import (
+    guess_query_language,
+    is_in_other_language,
+    is_stopword,
+    is_text_in_other_language,
+)
 
 SWAPPED_LIKELIHOOD = MISSING_LIKELIHOOD = DOUBLED_LIKELIHOOD = 1.0
 EXTRA_LIKELIHOOD, OTHER_LIKELIHOOD = 0.1, 0.09
@@ -175,6 +180,20 @@ _MAX_TRIED_TERMS = 4
 _MAX_PAGES_READ, _MAX_CHUNKS_READ = 6, 12
 _STABLE_PREFIX_CHARS = 3
 """Letters at the start of a word that no stemmer changes."""
+_MAX_ENDING_CHARS = 2
+"""Letters of an ending by which a typed word and a word on a page may differ in addition to the typo."""
+_LANGUAGE_SAMPLE_CHARS = 2_000
+"""Characters of a page that show its language."""
+
+
+class CorrectionScope(NamedTuple):
+    """The pages from which corrections come: those that pass the filter, if they are not in another language.
+
+    `language` is that of the query, or "".
+    """
+
+    where: PageFilter
+    language: str
 
 
 class Correction(NamedTuple):
@@ -211,11 +230,12 @@ class SpellingCorrector:
         lexicon = self._get_lexicon() if words and not is_in_other_language(text, self._language) else None
         if lexicon is None:
             return ""
+        scope = CorrectionScope(where, guess_query_language(text))
         corrected, limit = text, len(text)
         for word in reversed(words):
             if word.end > limit or self._is_known(word, lexicon):
                 continue
-            fix = self._find_correction(word, lexicon, where)
+            fix = self._find_correction(word, lexicon, scope)
             # `is_known` comes last because it may have to load the model.
             if fix is not None and fix.end <= limit and not is_known(word.typed):
                 corrected, limit = corrected[: fix.start] + fix.text + corrected[fix.end :], fix.start
@@ -230,43 +250,65 @@ class SpellingCorrector:
         """Number of pages with the word or another form of it."""
         return max(lexicon.count_pages(normalized), lexicon.count_pages(self._stem(normalized)))
 
-    def _find_correction(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> Correction | None:
-        merged = self._find_merged(word, lexicon, where)
+    def _find_correction(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> Correction | None:
+        merged = self._find_merged(word, lexicon, scope)
         if merged is not None:
             return merged
-        replacement = self._find_best_word(word, lexicon, where) or self._find_split(word, lexicon, where)
+        replacement = self._find_best_word(word, lexicon, scope) or self._find_split(word, lexicon, scope)
         return Correction(word.start, word.end, copy_capitals(word.typed, replacement)) if replacement else None
 
-    def _find_merged(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> Correction | None:
+    def _find_merged(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> Correction | None:
         """The word joined with a neighbour, if that is a word of this wiki."""
         for start, end, typed in word.with_neighbours:
             normalized = normalize_term(typed)
-            forms = self._count_forms(normalized, where) if lexicon.count_pages(normalized) else {}
+            forms = self._count_forms(normalized, scope) if lexicon.count_pages(normalized) else {}
             exact = [form for form in forms if normalize_term(form) == normalized]
             if exact:
                 return Correction(start, end, copy_capitals(typed, max(exact, key=forms.__getitem__)))
         return None
 
-    def _find_best_word(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> str:
-        """The most frequent word one typo away, or else another word of the same stem."""
-        scores = {
-            term: likelihood * lexicon.count_pages(term)
-            for term, likelihood in find_near_terms(word.normalized, lexicon, is_name=word.is_name).items()
-        }
-        terms = sorted(
-            (term for term in scores if scores[term] and is_letters_only(term)), key=lambda term: -scores[term]
-        )
+    def _find_best_word(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> str:
+        """The most frequent word one typo away, one that differs also in its ending, or one of a stem one typo away."""
         fallback = ""
-        for term in terms[:_MAX_TRIED_TERMS]:
-            forms = self._count_forms(term, where)
-            close = [form for form in forms if score_typo(word.normalized, normalize_term(form))]
-            if close:
-                return max(close, key=forms.__getitem__)
+        for term in self._find_likely_terms(word, word.normalized, lexicon):
+            forms = self._count_forms(term, scope)
+            if close := self._find_close_form(word, forms):
+                return close
             longer = [form for form in forms if normalize_term(form).startswith(term) and not word.is_name]
             fallback = fallback or max(longer, key=forms.__getitem__, default="")
+        stem = self._stem(word.normalized)
+        if not fallback and len(stem) >= _MIN_LONG_WORD_CHARS and stem != word.normalized:
+            for term in self._find_likely_terms(word, stem, lexicon):
+                if close := self._find_close_form(word, self._count_forms(term, scope)):
+                    return close
         return fallback
 
-    def _find_split(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> str:
+    def _find_likely_terms(self, word: QueryWord, typed: str, lexicon: Lexicon) -> list[str]:
+        """The terms one typo away from this form or stem of the word, the likeliest first."""
+        scores = {
+            term: likelihood * lexicon.count_pages(term)
+            for term, likelihood in find_near_terms(typed, lexicon, is_name=word.is_name).items()
+        }
+        terms = [term for term in scores if scores[term] and is_letters_only(term)]
+        return sorted(terms, key=lambda term: -scores[term])[:_MAX_TRIED_TERMS]
+
+    def _find_close_form(self, word: QueryWord, forms: Counter[str]) -> str:
+        """The most frequent form one typo away from the word, or else one that differs also in its ending; or ""."""
+        typed, is_name = word.normalized, word.is_name
+        close = [form for form in forms if score_typo(typed, normalize_term(form))]
+        if not close:
+            close = [form for form in forms if self._has_typo_and_ending(typed, normalize_term(form), is_name=is_name)]
+        return max(close, key=forms.__getitem__, default="")
+
+    def _has_typo_and_ending(self, typed: str, form: str, *, is_name: bool) -> bool:
+        """Whether the words differ by a typo if one of them loses an ending that its stem does not have."""
+        return any(
+            score_typo(shorter, other, is_name=is_name) and self._stem(shorter) == self._stem(longer)
+            for longer, other in ((typed, form), (form, typed))
+            for shorter in (longer[:-length] for length in range(1, _MAX_ENDING_CHARS + 1))
+        )
+
+    def _find_split(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> str:
         """Two words that are adjacent on a page, if the word is both joined."""
         normalized = word.normalized
         cuts = range(MIN_WORD_CHARS, len(normalized) - MIN_WORD_CHARS + 1)
@@ -278,27 +320,32 @@ class SpellingCorrector:
         if not cut or not pages[cut] or len(word.typed) != len(normalized):
             return ""
         stems = tuple(self._stem(part) for part in (normalized[:cut], normalized[cut:]))
-        adjacent = self._index.search_keywords(KeywordQuery(terms=stems, phrases=(stems,)), 1, where)
+        adjacent = self._index.search_keywords(KeywordQuery(terms=stems, phrases=(stems,)), 1, scope.where)
         return f"{word.typed[:cut]} {word.typed[cut:]}" if adjacent else ""
 
-    def _count_forms(self, term: str, where: PageFilter) -> Counter[str]:
+    def _count_forms(self, term: str, scope: CorrectionScope) -> Counter[str]:
         """Words with this form or stem as spelled on pages that pass the filter, with their counts."""
-        page_ids = [hit.page_id for hit in self._index.search_keywords(KeywordQuery((term,)), _MAX_PAGES_READ, where)]
-        forms = Counter(
-            spelling for text in self._iter_texts(page_ids) for spelling in self._iter_occurrences(term, text)
-        )
+        hits = self._index.search_keywords(KeywordQuery((term,)), _MAX_PAGES_READ, scope.where)
+        texts = self._read_texts([hit.page_id for hit in hits], scope.language)
+        forms = Counter(spelling for text in texts for spelling in self._iter_occurrences(term, text))
         in_identifier = forms.pop("", 0)
-        if page_ids and not forms and not in_identifier and self._stem(term) != term:
+        if texts and not forms and not in_identifier and self._stem(term) != term:
             # If stemming changes the term, it is a word and not a stem: use it without accents.
             forms[term] = 1
         return forms
 
-    def _iter_texts(self, page_ids: Sequence[int]) -> Iterator[str]:
-        for page in self._index.get_pages(page_ids).values():
+    def _read_texts(self, page_ids: Sequence[int], language: str) -> list[str]:
+        """The names and the first passages of these pages, without pages in another language."""
+        chunks = self._index.get_page_chunks(page_ids, _MAX_CHUNKS_READ)
+        texts: list[str] = []
+        for page_id, page in self._index.get_pages(page_ids).items():
+            passages = [chunk.text for chunk in chunks.get(page_id, ())]
+            if language and is_text_in_other_language("\n".join(passages)[:_LANGUAGE_SAMPLE_CHARS], language):
+                continue
             # In names, underscores are often written for spaces.
-            yield from (name.replace("_", " ") for name in (page.name, page.path, *page.tags, *page.aliases))
-        for chunks in self._index.get_page_chunks(page_ids, _MAX_CHUNKS_READ).values():
-            yield from (chunk.text for chunk in chunks)
+            texts += (name.replace("_", " ") for name in (page.name, page.path, *page.tags, *page.aliases))
+            texts += passages
+        return texts
 
     def _iter_occurrences(self, term: str, text: str) -> Iterator[str]:
         """The words of a text with this form or stem; "" for a part of an identifier, such as Git in GitLab."""

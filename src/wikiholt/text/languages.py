@@ -130,6 +130,19 @@ def is_in_other_language(query: str, language: str) -> bool:
     return foreign >= _MIN_QUERY_STOPWORDS and foreign > 2 * len(own)
 
 
+def guess_query_language(query: str) -> str:
+    """The language with the most stop words in a query, at least two; "" if another one has as many."""
+    words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
+    counts = {language: len(words & get_stopwords(language)) for language in _STOPWORDS}
+    best, second = sorted(counts, key=counts.__getitem__, reverse=True)[:2]
+    return best if counts[best] >= _MIN_QUERY_STOPWORDS and counts[best] > counts[second] else ""
+
+
+def is_text_in_other_language(text: str, language: str) -> bool:
+    """Whether a text is clearly in another language, also in one that the wiki does not have."""
+    return guess_language(text, language, tuple(_STOPWORDS)) != language
+
+
 # The language of a page: as declared, or as detected by stop words.
 
 _CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)

@@ -53,7 +53,7 @@ class ChangeDocument(CommitDocument):
 
 
 class ChangelogDocument(TypedDict):
-    """Commits that changed pages, newest first; `total` is the number of entries listed, `more` whether others follow."""
+    """Commits that changed pages, newest first; `total` counts those listed, `more` says whether others follow."""
 
     entries: list[ChangeDocument]
     total: int
