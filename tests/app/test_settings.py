@@ -155,7 +155,7 @@ def test_toml_tables_and_dotted_names_are_equal(here: Path) -> None:
     [
         ("modle = 'x'", "no setting 'modle' \\(in .*my.toml\\)", "Did you mean model?"),
         ("[chunk]\ntarget = 5", "no setting 'chunk.target'", "Did you mean chunk.target_tokens?"),
-        ("[chunks.deep]\nx = 5", "no setting 'chunks.deep.x'", "Known settings: data"),
+        ("[chunks.deep]\nx = 5", "no setting 'chunks.deep.x'", "`wikiholt settings` lists the settings."),
         ("threads = '4'", "must not be quoted", "Write threads = 4."),
         ("threads = true", "must be an integer", "Threads"),
         ("threads = 1.5", "must be an integer", "Threads"),
@@ -208,6 +208,16 @@ def test_unknown_arguments_are_named() -> None:
     with pytest.raises(InvalidSetting, match="no setting 'thread'") as caught:
         load_settings(overrides={"thread": 1})
     assert caught.value.hint == "Did you mean threads?"
+
+
+@pytest.mark.usefixtures("here")
+def test_the_hint_knows_a_language_by_its_own_name_and_its_code() -> None:
+    names = {"deutsch": "german", "Deutsch": "german", "français": "french", "español": "spanish", "nl": "dutch"}
+    for name, language in names.items():
+        for settings in ({"language": name}, {"languages": f"english, {name}"}):
+            with pytest.raises(InvalidSetting) as caught:
+                WikiSettings.parse(settings)
+            assert caught.value.hint.startswith(f"Did you mean '{language}'? "), name
 
 
 @pytest.mark.usefixtures("here")

@@ -32,7 +32,7 @@ from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
-from wikiholt.text.language_names import LANGUAGES
+from wikiholt.text.language_names import LANGUAGES, find_language
 from wikiholt.wikis.people import check_group_rule
 
 ANCHOR_STYLES = ("github", "otterwiki")
@@ -126,12 +126,13 @@ class Settings:
     chunk_overlap_tokens: int = setting(
         50, "Tokens shared by neighbouring chunks; less than chunk.target_tokens.", minimum=0, maximum=4096
     )
-    language: str = setting("english", "The language used for stemming.", choices=LANGUAGES)
+    language: str = setting("english", "The language used for stemming.", choices=LANGUAGES, find_choice=find_language)
     languages: tuple[str, ...] = setting(
         (),
         "Further languages of the pages. The language of a page is the one in its frontmatter, or is detected by its "
         "stop words.",
         choices=LANGUAGES,
+        find_choice=find_language,
     )
     anchors: str = setting("github", "The style of heading anchors in links.", choices=ANCHOR_STYLES)
     url: str = setting(
@@ -373,10 +374,16 @@ class WikiSettings:
         check=check_boost_rule,
     )
     language: str = setting(
-        "", "The language used for stemming; empty means the general setting.", choices=("", *LANGUAGES)
+        "",
+        "The language used for stemming; empty means the general setting.",
+        choices=("", *LANGUAGES),
+        find_choice=find_language,
     )
     languages: tuple[str, ...] = setting(
-        (), "Further languages of the pages; empty means the general setting.", choices=LANGUAGES
+        (),
+        "Further languages of the pages; empty means the general setting.",
+        choices=LANGUAGES,
+        find_choice=find_language,
     )
     anchors: str = setting(
         "",

@@ -24,6 +24,7 @@ _KIND_NAMES = {
     tuple: "a list of strings",
 }
 _MAX_SHOWN_CHARS = 80
+_MAX_LISTED_NAMES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Setting:
     default: SettingValue
     help: str
     choices: tuple[str, ...] = ()
+    find_choice: Callable[[str], str | None] | None = None
+    """Returns the choice for another name of it, or None; only for the hint."""
     minimum: float = -math.inf
     maximum: float = math.inf
     check: Callable[[str], str] | None = None
@@ -76,7 +79,8 @@ class Setting:
         if self.choices and value not in self.choices:
             import difflib  # noqa: PLC0415 - only for an error
 
-            close = difflib.get_close_matches(value.lower(), self.choices, n=1)
+            named = self.find_choice(value) if self.find_choice else None
+            close = [named] if named else difflib.get_close_matches(value.lower(), self.choices, n=1)
             suggestion = f"Did you mean {close[0]!r}? " if close else ""
             choices = ", ".join(filter(None, self.choices))
             raise self._build_error(value, origin, "unknown value", f"{suggestion}Valid values: {choices}.")
@@ -112,8 +116,14 @@ def build_unknown_error(name: str, origin: str, known: Iterable[str]) -> Invalid
     """The error for an unknown setting, with the closest known name."""
     import difflib  # noqa: PLC0415 - only for an error
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Known settings: {', '.join(known)}."
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        hint = f"Did you mean {close[0]}?"
+    elif len(names) > _MAX_LISTED_NAMES:
+        hint = "Remove it; `wikiholt settings` lists the settings."
+    else:
+        hint = f"Known settings: {', '.join(names)}."
     return InvalidSetting(f"There is no setting {name!r} ({origin}).", hint=hint)
 
 
