@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -158,6 +158,21 @@ def test_an_unreadable_directory_keeps_its_index(service: WikiService, vault: Va
         handle.fetch()
     handle.sync()
     assert find(handle, "heron") == ["Heron"]
+
+
+def test_an_unreadable_folder_in_the_directory_is_listed_as_a_folder(
+    service: WikiService, vault: Vault, deny: Callable[[str], None]
+) -> None:
+    vault.write("Heron.md", "the heron stands still")
+    vault.write("Locked.md", "text")
+    vault.write("private/Page.md", "text")
+    deny("private")
+    deny("Locked.md")
+    problems = add_vault(service, vault).get_status().problems
+    assert {problem.file: problem.detail for problem in problems} == {
+        "Locked.md": "the content of this page cannot be read",
+        "private": "this folder cannot be read",
+    }
 
 
 def test_another_directory_at_the_same_path_is_not_the_same_wiki(service: WikiService, vault: Vault) -> None:

@@ -104,6 +104,7 @@ class BackupReason(StrEnum):
 
     REQUESTED = "requested"
     SCHEDULED = "scheduled"
+    AFTER_CHANGE = "after-change"
     BEFORE_PUBLISHING = "before-publishing"
     BEFORE_RESTORING = "before-restoring"
 

@@ -24,7 +24,7 @@ from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
-from wikiholt.text.page_names import get_page_path, make_page_name
+from wikiholt.text.page_names import get_page_path, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
@@ -127,7 +127,9 @@ class TextPipeline:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
             return PageProblem(file, blob.id, "too-large", limit)
         if blob.data is None:
-            return PageProblem(file, blob.id, "unreadable", "the content of this page cannot be read")
+            # A directory that cannot be listed has an entry of its own in the tree.
+            kind = "the content of this page" if is_page_file(file) else "this folder"
+            return PageProblem(file, blob.id, "unreadable", f"{kind} cannot be read")
         try:
             page = self.parse(file, blob.id, blob.data, task.changed_at)
             if isinstance(page, PageProblem):

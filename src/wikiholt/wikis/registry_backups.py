@@ -65,7 +65,9 @@ class RegistryBackups:
         self._directory.prune(self._keep_count, keep_files=(backup_file,))
         return _make_backup(backup_file, rows)
 
-    def create_if_changed(self, min_interval_s: float = 0.0) -> RegistryBackup | None:
+    def create_if_changed(
+        self, min_interval_s: float = 0.0, reason: BackupReason = BackupReason.SCHEDULED
+    ) -> RegistryBackup | None:
         """Create a backup if the registry changed since the newest one; a large one at most every `min_interval_s`."""
         self.finish_purges()
         self._directory.remove_abandoned()  # drafts of killed processes
@@ -79,7 +81,7 @@ class RegistryBackups:
                 return None
             if checksum == read_file_checksum(newest.file) and not self._directory.find_fault(newest):
                 return None
-        return self.create(BackupReason.SCHEDULED)
+        return self.create(reason)
 
     def is_outdated(self) -> bool:
         """Whether the newest good backup differs from the registry, or there is none."""

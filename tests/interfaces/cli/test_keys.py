@@ -467,5 +467,21 @@ def test_removed_folders_show_how_many_files_they_had() -> None:
 def test_delete_pages_does_not_touch_the_repository_of_the_user(run: CommandRunner, garden: Repository) -> None:
     code, out, _ = run("remove", "garden", "--delete-pages")
     assert code == 0
-    assert "was not touched" in out
+    assert f"The repository {garden.path} was not touched" in out
     assert garden.path.exists()
+
+
+def test_the_removal_of_a_folder_calls_it_a_folder(run: CommandRunner, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "Home.md").write_text("# Home\n")
+    assert run("add", "notes", str(folder)).code == 0
+    assert f"The folder {folder} was not touched" in run("remove", "notes", "--yes").out
+
+
+def test_the_backup_of_the_registry_after_a_command_is_not_called_scheduled(
+    run: CommandRunner, garden: Repository
+) -> None:
+    assert run("key", "create", "garden").code == 0
+    listed = run("restore", "--registry", "--list", "--json").parse()["registry"]
+    assert {backup["reason"] for backup in listed} == {"after-change"}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.services import build_test_service
-from wikiholt.domain.index import SyncReport
+from wikiholt.domain.index import IndexState, Recipe, SyncReport
 from wikiholt.domain.page import PageProblem, PageWarnings
 from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import SourceCorrupt
+from wikiholt.errors import SourceCorrupt, SourceMissing
 from wikiholt.interfaces.cli import index_commands
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
@@ -147,6 +147,15 @@ def test_all_foreign_text_is_escaped_before_printing() -> None:
     warnings = (PageWarnings("f" + HOSTILE_TEXT, (HOSTILE_TEXT,)),)
     report = SyncReport("r", problems=(problem,), pages_with_warnings=1, warnings=warnings)
     assert assert_harmless(format_sync("slug", report, {f".{HOSTILE_TEXT}": 1}, PLAIN))
+
+
+def test_the_status_says_that_the_source_cannot_be_read() -> None:
+    wiki = Wiki("i", "slug", "/repo", datetime.now(UTC))
+    state = IndexState(1, 1, Recipe("m", 4, "p"), "r" * 40, None, 3, 3, 0)
+    status = WikiStatus(wiki, state, None, True, error=SourceMissing("it is gone", hint="mount it"))
+    assert format_status(status, PLAIN)[1].endswith(" · rrrrrrrrrr, its source cannot be read")
+    status = WikiStatus(wiki, state, "s" * 40, True)
+    assert format_status(status, PLAIN)[1].endswith(" · rrrrrrrrrr, behind HEAD")
 
 
 def test_skipped_files_are_counted_by_extension() -> None:

@@ -66,6 +66,17 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
     assert embedded[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
 
 
+def test_a_missing_page_leads_to_write_page_only_if_it_can_be_called(
+    embedded: tuple[ServedApplication, AsgiBridge],
+) -> None:
+    arguments = {"path": "Never Written"}
+    read_only, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments=arguments)
+    writable, _ = call_embedded(embedded, Scope.READ, Scope.WRITE, name="read_page", arguments=arguments)
+    assert b"Call search or list_pages" in read_only.body
+    assert b"write_page" not in read_only.body
+    assert b"write_page creates a new page." in writable.body
+
+
 def test_without_scopes_every_call_is_rejected(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
     for scopes in ((), (Scope.WRITE,)):
         assert call_embedded(embedded, *scopes)[0].status == 401

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from wikiholt.domain.wiki import Backup, RegistryBackup
+from wikiholt.domain.wiki import Backup, BackupReason, RegistryBackup
 from wikiholt.errors import InvalidSetting, RepositoryReplaced, WikiholtError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, print_error
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, format_size, to_safe_line
@@ -127,7 +127,7 @@ def _start_empty_registry(context: CommandContext) -> int:
 def backup_registry_if_due(service: WikiService, min_interval_s: float) -> None:
     """Back up the registry after a command that may have changed it. A failure is only logged."""
     try:
-        service.registry.backups.create_if_changed(min_interval_s)
+        service.registry.backups.create_if_changed(min_interval_s, BackupReason.AFTER_CHANGE)
     except WikiholtError as error:
         _log.warning("the registry could not be backed up: %s", error.message)
 

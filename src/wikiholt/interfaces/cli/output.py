@@ -315,6 +315,8 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         lines.append(f"  {style.format_warning('not indexed')}")
     else:
         behind, at = ("out of date", "up to date") if status.wiki.is_directory else ("behind HEAD", "at HEAD")
+        if status.head is None and status.error is not None:
+            behind = "its source cannot be read"
         freshness = style.format_warning(behind) if status.stale else style.format_success(at)
         revision = state.revision[:10] if state.revision else "no revision yet"
         lines.append(

@@ -174,9 +174,13 @@ def run_remove(context: CommandContext) -> int:
         *(f"  key {key_id}" for key_id in keys),
         "Its pages were deleted."
         if wiki.is_managed
-        else f"The repository {to_safe_line(redact_url(wiki.source))} was not touched.",
+        else f"The {_get_source_name(wiki)} {to_safe_line(redact_url(wiki.source))} was not touched.",
     ]
     return context.print_result(build_removed_document(removed), lines)
+
+
+def _get_source_name(wiki: Wiki) -> str:
+    return "folder" if wiki.is_directory else "repository"
 
 
 def _confirm_removal(context: CommandContext, wiki: Wiki) -> bool:
@@ -185,7 +189,8 @@ def _confirm_removal(context: CommandContext, wiki: Wiki) -> bool:
     arguments = context.arguments
     key_count = format_count(len(context.service.registry.keys.list(wiki.id)), "key")
     if not wiki.is_managed:
-        question = f"Delete the index, the settings and {key_count} of {wiki.slug}? The repository is not touched."
+        kept = f"The {_get_source_name(wiki)} is not touched."
+        question = f"Delete the index, the settings and {key_count} of {wiki.slug}? {kept}"
         return arguments.yes or confirm(question)
     if arguments.delete_pages:
         return True

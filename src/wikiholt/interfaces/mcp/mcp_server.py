@@ -173,7 +173,9 @@ class _ServerHandlers:
         except WikiholtError as error:
             if error.status >= 500:
                 _log.info("a tool failed: %s: %s", error.code, error.message)
-            return _make_error_result(text_output.format_error(error, _find_similar_paths(wiki, error, arguments)))
+            similar = _find_similar_paths(wiki, error, arguments)
+            can_write = tool_context.wikis is None and tool_context.scope.allows(Scope.WRITE)
+            return _make_error_result(text_output.format_error(error, similar, can_write=can_write))
         except Exception:  # noqa: BLE001 - the agent gets a result, and the log the details
             _log.exception("the tool %s failed", tool.name)
             return _make_error_result(_FAULT_TEXT)

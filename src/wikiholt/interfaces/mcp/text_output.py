@@ -191,7 +191,7 @@ def build_part_continuation(part: TextPart, last: int, tool: str, arguments: dic
 
 
 _NEXT_STEPS: Mapping[type[WikiholtError], str] = {
-    PageNotFound: "Call search or list_pages to find the page's path; write_page creates a new page.",
+    PageNotFound: "Call search or list_pages to find the page's path.",
     Forbidden: "Do without it, or ask for a key that allows it.",
     NotWritable: "This wiki cannot be written to from here. Tell the user what you would have written.",
     InputTooLarge: "Split it into several pages.",
@@ -224,10 +224,12 @@ def format_continuation(continuation: Continuation | None) -> list[str]:
     )
 
 
-def format_error(error: WikiholtError, similar_paths: Iterable[str] = ()) -> str:
+def format_error(error: WikiholtError, similar_paths: Iterable[str] = (), *, can_write: bool = False) -> str:
     """The public message of an error and the next step. Internal details are left out."""
     message, hint = get_public_message(error)
     next_step = next((_NEXT_STEPS[kind] for kind in type(error).__mro__ if kind in _NEXT_STEPS), "")
+    if isinstance(error, PageNotFound) and can_write:
+        next_step += " write_page creates a new page."
     if isinstance(error, Forbidden) and hint:
         next_step = ""
     hint = "" if next_step else hint
