@@ -1,11 +1,13 @@
 """Several pages in one call, tags and folders, diffs, edits of parts, filtered changes, and lenient arguments."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text
+from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
 
 
@@ -49,15 +51,30 @@ def test_a_diff_shows_the_last_change_or_that_between_two_revisions(served: Serv
     diff = partial(call_tool, url, served.tokens["read"], "diff_page", path="Differs")
     last = get_document(diff())
     assert (last["from_revision"], last["to_revision"]) == (revisions[1], revisions[2])
-    assert [line for line in last["diff"].split("\n") if line[0] in "+-"][2:] == ["+three"]
+    assert [line for line in last["diff"].splitlines() if line[0] in "+-"][2:] == ["+three"]
     both = get_document(diff(from_revision=revisions[0]))["diff"]
-    assert [line for line in both.split("\n") if line[0] in "+-"][2:] == ["-two", "+2", "+three"]
+    assert [line for line in both.splitlines() if line[0] in "+-"][2:] == ["-two", "+2", "+three"]
     created = get_document(diff(to_revision=revisions[0]))
     assert created["from_revision"] is None
     assert "+two" in created["diff"]
+    assert created["diff"].startswith("--- /dev/null\n+++ b/Differs.md\n@@ -0,0 +1,2 @@\n")
     assert "No line differs." in get_text(diff(from_revision=revisions[2], to_revision=revisions[2]))
     before = served.alpha.run_git("rev-list", "--max-parents=0", "HEAD").decode().strip()
     assert "had another path" in get_text(diff(from_revision=before))
+
+
+def test_a_diff_can_be_applied_with_git(served: ServedApplication, url: str, tmp_path: Path) -> None:
+    texts = ["a\nb\nc\nd\ne\n", "a\nc\ne\n", "a\nc\ne", "a\n\u2028x\r\nnew", ""]
+    for text in texts:
+        served.alpha.commit({"Notes/Applied page.md": text})
+    repository = Repository(tmp_path / "copy")
+    revisions = served.alpha.run_git("log", "--format=%H", "--", "Notes/Applied page.md").decode().split()[::-1]
+    for revision, text in zip(revisions, texts, strict=True):
+        found = call_tool(url, served.tokens["read"], "diff_page", path="Notes/Applied page", to_revision=revision)
+        repository.run_git("apply", stdin=get_document(found)["diff"].encode())
+        assert (repository.path / "Notes/Applied page.md").read_bytes() == text.encode()
+        if text == texts[1]:
+            assert "@@ -1,5 +1,3 @@\n a\n-b\n c\n-d\n e\n" in get_document(found)["diff"]
 
 
 def test_changes_are_filtered_by_folder_and_date(served: ServedApplication, url: str) -> None:

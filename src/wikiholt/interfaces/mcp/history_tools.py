@@ -1,7 +1,7 @@
 """The tools about the commits of a wiki and of a page, with results cut to the token budget."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -19,6 +19,7 @@ from wikiholt.interfaces.mcp.text_output import (
     fit_to_budget,
     join_lines,
     quote_text,
+    split_lines,
     take_shortened,
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
@@ -182,7 +183,7 @@ class DiffPageResult(TypedDict):
 
 def _format_diff(result: DiffPageResult) -> str:
     head = f"{result['path']}, from {result['from_revision'] or 'nothing'} to {result['to_revision']}"
-    body = quote_text(result["diff"]) if result["diff"] else ["No line differs."]
+    body = quote_text(result["diff"].removesuffix("\n")) if result["diff"] else ["No line differs."]
     return join_lines([head, result["notice"], *body], result["continuation"])
 
 
@@ -196,7 +197,7 @@ def diff_page(wiki: WikiSession, params: DiffPageArguments, budget: int) -> Diff
     new = wiki.handle.pages.read(path, params.to_revision)
     old = _read_older(wiki, path, new, params.from_revision)
     names = old.revision if old else "", new.revision
-    lines = list(_compare(old.content.split("\n") if old else [], new.content.split("\n"), *names))
+    lines = split_lines("".join(f"{line}\n" for line in _compare(old, new)))
     first = min(params.from_line, max(1, len(lines)))
     arguments = params.model_dump(exclude_defaults=True) | {"from_revision": names[0] or None, "to_revision": names[1]}
     arguments = {name: value for name, value in arguments.items() if value is not None}
@@ -232,12 +233,23 @@ def _read_older(wiki: WikiSession, path: str, new: PageContent, revision: str | 
         ) from None
 
 
-def _compare(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str) -> Iterator[str]:
-    """The unified diff in lines. Raises InvalidPage."""
+def _compare(old_page: PageContent | None, new_page: PageContent) -> Iterator[str]:
+    """The lines of the unified diff, as `git apply` takes it. Raises InvalidPage."""
+    old, new = _split_lines(old_page.content if old_page else ""), _split_lines(new_page.content)
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     if max(len(old), len(new)) - start > _MAX_DIFF_LINES:
         raise InvalidPage(
             f"more than {_MAX_DIFF_LINES:,} lines follow the first difference",
             hint="read both revisions with read_page instead",
         )
-    return difflib.unified_diff(old, new, old_name[:12] or "none", new_name[:12], lineterm="")
+    old_name = f"a/{new_page.file}" if old_page else "/dev/null"
+    for line in difflib.unified_diff(old, new, old_name, f"b/{new_page.file}"):
+        yield line.removesuffix("\n")
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"
+
+
+def _split_lines(text: str) -> list[str]:
+    """The lines with their line feeds; git knows no other end of a line."""
+    *lines, last = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
