@@ -264,6 +264,43 @@ def test_recent_lists_pages_newest_first_and_marks_deleted_ones(run: CommandRunn
     assert run("recent", "-n", "0").code == 2
 
 
+def test_a_name_without_its_accents_is_found_if_it_is_the_only_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    repository = Repository(tmp_path / "usine")
+    text = "---\ntitle: Élimination des déchets\naliases: [Décharge]\n---\nText.\n"
+    repository.commit({"Procédures/Élimination.md": text, "Résumé.md": "# A\n", "x/Résume.md": "# B\n", "Ote.md": "c"})
+    repository.commit({"Ôté.md": "d"})
+    run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
+    assert run("add", "usine", str(repository.path)).code == 0
+    assert run("sync", "usine", "--quiet").code == 0
+    for name in ("Elimination des dechets", "decharge", "procedures/elimination", "Elimination.md", "ELIMINATION"):
+        assert run("read", name, "--json").parse()["path"] == "Procédures/Élimination", name
+    assert "2 pages have" in run("read", "resume").err
+    assert run("read", "ote", "--json").parse()["path"] == "Ote", "a name with its accents wins"
+
+
+def test_a_rename_is_one_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    repository = Repository(tmp_path / "pond")
+    text = "# Heron\n\nThe heron stands still by the pond.\n"
+    repository.commit({"Heron.md": text, "Gone.md": "# Gone\n"})
+    repository.commit({"Heron.md": None, "Birds/Grey.md": text, "Gone.md": None}, "Move")
+    run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
+    assert run("add", "pond", str(repository.path)).code == 0
+    assert run("sync", "pond", "--quiet").code == 0
+    assert sorted(line.partition("  ")[2] for line in run("recent").out.splitlines()) == [
+        "Gone.md  deleted  Gone  Ada · Move",
+        "pond/Birds/Grey.md  was Heron.md  Heron  Ada · Move",
+    ]
+    changes = {change["file"]: change for change in run("recent", "--json").parse()["pages"]}
+    assert changes["Birds/Grey.md"]["former_file"] == "Heron.md"
+    assert changes["Gone.md"]["former_file"] is None
+
+
 def test_a_wiki_without_an_index_can_be_read_but_has_no_links(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

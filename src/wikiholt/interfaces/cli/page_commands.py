@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent, PageLink
 from wikiholt.domain.protocols import Source
+from wikiholt.domain.search import StoredPage
 from wikiholt.errors import InvalidQuery, InvalidSetting, NoCommits, PageNotFound
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
@@ -173,6 +174,8 @@ class PageChange:
     name: str
     commit: Commit
     deleted: bool = False
+    former_file: str = ""
+    """Its file before this change, if the change renamed it."""
 
     @property
     def is_snapshot(self) -> bool:
@@ -191,6 +194,8 @@ def run_recent(context: CommandContext) -> int:
         commit = change.commit
         by = " · ".join(to_safe_line(text) for text in (commit.author, commit.message.partition("\n")[0]) if text)
         state = style.format_warning("deleted  ") if change.deleted else ""
+        former = to_safe_line(places.to_shown_path(change.former_file)) if change.former_file else ""
+        state += style.format_dim(f"was {former}  ") if former else ""
         file = places.format(change.file, None, style)
         row = f"{commit.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
         lines.append(row + style.format_dim(f"  {by}") if by else row)
@@ -206,17 +211,29 @@ def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageCha
         head = source.get_head()
     except NoCommits:
         return []
-    existing, names = source.read_tree(head), {page.file: page.name for page in list_pages(handle)}
+    existing, pages = source.read_tree(head), {page.file: page for page in list_pages(handle)}
     changes: dict[str, PageChange] = {}
+    renamed: set[str] = set()
     for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
         entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
         for entry in entries:
-            for file in entry.files:
-                name = names.get(file) or make_page_name(file)
-                changes.setdefault(file, PageChange(file, name, entry.commit, deleted=file not in existing))
+            former = _find_renames(entry.files, existing, pages)
+            renamed.update(former.values())
+            for file in (file for file in entry.files if file not in renamed):
+                name = pages[file].name if file in pages else make_page_name(file)
+                change = PageChange(file, name, entry.commit, file not in existing, former.get(file, ""))
+                changes.setdefault(file, change)
         if len(entries) < _COMMITS_PER_READ or len(changes) >= limit:
             break
     return _use_file_dates(list(changes.values()), source, head)[:limit]
+
+
+def _find_renames(files: Sequence[str], existing: Container[str], pages: Mapping[str, StoredPage]) -> Mapping[str, str]:
+    """The files of a commit that it renamed, new → old. The index has former paths as aliases."""
+    changed = [pages[file] for file in files if file in pages]
+    names = {name.casefold(): page.file for page in changed for name in (page.path, *page.aliases)}
+    gone = {get_page_path(file).casefold(): file for file in files if file not in existing}
+    return {names[name]: file for name, file in gone.items() if name in names}
 
 
 def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> list[PageChange]:
@@ -244,6 +261,7 @@ def _build_change_document(change: PageChange) -> dict[str, object]:
         "message": change.commit.message,
         "revision": change.commit.revision,
         "deleted": change.deleted,
+        "former_file": change.former_file or None,
     }
 
 

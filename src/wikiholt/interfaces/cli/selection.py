@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -236,26 +236,34 @@ def find_page(handle: WikiHandle, text: str) -> PageArgument:
         page_file = _find_by_path(handle, name)
         if page_file is not None:
             return PageArgument(page_file.path, page_file.file, heading, line)
+    from wikiholt.text.analysis import strip_accents
+
     pages = list_pages(handle)
-    for name, heading, line in readings:
-        key = name.strip().casefold()
-        titled = [page for page in pages if page.name.casefold() == key]
-        titled = titled or [page for page in pages if key in map(str.casefold, page.aliases)]
-        titled = titled or [page for page in pages if _is_end_of_path(key, page)]
-        if len(titled) == 1:
-            return PageArgument(titled[0].path, titled[0].file, heading, line)
-        if titled:
-            paths = ", ".join(page.path for page in titled[:_MAX_SUGGESTIONS])
-            raise PageNotFound(
-                f"{len(titled)} pages have the title, alias or file name {name[:_MAX_SHOWN_CHARS]!r}.",
-                hint=f"Use a path: {paths}{', …' if len(titled) > _MAX_SUGGESTIONS else ''}",
-            )
+    for fold in (str.casefold, strip_accents):
+        for name, heading, line in readings:
+            page = _find_by_name(name, pages, fold)
+            if page is not None:
+                return PageArgument(page.path, page.file, heading, line)
     raise _make_not_found_error(handle, readings[-1][0], pages)
 
 
-def _is_end_of_path(key: str, page: StoredPage) -> bool:
-    """Whether the key is the end of the page's file name, with or without folders and extension."""
-    file = f"/{page.file}".casefold()
+def _find_by_name(name: str, pages: Sequence[StoredPage], fold: Callable[[str], str]) -> StoredPage | None:
+    """The only page with this title, alias or end of its file. Raises PageNotFound if there are several."""
+    key = fold(name.strip())
+    titled = [page for page in pages if fold(page.name) == key]
+    titled = titled or [page for page in pages if key in map(fold, page.aliases)]
+    titled = titled or [page for page in pages if _is_end_of_path(key, fold(f"/{page.file}"))]
+    if len(titled) > 1:
+        paths = ", ".join(page.path for page in titled[:_MAX_SUGGESTIONS])
+        raise PageNotFound(
+            f"{len(titled)} pages have the title, alias or file name {name[:_MAX_SHOWN_CHARS]!r}.",
+            hint=f"Use a path: {paths}{', …' if len(titled) > _MAX_SUGGESTIONS else ''}",
+        )
+    return titled[0] if titled else None
+
+
+def _is_end_of_path(key: str, file: str) -> bool:
+    """Whether the key is the end of a file name, with or without folders and extension."""
     return file.endswith(f"/{key}") or strip_page_extension(file).endswith(f"/{key}")
 
 
