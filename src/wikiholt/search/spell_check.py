@@ -268,20 +268,27 @@ class SpellingCorrector:
         return None
 
     def _find_best_word(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> str:
-        """The most frequent word one typo away, one that differs also in its ending, or one of a stem one typo away."""
+        """The most frequent word one typo away, or else another word of the same stem, or of a stem one typo away."""
         fallback = ""
         for term in self._find_likely_terms(word, word.normalized, lexicon):
             forms = self._count_forms(term, scope)
-            if close := self._find_close_form(word, forms):
-                return close
+            close = [form for form in forms if score_typo(word.normalized, normalize_term(form))]
+            if close:
+                return max(close, key=forms.__getitem__)
             longer = [form for form in forms if normalize_term(form).startswith(term) and not word.is_name]
             fallback = fallback or max(longer, key=forms.__getitem__, default="")
+        return fallback or self._find_other_form(word, lexicon, scope)
+
+    def _find_other_form(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> str:
+        """A word that differs by a typo and by its ending: Dosimeters for dosimetter; or ""."""
         stem = self._stem(word.normalized)
-        if not fallback and len(stem) >= _MIN_LONG_WORD_CHARS and stem != word.normalized:
-            for term in self._find_likely_terms(word, stem, lexicon):
-                if close := self._find_close_form(word, self._count_forms(term, scope)):
-                    return close
-        return fallback
+        if len(stem) < _MIN_LONG_WORD_CHARS or stem == word.normalized:
+            return ""
+        for term in self._find_likely_terms(word, stem, lexicon):
+            forms = self._count_forms(term, scope)
+            if close := [form for form in forms if self._has_typo_and_ending(word, normalize_term(form))]:
+                return max(close, key=forms.__getitem__)
+        return ""
 
     def _find_likely_terms(self, word: QueryWord, typed: str, lexicon: Lexicon) -> list[str]:
         """The terms one typo away from this form or stem of the word, the likeliest first."""
@@ -292,19 +299,11 @@ class SpellingCorrector:
         terms = [term for term in scores if scores[term] and is_letters_only(term)]
         return sorted(terms, key=lambda term: -scores[term])[:_MAX_TRIED_TERMS]
 
-    def _find_close_form(self, word: QueryWord, forms: Counter[str]) -> str:
-        """The most frequent form one typo away from the word, or else one that differs also in its ending; or ""."""
-        typed, is_name = word.normalized, word.is_name
-        close = [form for form in forms if score_typo(typed, normalize_term(form))]
-        if not close:
-            close = [form for form in forms if self._has_typo_and_ending(typed, normalize_term(form), is_name=is_name)]
-        return max(close, key=forms.__getitem__, default="")
-
-    def _has_typo_and_ending(self, typed: str, form: str, *, is_name: bool) -> bool:
+    def _has_typo_and_ending(self, word: QueryWord, form: str) -> bool:
         """Whether the words differ by a typo if one of them loses an ending that its stem does not have."""
         return any(
-            score_typo(shorter, other, is_name=is_name) and self._stem(shorter) == self._stem(longer)
-            for longer, other in ((typed, form), (form, typed))
+            score_typo(shorter, other, is_name=word.is_name) and self._stem(shorter) == self._stem(longer)
+            for longer, other in ((word.normalized, form), (form, word.normalized))
             for shorter in (longer[:-length] for length in range(1, _MAX_ENDING_CHARS + 1))
         )
 
