@@ -263,7 +263,7 @@ class Searcher:
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
-        competition = get_competition(mode, candidates)
+        competition = get_competition(mode, candidates, context.page_count)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
         if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)
