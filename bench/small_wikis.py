@@ -10,7 +10,7 @@ questions are of other collections. *Near* questions are of the same collection,
 The questions of bench/user_questions.tsv were written for this test, in other words than the pages have: for the two
 example wikis (14 pages each), and for parts of two collections with 50 pages. For near questions their page is removed.
 
-The curves have seen neither these questions nor XQuAD. Candidates of the searches are kept in bench/data/small_wikis.
+Neither these questions nor XQuAD were used for a fit or a weight. Candidates are kept in bench/data/small_wikis.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from unittest.mock import patch
 import numpy as np
 
 from bench import codes, collections
-from bench.calibration import FOREIGN, NEAR, OWN, best_of
+from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, best_of
 from bench.evidence import NAMES
 from bench.fitting import share_of
 from bench.report import machine, write
@@ -321,10 +321,13 @@ class CollectionIndexes:
 
     def search_users(self) -> Iterator[SmallSearch]:
         """Ask the questions of a user in wikis for them."""
-        questions = read_user_questions()
+        questions = [
+            each for each in read_user_questions() if each.collection not in NAMES or each.collection in self._places
+        ]
         for name in sorted({question.collection for question in questions}):
             texts = self._read_texts(name)
-            pool = PagePool(texts, next(iter(self._indexes.values())), self._embedder)
+            index = self._indexes.get(name) or next(iter(self._indexes.values()))
+            pool = PagePool(texts, index, self._embedder)
             short = sorted(path for path, text in texts.items() if len(text) < MAX_PAGE_CHARS)
             own = [question for question in questions if question.collection == name]
             foreign = [question for question in questions if question.collection != name]
@@ -398,6 +401,8 @@ def format_report(mode: SearchMode, found: Sequence[SmallSearch]) -> Iterator[st
         yield from format_wikis(mode, hits, scores, users)
         yield ""
     yield from format_weights(mode, hits)
+    yield ""
+    yield from format_fits(mode, hits)
 
 
 def format_wikis(mode: SearchMode, hits: FirstHits, scores: FloatArray, chosen: np.ndarray) -> Iterator[str]:
@@ -432,6 +437,35 @@ def format_weights(mode: SearchMode, hits: FirstHits) -> Iterator[str]:
             for part in parts.values()
         ]
         yield f"| {weight:g} | {' | '.join(cells)} |"
+
+
+def format_fits(mode: SearchMode, hits: FirstHits) -> Iterator[str]:
+    """The weight of smallness that is most likely by the other collections, and what it does to the log loss."""
+    yield "Log loss of *answerable*, with no weight and with the weight that fits the other collections best:\n"
+    yield "| collection | weight by the others | log loss without | with |\n|---|---|---|---|"
+    judged = (hits.size > 0) & (hits.sort != NEAR) & ~(hits.is_code & (mode is SearchMode.SEMANTIC))
+    for name in sorted(set(hits.wiki[judged])):
+        own = judged & (hits.wiki == name)
+        others = hits.of(judged & (hits.wiki != name) & (hits.wiki != TESTED))
+        weight = min(np.arange(0, 1, 0.02), key=lambda weight: compute_log_loss(mode, others, float(weight)))
+        losses = (compute_log_loss(mode, hits.of(own), each) for each in (0.0, float(weight)))
+        yield f"| {name} | {weight:.2f} | {' | '.join(f'{loss:.3f}' for loss in losses)} |"
+
+
+def compute_log_loss(mode: SearchMode, hits: FirstHits, weight: float) -> float:
+    """The log loss of the curve *answerable*. Each set of questions has the same weight, foreign ones a quarter."""
+    curve = ranking.ANSWERABLE_CURVES[mode]._replace(smallness=weight)
+    total = sum(
+        getattr(curve, name) * hits.features[:, ranking.ScoreFeatures._fields.index(name)]
+        for name in ("evidence", "meaning", "word_margin", "smallness")
+    )
+    losses = np.logaddexp(0, np.where(hits.sort == OWN, -1, 1) * (total - curve.bias))
+    found = 0.0
+    for sort, part in ((OWN, 1.0), (FOREIGN, UNANSWERED)):
+        sets = {(name, size) for name, size in zip(hits.wiki.tolist(), hits.size.tolist(), strict=True)}
+        means = [losses[(hits.sort == sort) & (hits.wiki == name) & (hits.size == size)].mean() for name, size in sets]
+        found += part * float(np.mean(means))
+    return found / (1 + UNANSWERED)
 
 
 if __name__ == "__main__":

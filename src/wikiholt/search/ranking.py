@@ -49,7 +49,7 @@ class ScoreCurve(NamedTuple):
 ANSWERABLE_CURVES = {
     SearchMode.HYBRID: ScoreCurve(6.3, evidence=8.7, meaning=8.5, word_margin=12.5, smallness=0.1),
     SearchMode.SEMANTIC: ScoreCurve(8.9, meaning=21.0, smallness=0.4),
-    SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6, smallness=0.3),
+    SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6, smallness=0.2),
 }
 """For each mode, how likely the wiki contains an answer, by the features of a page. The weights of smallness are chosen
 with bench/small_wikis."""
