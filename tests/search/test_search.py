@@ -293,7 +293,7 @@ class BrokenVectorCache:
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         raise AssertionError("not ready, so never searched")
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
         return False
 
     def close(self) -> None:
@@ -329,7 +329,7 @@ def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: W
         def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
             raise RuntimeError("broken")
 
-        def wait_idle(self, timeout: float | None = None) -> bool:
+        def wait_idle(self, timeout_s: float | None = None) -> bool:
             return False
 
         def close(self) -> None:

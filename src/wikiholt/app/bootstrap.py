@@ -92,7 +92,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         else _make_chroma_cache_opener(chroma, backend),
         keyword_cache=_make_keyword_cache_opener(backend),
         lexicon=LexiconProvider,
-        lock_timeout=settings.lock_timeout,
+        lock_timeout_s=settings.lock_timeout,
         backup_policy=_get_backup_policy(settings),
         previous_model=PreviousModels(partial(load_embedder, settings)),
         scale=make_scale_getter(settings),
@@ -329,7 +329,7 @@ def _build_remote_source(
     limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
-        timeout=settings.remote_timeout,
+        timeout_s=settings.remote_timeout,
         max_bytes=settings.remote_max_bytes,
     )
     return RemoteSource(

@@ -43,10 +43,10 @@ class RegistryFile:
 
     is_shared = False
 
-    def __init__(self, path: Path, timeout: float, remains: LeftoverData | None = None) -> None:
+    def __init__(self, path: Path, timeout_s: float, remains: LeftoverData | None = None) -> None:
         """`remains` finds data of an earlier registry if this file is missing."""
         self.path = path
-        self._timeout_s = timeout
+        self._timeout_s = timeout_s
         self.remains = remains
         self._checksum_file = ChecksumFile(path)
         self._lock = threading.RLock()
@@ -339,8 +339,8 @@ def _move_if_free(draft: Path, path: Path) -> None:
             draft.rename(path)
 
 
-def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
-    connection = _connect_file(path, "mode=rw", timeout)
+def _open_file(path: Path, timeout_s: float) -> sqlite3.Connection:
+    connection = _connect_file(path, "mode=rw", timeout_s)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
@@ -356,16 +356,16 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
         # WAL mode needs a writable directory with free space; a file without a log can be read as it is.
         if not (is_read_only or error.sqlite_errorcode in _SHARED_MEMORY_CODES) or has_log:
             raise
-        return _connect_file(path, "mode=ro&immutable=1", timeout)
+        return _connect_file(path, "mode=ro&immutable=1", timeout_s)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _connect_file(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+def _connect_file(path: Path, mode: str, timeout_s: float) -> sqlite3.Connection:
     location = f"file:{quote(path.absolute().as_posix())}?{mode}"
-    return sqlite3.connect(location, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(location, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
 
 # Registry files that are not in use: backups, and the replacement of a damaged file.

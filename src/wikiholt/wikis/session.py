@@ -119,7 +119,7 @@ class WikiSession:
 
     grant: Grant
     handle: WikiHandle
-    fresh_timeout: float
+    fresh_timeout_s: float
     _scheduler: SyncScheduler
     path_style: PathStyle = STORED_PATHS
     author: Author | None = None
@@ -146,11 +146,11 @@ class WikiSession:
             yield snapshot
 
     def wait_until_fresh(self) -> None:
-        """Wait until the index reaches the current HEAD, up to `fresh_timeout` seconds; never raises on a timeout."""
-        self._wait_until_fresh(self.fresh_timeout)
+        """Wait until the index reaches the current HEAD, up to `fresh_timeout_s` seconds; never raises on a timeout."""
+        self._wait_until_fresh(self.fresh_timeout_s)
 
     def wait_for_revision(self, revision: str) -> None:
-        """Wait until the index contains a commit, up to `fresh_timeout` seconds; never raises on a timeout."""
+        """Wait until the index contains a commit, up to `fresh_timeout_s` seconds; never raises on a timeout."""
         if not (self.handle.get_indexed_revision() or "").startswith(revision):
             self.wait_until_fresh()
 

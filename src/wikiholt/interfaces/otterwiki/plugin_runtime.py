@@ -159,13 +159,13 @@ class Debouncer:
                 self._thread.start()
             self._changed.notify_all()
 
-    def stop(self, timeout: float) -> None:
-        """Stop, and wait up to `timeout` seconds for the running callback."""
+    def stop(self, timeout_s: float) -> None:
+        """Stop, and wait up to `timeout_s` seconds for the running callback."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join(timeout)
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while locations := self._take_pending():

@@ -55,7 +55,7 @@ _IDLE_CHECK_S = 30.0
 _RETRY_DELAY_S = 1.0
 _CONNECT_TRY_S = 4.0
 _ROOM_DELAYS_S = (0.02, 0.1, 0.3, 1.0)
-_IDLE_TRANSACTION_TIMEOUT = "15s"
+_IDLE_TRANSACTION_TIMEOUT_S = 15
 """The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
 """Connections inherited by a forked child. Closing them would close those of the parent."""
@@ -323,7 +323,7 @@ class RoleConnections:
 
         With `lock_timeout_s` the caller polls for locks, and records a timeout itself when it gives up.
         """
-        begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE_TRANSACTION_TIMEOUT}'"
+        begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE_TRANSACTION_TIMEOUT_S}s'"
         if lock_timeout_s is not None:
             begin += f"; SET LOCAL lock_timeout TO '{lock_timeout_s:.3f}s'"
         if statement_timeout_s is not None:

@@ -198,9 +198,9 @@ class PostgresStore:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def write_lock(self, wiki_id: str, timeout: float) -> Iterator[None]:
+    def write_lock(self, wiki_id: str, timeout_s: float) -> Iterator[None]:
         self._ensure_provisioned(wiki_id)
-        with self.leases.hold(wiki_id, WRITE_LEASE, timeout) as lease:
+        with self.leases.hold(wiki_id, WRITE_LEASE, timeout_s) as lease:
             if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
                 # Another writer of this process has lost its lease without noticing. It must not write with this fence.
                 raise Busy("another process is at work on this wiki's index", hint="try again in a moment")
