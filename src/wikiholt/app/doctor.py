@@ -32,7 +32,7 @@ class CheckResult:
     """The result of one check; `advice` says what to do if it failed."""
 
     subject: str
-    well: bool
+    ok: bool
     detail: str
     advice: str = ""
 

@@ -309,7 +309,7 @@ class QueryRecord:
 
     at: float
     """Seconds since 1970."""
-    surface: str
+    interface: str
     query: str
     mode: str
     filtered: bool

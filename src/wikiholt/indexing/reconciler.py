@@ -33,10 +33,10 @@ class SyncProgress:
     pages_done: int
     pages_total: int
     chunks_embedded: int
-    passages_done: int = 0
-    """Passages that the model has embedded, also those of pages that are not committed yet."""
-    passages_expected: int = 0
-    """Estimated number of passages to embed, from the pages prepared so far."""
+    chunks_done: int = 0
+    """Chunks that the model has embedded, also those of pages that are not committed yet."""
+    chunks_expected: int = 0
+    """Estimated number of chunks to embed, from the pages prepared so far."""
 
 
 ProgressCallback = Callable[[SyncProgress], None]

@@ -215,7 +215,7 @@ def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[P
             return
         reporter.report(WikiActivity(kind, since))
         yield lambda progress: reporter.report(
-            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.passages_done})
+            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.chunks_done})
         )
 
 

@@ -391,12 +391,12 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
 
     With `keep`, the complete bar stays on the screen.
     """
-    with _ProgressBar(name, " passages", visible=visible, keep=keep) as bar:
+    with _ProgressBar(name, " chunks", visible=visible, keep=keep) as bar:
 
         def update(progress: SyncProgress) -> None:
             if progress.pages_total:
-                total = max(progress.passages_expected, progress.passages_done)
-                bar.update(progress.passages_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+                total = max(progress.chunks_expected, progress.chunks_done)
+                bar.update(progress.chunks_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
 
         yield update
 

@@ -116,8 +116,8 @@ class ActivityDocument(TypedDict):
     pages_done: int
     pages_total: int
     chunks_embedded: int
-    passages_done: int
-    passages_expected: int
+    chunks_done: int
+    chunks_expected: int
 
 
 class StatusDocument(WikiDocument, IndexStatusDocument):
