@@ -48,7 +48,7 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, no_shared_buckets
+from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import WikiSession
@@ -198,7 +198,7 @@ def open_application(
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    open_buckets = backend.open_buckets if backend else no_shared_buckets
+    open_buckets = backend.open_buckets if backend else open_no_buckets
     if worker is not None:
         assignments: NodeAssignments | None = worker.assignments
         open_buckets = open_buckets if settings.store else worker.open_buckets

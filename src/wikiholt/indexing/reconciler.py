@@ -160,7 +160,7 @@ def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
 
 
 def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
-    """Return the problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
+    """The problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
     problems = tuple(index.get_problems())
     pages = index.get_state().pages
     is_equal = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)

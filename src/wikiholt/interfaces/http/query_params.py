@@ -45,7 +45,7 @@ _HITS_TEXT = "Maximum number of pages; of passages if max_chunks_per_page is mor
 
 
 def parse_query(model: type[M]) -> Any:
-    """Return a dependency that parses the query string as this model. It raises RequestValidationError."""
+    """A dependency that parses the query string as this model. It raises RequestValidationError."""
     repeatable = frozenset(name for name, field in model.model_fields.items() if field.default == [])
 
     async def read_query(request: Request) -> M:

@@ -98,7 +98,7 @@ def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
 
 
 def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
-    """Return the placement that a move left behind, and whether it is the old one (else the new one)."""
+    """The placement that a move left behind, and whether it is the old one (else the new one)."""
     with placements.catalog.read_connection() as connection:
         statement = f"SELECT {PLACEMENT_COLUMNS}, switched FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s"
         row = connection.execute(statement, (wiki_id,)).fetchone()

@@ -166,26 +166,13 @@ def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
 
 def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
     """Convert the columns of either store to a record. Raises IndexCorrupt if `pages` cannot be decoded."""
-    at, interface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost = columns
+    values = dict(zip(QUERY_COLUMNS.split(", "), columns, strict=True))
     try:
-        paths = tuple(json.loads(pages))
+        pages = tuple(json.loads(values["pages"]))
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
-    return QueryRecord(
-        at=at,
-        interface=interface,
-        query=query,
-        mode=mode,
-        filtered=bool(filtered),
-        hits=hits,
-        nothing_relevant=bool(nothing_relevant),
-        degraded=bool(degraded),
-        score=score,
-        ms=ms,
-        did_you_mean=did_you_mean,
-        pages=paths,
-        lost=lost,
-    )
+    flags = {name: bool(values[name]) for name in ("filtered", "nothing_relevant", "degraded")}
+    return QueryRecord(**values | flags | {"pages": pages})
 
 
 def get_query_log_owner(db: sqlite3.Connection) -> str:

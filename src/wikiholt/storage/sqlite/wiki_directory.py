@@ -45,7 +45,7 @@ def list_files(directory: Path) -> list[str]:
 
 
 def get_directory_bytes(directory: Path) -> int:
-    """Return the size of all files in a directory."""
+    """The size of all files in a directory."""
     total = 0
     for file in directory.rglob("*"):
         with suppress(OSError):  # a writer creates and removes files meanwhile
