@@ -402,7 +402,7 @@ def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
         tenant=settings.chroma_tenant,
         database=settings.chroma_database,
         layout=settings.chroma_layout,
-        timeout=settings.chroma_timeout,
+        timeout_s=settings.chroma_timeout,
         token=settings.chroma_token,
     )
     return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))

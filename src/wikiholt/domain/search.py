@@ -271,7 +271,8 @@ class SearchResult:
     query: str
     mode: SearchMode
     hits: tuple[Hit, ...]
-    total: int
+    considered: int
+    """Number of pages that pass the filters, phrases and exclusions."""
     took_ms: float
     indexed_revision: str | None
     head_revision: str | None

@@ -133,7 +133,7 @@ def format_result(
         from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
-    if not result.total:
+    if not result.considered:
         lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
     elif not result.hits:
         lines.append("Nothing found.")
@@ -266,7 +266,7 @@ def _format_footer(result: SearchResult) -> str:
         freshness += f", the latest is {result.head_revision[:10]}" if result.stale else ", up to date"
     reranked = " · reranked" if result.reranked else ""
     degraded = " · degraded" if result.degraded else ""
-    pages = f"{len(result.hits)} of {format_count(result.total, 'page')}"
+    pages = f"{len(result.hits)} of {format_count(result.considered, 'page')}"
     return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 

@@ -89,7 +89,7 @@ def build_result_document(result: SearchResult, path_style: PathStyle = STORED_P
         as_typed=format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
         results=[build_hit_document(hit, path_style) for hit in result.hits],
         total=len(result.hits),
-        considered=result.total,
+        considered=result.considered,
         facets=build_property_documents(result.facets),
     )
 
