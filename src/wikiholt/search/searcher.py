@@ -215,7 +215,7 @@ class Searcher:
             query=request.query,
             mode=request.mode,
             hits=hits,
-            total=state.pages - excluded_count if context.allowed is None else len(context.allowed),
+            considered=state.pages - excluded_count if context.allowed is None else len(context.allowed),
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             indexed_revision=state.revision,
             head_revision=head,
