@@ -41,9 +41,9 @@ def make_handle(slug: str, hits: Sequence[Hit] = (), error: Exception | None = N
             "head_revision": "a",
             "stale": False,
             "degraded": False,
+            "nothing_relevant": False,
             "considered": 10,
         } | fields
-        values = {"nothing_relevant": False, "considered": 10} | values
         return SearchResult("q", SearchMode.HYBRID, tuple(hits[: request.n]), took_ms=1.0, **values)  # type: ignore[arg-type]
 
     return cast(WikiHandle, SimpleNamespace(wiki=SimpleNamespace(slug=slug), search=search))
