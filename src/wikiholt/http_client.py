@@ -4,6 +4,7 @@ Redirects are not followed, and proxies of the environment are not used.
 """
 
 import http.client
+import io
 import os
 import socket
 import ssl
@@ -13,6 +14,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
 
 _MAX_IDLE_CONNECTIONS = 8
 _READ_BLOCK_BYTES = 1 << 20
@@ -81,9 +86,12 @@ class HttpClient:
         """Send one request and read the reply. The connection is kept on success."""
         try:
             connection.sock.settimeout(_get_remaining_s(deadline))
+            connection.response_class = lambda sock, **options: http.client.HTTPResponse(  # type: ignore[assignment]
+                cast(socket.socket, _TimedReader(sock, deadline)), **options
+            )
             connection.request(*request)
             response = connection.getresponse()
-            body = b"".join(self._iter_body(connection, response, deadline))
+            body = b"".join(self._iter_body(response))
         except BaseException:
             connection.close()
             raise
@@ -95,22 +103,40 @@ class HttpClient:
                 connection.close()
         return HttpReply(response.status, response.headers, body, is_new_connection)
 
-    def _iter_body(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float
-    ) -> Iterator[bytes]:
-        """Read the body before the deadline, even if it arrives in small parts."""
+    def _iter_body(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         size = 0
         while part := response.read1(_READ_BLOCK_BYTES):
             yield part
             size += len(part)
             if size > self._max_reply_bytes:
                 raise ConnectionAbortedError("the reply is too large")
-            remaining_s = _get_remaining_s(deadline)
-            if connection.sock is not None:  # the connection drops its socket after the last byte
-                connection.sock.settimeout(remaining_s)
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
         response.close()  # the connection accepts the next request only then
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket before a deadline, even if the bytes arrive one by one."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._file = connection.makefile("rb", buffering=0)
+        self._deadline = deadline
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """The reader for HTTPResponse, which expects a socket."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "Buffer") -> int | None:
+        self._connection.settimeout(_get_remaining_s(self._deadline))
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def open_connection(host: str, port: int, timeout_s: float, *, is_secure: bool) -> socket.socket:

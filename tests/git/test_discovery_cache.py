@@ -168,12 +168,12 @@ def test_a_change_that_restores_the_time_of_a_directory_is_found(tmp_path: Path)
 @pytest.mark.usefixtures("at_rest")
 def test_files_that_lead_elsewhere_are_read_every_time(tmp_path: Path) -> None:
     make_wikis(tmp_path)
-    alternates = tmp_path / "naked" / "objects" / "info" / "alternates"
-    (tmp_path / "naked" / "more" / "objects").mkdir(parents=True)
-    alternates.write_text("../more/objects\n")
+    pointer = tmp_path / "naked" / "commondir"
+    (tmp_path / "naked" / "common").mkdir()
+    pointer.write_text("./common\n")
     cache = DiscoveryCache()
     assert not any(found.reason for found in find_repositories(tmp_path, cache))
-    before = alternates.stat()
-    alternates.write_text("../../bare.git/objects\n")
-    os.utime(alternates, ns=(before.st_atime_ns, before.st_mtime_ns))
+    before = pointer.stat()
+    pointer.write_text("../bare.git\n")
+    os.utime(pointer, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert {found.slug: found.reason for found in find_repositories(tmp_path, cache)}["naked"] == OUTSIDE

@@ -129,7 +129,8 @@ def test_a_link_a_file_or_a_submodule_in_the_path_is_refused(repository: Reposit
     repository.run_git("update-index", "--add", "--cacheinfo", f"160000,{head},module")
     repository.run_git("commit", "--quiet", "-m", "Module")
     for file in ("link/x.md", "plain/x.md", "module/x.md", "a.md/x.md"):
-        with pytest.raises(InvalidPage, match="not a directory"):
+        # A sentence that began with the name would get a capital letter.
+        with pytest.raises(InvalidPage, match=f"The path {file[:-5]} exists but is not a directory"):
             create_page(source, file)
     with pytest.raises(InvalidPage, match="not a file"):
         create_page(source, "page.md")

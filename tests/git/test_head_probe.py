@@ -248,3 +248,20 @@ def test_a_head_that_only_git_can_resolve_has_no_probe(repository: Repository, m
     (repository.path / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
     monkeypatch.setattr("wikiholt.git.source.resolve_head", lambda *_: commit)
     assert GitSource(repository.path).get_head_and_probe() == (commit, None)
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_another_common_directory_is_noticed(
+    repository: Repository, make_repository: Callable[..., Repository]
+) -> None:
+    commit, other = repository.commit({"Home.md": "text"}), make_repository("other")
+    new = other.commit({"Home.md": "other"})
+    pointer = repository.path / ".git" / "commondir"
+    for own in (".\n", f"{repository.path}/.git\n"):
+        pointer.write_text(own)
+        source = GitSource(repository.path)
+        head, probe = source.get_head_and_probe()
+        assert (head, source.get_head()) == (commit, commit)
+        pointer.write_text(f"{other.path}/.git\n")
+        assert source.get_head() == new
+        assert probe is None or probe.read_head() != commit

@@ -103,3 +103,11 @@ def test_the_facets_are_read_once_per_version(tmp_path: Path) -> None:
             assert "did you mean" in get_notes(handle, "spade", PageFilter(tags=(tag,)))[0]
         get_notes(handle, "spade status:draft", PageFilter(tags=("tools",)))
     assert get_facets.call_count == 1
+
+
+def test_a_property_is_looked_up_once_while_its_value_is_typed(tmp_path: Path) -> None:
+    handle = make_handle(tmp_path)
+    with patch.object(SqliteIndex, "filter_page_ids", autospec=True, side_effect=SqliteIndex.filter_page_ids) as find:
+        for value in ("d", "dr", "dra", "draft"):
+            assert len(get_notes(handle, f"spade status:{value}")) == 1
+    assert [bool(call.args[1]) for call in find.call_args_list].count(True) == 1

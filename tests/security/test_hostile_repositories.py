@@ -1,6 +1,8 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.git import Author, FileEdit
+from wikiholt.domain.git import Author, DiscoveredRepository, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
 from wikiholt.git import process
 from wikiholt.git.repository import find_repositories
@@ -75,7 +77,7 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
 
 def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
-    source = GitSource(repository.path, timeout=3600)  # longer than the test may take
+    source = GitSource(repository.path, timeout_s=3600)  # longer than the test may take
     assert source.get_head() == repository.get_head()
     head = repository.path / ".git" / "HEAD"
     head.unlink()
@@ -91,10 +93,28 @@ def borrow_by_links(eve: Repository, victim: Repository) -> None:
         own.symlink_to(victim.path / ".git" / part)
 
 
-def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
+def write_alternates(eve: Repository, victim: Repository, text: str) -> None:
     (eve.path / ".git/objects/info").mkdir(exist_ok=True)
-    (eve.path / ".git/objects/info/alternates").write_text(f"{victim.path}/.git/objects\n")
+    (eve.path / ".git/objects/info/alternates").write_text(text)
     (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
+
+
+def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f"{victim.path}/.git/objects\n")
+
+
+def borrow_by_long_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f"#{'#' * 5000}\n{victim.path}/.git/objects\n")
+
+
+def borrow_by_quoted_alternates(eve: Repository, victim: Repository) -> None:
+    write_alternates(eve, victim, f'"{victim.path}/.git/objects"\n')
+
+
+def borrow_by_alternates_relative_to_a_link(eve: Repository, victim: Repository) -> None:
+    (eve.path / ".git/objects").rename(eve.path / "o")
+    (eve.path / ".git/objects").symlink_to("../o")
+    write_alternates(eve, victim, "../../victim/.git/objects\n")
 
 
 def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
@@ -105,12 +125,30 @@ def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
 
 
+def borrow_single_objects(eve: Repository, victim: Repository) -> None:
+    for file in (victim.path / ".git" / "objects").glob("??/*"):
+        own = eve.path / ".git" / "objects" / file.parent.name / file.name
+        own.parent.mkdir(exist_ok=True)
+        if not own.exists():
+            own.symlink_to(file)
+    (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
+
+
 def borrow_by_a_file(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git").rename(eve.path / "old")
     (eve.path / ".git").write_text(f"gitdir: {victim.path}/.git\n")
 
 
-BORROW_METHODS = [borrow_by_links, borrow_by_alternates, borrow_one_by_one, borrow_by_a_file]
+BORROW_METHODS = [
+    borrow_by_links,
+    borrow_by_alternates,
+    borrow_by_long_alternates,
+    borrow_by_quoted_alternates,
+    borrow_by_alternates_relative_to_a_link,
+    borrow_one_by_one,
+    borrow_single_objects,
+    borrow_by_a_file,
+]
 
 
 @pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)
@@ -129,6 +167,31 @@ def test_a_discovered_wiki_cannot_become_another(tmp_path: Path, method) -> None
             service.get_handle("eve").pages.read("Home")
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_links_to_objects_are_found_after_earlier_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_rest: bool
+) -> None:
+    victim, eve = make_repository(tmp_path / "victim", "secret"), make_repository(tmp_path / "eve", "mine")
+    own = eve.path / ".git" / "objects" / eve.get_head()[:2]
+    (eve.path / "inside").write_text("x")
+    (own / "link").symlink_to(eve.path / "inside")
+    if at_rest:
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + 10_000_000_000)
+    source = GitSource(eve.path, confined_to=eve.path)
+    for _ in range(2):
+        assert list(source.read_tree(source.get_head())) == ["Home.md"]
+    (eve.path / "inside").unlink()
+    (eve.path / "inside").symlink_to(victim.path / "Home.md")
+    with pytest.raises(SourceCorrupt, match="references files outside"):
+        source.read_tree(eve.get_head())
+    (eve.path / "inside").unlink()
+    assert list(source.read_tree(source.get_head())) == ["Home.md"]
+    borrow_single_objects(eve, victim)
+    with pytest.raises(SourceCorrupt, match="references files outside"):
+        source.read_tree(victim.get_head())
 
 
 @pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)
@@ -154,7 +217,7 @@ def test_a_discovered_wiki_stays_confined_for_every_other_command(tmp_path: Path
         service.close()
 
 
-@pytest.mark.parametrize("method", BORROW_METHODS[:2], ids=lambda method: method.__name__)
+@pytest.mark.parametrize("method", BORROW_METHODS[:5], ids=lambda method: method.__name__)
 def test_borrowed_objects_are_detected_by_discovery(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
     victim, eve = make_repository(tmp_path / "victim"), make_repository(tmp_path / "eve")
     method(eve, victim)
@@ -162,6 +225,84 @@ def test_borrowed_objects_are_detected_by_discovery(tmp_path: Path, method) -> N
         "victim": "",
         "eve": "it references files outside its own directory",
     }
+
+
+def write_git_file(eve: Repository, text: str) -> None:
+    (eve.path / ".git").rename(eve.path / "old")
+    (eve.path / ".git").write_text(text)
+
+
+def point_after_many_spaces(eve: Repository) -> None:
+    write_git_file(eve, f"gitdir: x{' ' * 5000}/../../victim/.git\n")
+
+
+def point_through_a_link(eve: Repository) -> None:
+    (eve.path / "a" / "b").mkdir(parents=True)
+    (eve.path / "link").symlink_to("a/b")
+    write_git_file(eve, "gitdir: link/../../victim/.git\n")
+
+
+def share_after_many_spaces(eve: Repository) -> None:
+    name = f"x{' ' * 254}"
+    (eve.path / ".git" / name).mkdir()
+    (eve.path / ".git" / "commondir").write_text(f"{'./' * 1920}/{name}/../../../victim/.git\n")
+
+
+def share_through_a_name_like_a_prefix(eve: Repository) -> None:
+    (eve.path / ".git" / "gitdir: x").symlink_to("../../victim/.git")
+    (eve.path / ".git" / "commondir").write_text("gitdir: x\n")
+
+
+def share_before_a_zero(eve: Repository) -> None:
+    (eve.path / ".git" / "commondir").write_text("../../victim/.git\0x\n")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        point_after_many_spaces,
+        point_through_a_link,
+        share_after_many_spaces,
+        share_through_a_name_like_a_prefix,
+        share_before_a_zero,
+    ],
+    ids=lambda method: method.__name__,
+)
+def test_a_path_in_a_repository_means_what_was_checked(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
+    root = tmp_path / "wikis"
+    make_repository(root / "victim", "secret of the victim")
+    eve = make_repository(root / "eve", "mine")
+    method(eve)
+    assert "" in [found.reason for found in find_repositories(root) if found.slug == "victim"]
+    source = GitSource(eve.path, confined_to=eve.path)
+    with pytest.raises(SourceCorrupt):
+        source.read_tree(source.get_head())
+
+
+def test_a_repository_whose_name_is_not_text_does_not_prevent_others(tmp_path: Path) -> None:
+    root = tmp_path / "wikis"
+    make_repository(root / "good")
+    make_repository(root / "eve").path.rename(os.fsdecode(os.fsencode(root) + b"/eve\xff"))
+    application = open_application(load_settings(tmp_path / "data"), [root])
+    try:
+        found = WikiDiscovery(application.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(root))
+        found.scan()
+        assert [wiki.slug for wiki in application.service.list_wikis()] == ["good"]
+        assert ["not UTF-8" in skipped.reason for skipped in found.skipped] == [True]
+    finally:
+        application.service.close()
+
+
+def test_discovery_survives_any_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> Iterator[DiscoveredRepository]:
+        raise ValueError("embedded null byte")
+
+    application = open_application(load_settings(tmp_path / "data"))
+    try:
+        WikiDiscovery(application.service, SchedulerState(), SchedulerConfig(), fail).scan()
+    finally:
+        application.service.close()
+    assert "embedded null byte" in caplog.text
 
 
 def test_no_program_configured_in_a_repository_is_run(tmp_path: Path) -> None:

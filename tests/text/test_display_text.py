@@ -10,7 +10,7 @@ from tests.support.snippets import build_snippet
 from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from tests.text.wiki_dialects import DIALECT_PAGE, MARKUP_PATTERN
-from wikiholt.text.chunking import build_chunks
+from wikiholt.text.chunks import build_chunks
 from wikiholt.text.display_text import DisplayText, to_display_text
 from wikiholt.text.keyword_query import parse_query
 

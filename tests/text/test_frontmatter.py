@@ -102,6 +102,11 @@ def test_a_missing_closing_mark_is_not_part_of_the_value() -> None:
     assert "could not be read in full" in front.warnings[0]
 
 
+@pytest.mark.parametrize("title", ["[WIP] Deploy guide", '"Foo" and bar', "[[Page]] and more"])
+def test_marks_around_the_start_of_a_title_are_part_of_it(title: str) -> None:
+    assert split_frontmatter(make_page(f"title: {title}\ntags: [a]")).metadata.title == title
+
+
 def test_lists_survive_broken_yaml() -> None:
     read = split_frontmatter(make_page("title: {{ x }}\ntags:\n  - a\n  - 'b'\ncategory: \"C\"\nkeywords: [d, e]"))
     assert read.metadata.title == "{{ x }}"

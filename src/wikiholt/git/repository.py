@@ -1,5 +1,6 @@
 """Locates repositories on disk: the one at a path, and all in a directory of wikis; checks that each is confined."""
 
+import errno
 import os
 import stat
 import time
@@ -12,7 +13,8 @@ from wikiholt.errors import InvalidSlug, InvalidSource, SourceCorrupt, SourceErr
 from wikiholt.git.file_stamps import compute_stamp, take_stamp
 from wikiholt.wikis.slugs import propose_free_slug, validate_slug
 
-_MAX_GIT_FILE_BYTES = 1 << 16
+_MAX_PATH_BYTES = 4096
+_GIT_FILE_PREFIX = b"gitdir: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,12 @@ def _build_location(git_dir: Path) -> RepositoryLocation:
     pointer = git_dir / "commondir"
     if not get_file_type(pointer):
         return RepositoryLocation(git_dir, git_dir)
-    target = os.fsdecode(_read_start(pointer).strip())
-    return RepositoryLocation(git_dir, Path(os.path.normpath(git_dir / target)))
+    return RepositoryLocation(git_dir, Path(_resolve_pointer(pointer)))
 
 
 def _resolve_git_file(dot_git: Path) -> Path:
-    content = _read_start(dot_git)
-    git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
-    if content.startswith(b"gitdir:") and get_file_type(git_dir / "HEAD") == stat.S_IFREG:
+    git_dir = Path(_resolve_pointer(dot_git, _GIT_FILE_PREFIX))
+    if get_file_type(git_dir / "HEAD") == stat.S_IFREG:
         return git_dir
     raise SourceCorrupt(
         f"{dot_git} does not point to a repository.",
@@ -66,13 +66,20 @@ def _resolve_git_file(dot_git: Path) -> Path:
     )
 
 
-def _read_start(path: str | Path, max_bytes: int = _MAX_GIT_FILE_BYTES) -> bytes:
-    """The beginning of a small file; does not block if the file is a named pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def _resolve_pointer(file: str | Path, prefix: bytes = b"") -> str:
+    """The directory that a file names after `prefix`, found as git finds it: links are resolved before `..`.
+
+    Does not block if the file is a named pipe. Raises OSError.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, max_bytes)
+        content = os.read(descriptor, _MAX_PATH_BYTES + 1)
     finally:
         os.close(descriptor)
+    if len(content) > _MAX_PATH_BYTES or b"\0" in content or not content.startswith(prefix):
+        raise OSError(errno.EINVAL, f"{os.path.basename(file)} names no directory")  # noqa: PTH119
+    target = os.fsdecode(content.removeprefix(prefix).rstrip(b"\r\n"))
+    return os.path.realpath(os.path.join(os.path.dirname(file), target))  # noqa: PTH118, PTH120
 
 
 def _is_git_dir(path: Path) -> bool:
@@ -123,23 +130,23 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
 # work tree, or borrowed objects (alternates).
 
 _CHECKED_PATHS = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
-_ALTERNATES_FILE = "objects/info/alternates"
-_MAX_ALTERNATES_BYTES = 4096
 _MAX_LINK_STEPS = 5
+_FAN_OUT_CHARS = 2
+"""Loose objects are in directories that are named by the first characters of their id."""
 
 
-def has_outside_references(repository: Path, root: Path, *, check_objects: bool = False) -> bool:
-    """Whether the repository uses anything outside `root`; `check_objects` checks every object file too.
+def has_outside_references(repository: Path, root: Path, checked_objects: "CheckedObjects | None" = None) -> bool:
+    """Whether the repository uses anything outside `root`, or alternates. With `checked_objects`, every object counts.
 
-    Without `check_objects` this takes a dozen `stat` calls; discovery does that for thousands of repositories.
+    Without it this takes a dozen `stat` calls; discovery does that for thousands of repositories.
     """
     return any(
-        _is_path_outside(str(root), path, _MAX_LINK_STEPS, check_objects)
+        _is_path_outside(str(root), path, _MAX_LINK_STEPS, checked_objects)
         for path in (str(repository), f"{repository}/.git")
     )
 
 
-def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> bool:
+def _is_path_outside(root: str, path: str, steps: int, checked_objects: "CheckedObjects | None") -> bool:
     kind = get_file_type(path, follow=False)
     if kind == stat.S_IFLNK:
         if path != root and not is_within(path, root):
@@ -148,48 +155,62 @@ def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> b
     if not kind or steps == 0:
         return bool(kind)  # a longer chain is suspicious
     if kind == stat.S_IFREG:
-        target = os.path.join(os.path.dirname(path), _read_line(path).removeprefix("gitdir:").strip())  # noqa: PTH118, PTH120
-        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
+        target = _resolve_pointer(path, _GIT_FILE_PREFIX)
+        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects)
     common = f"{path}/commondir"
     if get_file_type(common, follow=False):
-        target = os.path.join(path, _read_line(common))  # noqa: PTH118 - the path in the file may be absolute
-        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
+        target = _resolve_pointer(common)
+        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects):
             return True
-    return any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS) or _has_outside_objects(
-        root, path, steps, check_objects
+    return (
+        any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS)
+        # Alternates may be quoted, relative to a link, or have alternates themselves: it is safer to refuse all.
+        or bool(get_file_type(f"{path}/objects/info/alternates", follow=False))
+        or (checked_objects is not None and checked_objects.has_outside_link(f"{path}/objects", root))
     )
 
 
-def _has_outside_objects(root: str, git_dir: str, steps: int, check_objects: bool) -> bool:
-    """Whether objects come from outside: through `alternates`, or through links to single objects."""
-    if check_objects and any(_has_outside_link(f"{git_dir}/{part}", root) for part in ("objects", "objects/pack")):
-        return True
-    alternates = f"{git_dir}/{_ALTERNATES_FILE}"
-    if not get_file_type(alternates, follow=False):
+class CheckedObjects:
+    """Finds links among the objects of one repository. Directories of objects at rest are read once, if without links.
+
+    Safe to use from many threads.
+    """
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, bytes] = {}
+
+    def has_outside_link(self, objects: str, root: str) -> bool:
+        """Whether an object, or a directory with objects, is a link to the outside."""
+        now_ns, names = time.time_ns(), _list_names(objects)
+        paths = [f"{objects}/{name}" for name in names if len(name) == _FAN_OUT_CHARS or name in ("pack", "info")]
+        for path in paths:
+            if path in self._stamps and compute_stamp([path]) == self._stamps[path]:
+                continue
+            stamp, links = take_stamp([path], now_ns), _list_links(path)
+            if _is_outside_link(path, root) or any(not is_within(link, root) for link in links):
+                return True
+            if stamp is not None and not links:
+                self._stamps[path] = stamp
         return False
-    text = os.fsdecode(_read_start(alternates, _MAX_ALTERNATES_BYTES))
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    directories = [os.path.normpath(os.path.join(git_dir, "objects", line)) for line in lines]  # noqa: PTH118
-    return any(
-        not is_within(directory, root) or _is_path_outside(root, os.path.dirname(directory), steps - 1, check_objects)  # noqa: PTH120
-        for directory in directories
-    )
 
 
-def _has_outside_link(directory: str, root: str) -> bool:
+def _list_names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - strings are faster
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _list_links(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return any(entry.is_symlink() and not is_within(entry.path, root) for entry in entries)
+            return [entry.path for entry in entries if entry.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return []
 
 
 def _is_outside_link(path: str, root: str) -> bool:
     return get_file_type(path, follow=False) == stat.S_IFLNK and not is_within(path, root)
-
-
-def _read_line(path: str) -> str:
-    return os.fsdecode(_read_start(path, _MAX_ALTERNATES_BYTES)).strip()
 
 
 # Discovery of the repositories in a directory of wikis: `slug/`, `slug/repo`, `slug/repository`, `slug.git`.
@@ -280,7 +301,7 @@ class DiscoveryCache:
         entry, path = str(found.confined_to), str(found.path)
         git_dir = "/.git" if os.path.isdir(f"{path}/.git") else ""  # noqa: PTH112
         # The complete check reads some files, and looks into some directories, that have no stamp.
-        unstamped = [f"{path}{git_dir}/{_ALTERNATES_FILE}", f"{path}{git_dir}/commondir", f"{path}/commondir"]
+        unstamped = [f"{path}{git_dir}/commondir", f"{path}/commondir"]
         unstamped.append(f"{path}/objects" if git_dir else f"{path}/.git")
         if path != entry:
             others = {f"{entry}/{name}" for name in (".git", *_REPOSITORY_SUBDIRECTORIES[1:])} - {path}
@@ -321,6 +342,10 @@ def _find_in_entry(directory: Path, name: str, slug: str, *, is_link: bool) -> I
 
 
 def _find_fault(entry: Path, repository: Path) -> str:
+    try:
+        str(repository).encode()
+    except UnicodeEncodeError:
+        return "its path is not UTF-8, which the registry needs"
     return "it references files outside its own directory" if has_outside_references(repository, entry) else ""
 
 

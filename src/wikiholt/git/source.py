@@ -56,7 +56,13 @@ from wikiholt.git.objects import (
     read_tree,
 )
 from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references, make_unreadable_error
+from wikiholt.git.repository import (
+    CheckedObjects,
+    RepositoryLocation,
+    find_repository,
+    has_outside_references,
+    make_unreadable_error,
+)
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
@@ -80,7 +86,7 @@ class GitSource:
         subdirectory: str = "",
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
-        timeout: float = 60.0,
+        timeout_s: float = 60.0,
         confined_to: Path | None = None,
     ) -> None:
         self._path = path.absolute()
@@ -91,10 +97,11 @@ class GitSource:
             build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
             build_matcher(ignore),
         )
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._confined_to = confined_to
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
+        self._checked_objects = CheckedObjects()
         self._renames: RenameHistory | None = None
         self._ancestry = Ancestry()
 
@@ -103,9 +110,11 @@ class GitSource:
         if known is not None and (head := self._head_reader.read_head(known)) is not None:
             return head
         location = self._find_location()
-        # A `.git` file may change its target, so only a git directory at the path itself is cached.
-        self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
-        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
+        # A `.git` or `commondir` file may change its target, so only a git directory at the path itself is cached.
+        is_at_path = location.git_dir in (self._path, self._path / ".git")
+        is_fixed = is_at_path and not os.path.lexists(location.git_dir / "commondir")
+        self._known_location = location if is_fixed else None
+        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout_s), location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
@@ -217,20 +226,28 @@ class GitSource:
 
     def _make_writer(self) -> CommitWriter:
         location = self._find_location()
-        return CommitWriter(GitRunner(location, self._timeout), self._path, location, self._page_files, self._timeout)
+        return CommitWriter(
+            GitRunner(location, self._timeout_s), self._path, location, self._page_files, self._timeout_s
+        )
 
     def _open_git(self) -> GitRunner:
-        return GitRunner(self._find_location(), self._timeout)
+        return GitRunner(self._find_location(), self._timeout_s)
 
     def _find_location(self) -> RepositoryLocation:
         location = find_repository(self._path)
-        if self._confined_to is not None and has_outside_references(self._path, self._confined_to, check_objects=True):
+        if self._confined_to is not None and self._has_outside_references(self._confined_to):
             raise SourceCorrupt(
                 f"The repository at {self._path} references files outside its own directory.",
                 hint="It contains a link, or borrows objects. If that is intended, move it out of the served directory"
                 " and register it with `wikiholt add`.",
             )
         return location
+
+    def _has_outside_references(self, root: Path) -> bool:
+        try:
+            return has_outside_references(self._path, root, self._checked_objects)
+        except OSError as error:
+            raise make_unreadable_error(self._path, error) from error
 
 
 def _validate_commit_id(revision: str) -> str:

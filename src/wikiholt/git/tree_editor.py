@@ -104,7 +104,7 @@ class TreeEditor:
         directory, _, name = path.rpartition("/")
         entry = self._get_directory(directory).get(name.encode())
         if entry is not None and entry.mode not in _FILE_MODES:
-            raise InvalidPage(f"{path} exists but is not a file.", hint="Choose another name.")
+            raise InvalidPage(f"The path {path} exists but is not a file.", hint="Choose another name.")
         return entry
 
     def set_entry(self, path: str, entry: GitEntry | None) -> None:
@@ -150,7 +150,7 @@ class TreeEditor:
             parent, _, name = path.rpartition("/")
             entry = self._get_directory(parent).get(name.encode())
             if entry is not None and entry.mode != _TREE_MODE:
-                raise InvalidPage(f"{path} exists but is not a directory.", hint="Choose another name.")
+                raise InvalidPage(f"The path {path} exists but is not a directory.", hint="Choose another name.")
             object_name = entry.object_id if entry is not None else None
         self._directories[path] = _read_tree(self._process, object_name) if object_name else {}
         return self._directories[path]

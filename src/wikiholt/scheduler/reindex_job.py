@@ -113,7 +113,7 @@ class ReindexRunner:
             replace(job, state=ReindexState.RUNNING, scheduler_id=self._scheduler_id, resumed=job.resumed + taken_over)
         )
         try:
-            report = handle.reindex(self._make_progress_handler(self._job), pause, lock_timeout=0)
+            report = handle.reindex(self._make_progress_handler(self._job), pause, lock_timeout_s=0)
         except (SyncPaused, Busy):
             self._save_job(self._job)
             raise
@@ -215,7 +215,7 @@ def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[P
             return
         reporter.report(WikiActivity(kind, since))
         yield lambda progress: reporter.report(
-            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.passages_done})
+            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.chunks_done})
         )
 
 

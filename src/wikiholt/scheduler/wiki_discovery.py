@@ -52,6 +52,8 @@ class WikiDiscovery:
                 self._watcher.update([entry.wiki for entry in self._state.list_entries()])
         except (WikiholtError, OSError) as error:
             _LOG.warning("wiki discovery failed: %s %s", error, getattr(error, "hint", ""))
+        except Exception:  # noqa: BLE001 - one strange repository must not end the discovery of all wikis
+            _LOG.exception("wiki discovery failed")
 
     def _load_registry(self) -> None:
         """Read the registry, unless its version is unchanged."""
@@ -151,7 +153,8 @@ class WikiDiscovery:
         known = set(self.skipped)
         for repository in skipped:
             if repository not in known:
-                _LOG.warning("%s is skipped: %s", repository.path, repository.reason)
+                shown = str(repository.path).encode("utf-8", "replace").decode()
+                _LOG.warning("%s is skipped: %s", shown, repository.reason)
         self.skipped = tuple(skipped)
 
 

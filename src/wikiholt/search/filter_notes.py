@@ -51,13 +51,13 @@ class FilterNotes:
             f"{f'{name}:{value}'!r} was searched as words; to filter by this property, use where={name}={value}"
             f" (--where {name}={value})"
             for name, value in words
-            if len(f"{name}{value}") <= _MAX_WORD_CHARS and self._is_property(name, value, version)
+            if len(f"{name}{value}") <= _MAX_WORD_CHARS and self._is_property(name, version)
         ]
 
-    def _is_property(self, name: str, value: str, version: int) -> bool:
-        """Whether a page has the property, with any value."""
+    def _is_property(self, name: str, version: int) -> bool:
+        """Whether a page has the property, with any value. The filter is the same for every value that is typed."""
         try:
-            conditions = [parse_condition(f"{name}{operator}{value}") for operator in ("=", "!=")]
+            conditions = [parse_condition(f"{name}{operator}x") for operator in ("=", "!=")]
         except InvalidQuery:
             return False
         either = tuple(PageFilter(properties=(condition,)) for condition in conditions)

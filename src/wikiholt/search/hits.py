@@ -54,7 +54,7 @@ class HitBuilder:
         snippets = SnippetBuilder(matcher or self.make_matcher(chooser.query), sentence_scorer, self.dialect)
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
-        for (candidate, chunk), rating in zip(chosen, rate_hits(mode, existing), strict=True):
+        for (candidate, chunk), rating in zip(chosen, rate_hits(mode, [c for c, _ in chosen]), strict=True):
             passage = (candidate.page_id, chunk.number if chunk else None)
             rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]

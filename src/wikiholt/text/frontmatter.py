@@ -257,11 +257,15 @@ def _parse_line_by_line(block: str) -> dict[str, FrontmatterValue]:
 
 def _parse_loose_value(text: str) -> FrontmatterValue:
     """A list or a text. A missing closing bracket or quotation mark is what often breaks frontmatter."""
-    if text.startswith("["):
-        return [item.strip().strip("\"'") for item in text[1:].removesuffix("]").split(",")]
-    if text[:1] in ('"', "'"):
-        return text[1:].removesuffix(text[0])[:_MAX_VALUE_CHARS]
-    return text[:_MAX_VALUE_CHARS]
+    closing = {"[": "]", '"': '"', "'": "'"}.get(text[:1])
+    inside = text[1:]
+    # In `[WIP] Guide` the marks are part of the text.
+    if closing is None or (closing in inside and not inside.endswith(closing)):
+        return text[:_MAX_VALUE_CHARS]
+    inside = inside.removesuffix(closing)
+    if closing == "]":
+        return [item.strip().strip("\"'") for item in inside.split(",")]
+    return inside[:_MAX_VALUE_CHARS]
 
 
 @lru_cache(maxsize=1024)

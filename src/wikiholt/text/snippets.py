@@ -121,13 +121,13 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
 
 @cache
 def _get_all_stop_terms(language: str) -> frozenset[str]:
-    """The stop words of every language of a wiki as terms."""
+    """The stopwords of every language of a wiki as terms."""
     return frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
 
 
 @cache
 def _get_all_stopwords(language: str) -> frozenset[str]:
-    """The stop words of every language of a wiki as written."""
+    """The stopwords of every language of a wiki as written."""
     return frozenset(word for each in split_languages(language) for word in get_stopword_text(each).split())
 
 

@@ -62,8 +62,12 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
     else:
         hits.sort(key=lambda hit: hit.score, reverse=True)
     corrected = {result.did_you_mean for result in results.values()}
-    # A wiki of which no page passes the filter needs no explanation if there are hits of others.
-    explained = {slug: result for slug, result in results.items() if not hits or result.total or result.degraded}
+    # A sound wiki of which no page passes the filter needs no explanation if there are hits of others.
+    explained = {
+        slug: result
+        for slug, result in results.items()
+        if not hits or result.considered or result.degraded or result.stale  # stale: its repository may be unreadable
+    }
     notes = [f"{slug}: {note}" for slug, result in explained.items() for note in result.notes]
     if len(corrected) > 1:  # some wikis know the words as typed
         notes += [f"{slug}: searched for “{r.did_you_mean}”" for slug, r in results.items() if r.did_you_mean]
@@ -72,7 +76,7 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
         query=request.query,
         mode=next(iter(results.values())).mode,
         hits=tuple(hits[request.offset : request.depth]),
-        total=sum(result.total for result in results.values()),
+        considered=sum(result.considered for result in results.values()),
         took_ms=sum(result.took_ms for result in results.values()),
         indexed_revision=None,
         head_revision=None,

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import pytest
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact, get_only_file, parametrize_kinds, sketched
 from tests.support.wait import TIMEOUT_S
-from wikiholt.caches.cache_file import _READS_PER_RELEASE, CacheNotReady, SectionWriter
-from wikiholt.caches.vectors.exact import QuantizedEngine
+from wikiholt.caches.cache_file import _READS_PER_RELEASE, CacheNotReady, MappedFile, SectionWriter
+from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 
 
@@ -41,6 +42,21 @@ def test_a_file_too_old_to_be_updated_is_rebuilt(tmp_path: Path) -> None:
     cache.refresh()
     assert reference.snapshots == 2
     assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
+
+
+def test_a_file_too_old_to_be_updated_is_released(tmp_path: Path) -> None:
+    reference = BruteForceIndex(ROWS)
+    sketched(reference, tmp_path).refresh()
+    reference.remove([1])
+    reference.horizon = reference.get_version()
+    cache = ExactVectorCache(reference.as_index(), tmp_path, engine=QuantizedEngine(scan_max_rows=0))
+    cache.refresh()
+    assert cache.wait_idle(TIMEOUT_S)
+    cache.refresh()
+    gc.collect()
+    files = [item for item in gc.get_objects() if isinstance(item, MappedFile) and item.path.parent == tmp_path]
+    assert [file.path for file in files] == [get_only_file(tmp_path)]
+    cache.close()
 
 
 def test_a_file_from_another_history_is_not_used(tmp_path: Path) -> None:

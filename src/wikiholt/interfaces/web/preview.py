@@ -87,7 +87,7 @@ def preview_page(
     context: RequestContextDep,
     params: Annotated[PreviewParams, parse_query(PreviewParams)],
 ) -> Response:
-    """Return a page as sanitized HTML, with its headings and the pages that link to it."""
+    """A page as sanitized HTML, with its headings and the pages that link to it."""
     session = context.open_wiki(Scope.READ)
     return make_json_response(build_preview_document(request, session, session.handle.pages.read(path), params.q))
 
@@ -148,7 +148,7 @@ def build_preview_document(
     own = WikiSettings.parse(session.wiki.settings)
     page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
-        raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
+        raise InvalidPage(f"the page {content.path} cannot be displayed: {page.detail}", hint="read it with git")
     linking_pages = {link.path: link.name for link in content.linked_from if link.path != content.path}
     rendered = render_markdown(page, make_link_resolver(content, pipeline.dialect), pipeline.dialect)
     return build_document(
@@ -167,7 +167,7 @@ def build_preview_document(
 
 
 def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkResolver:
-    """Return a function that resolves links on this page, from the links in the index."""
+    """A function that resolves links on this page, from the links in the index."""
     aliases = {link.path: link.aliases for link in content.links_to}
     names = PageNameIndex([*aliases, content.path], resolution=dialect.resolution, aliases=aliases)
     missing = frozenset(content.missing)  # such as an alias that another page has too

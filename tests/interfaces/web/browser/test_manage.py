@@ -55,7 +55,7 @@ def test_the_index_is_rebuilt_after_an_estimate(managed: ManagedServer, visit: O
     page = open_section(managed, visit, "Index")
     page.get_by_role("button", name="Rebuild").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ passages: about \d+ (second|minute)"))
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ chunks: about \d+ (second|minute)"))
     dialog.get_by_role("button", name="Rebuild").click()
     expect(page.locator(".note.done")).to_contain_text("The index was rebuilt")
     expect(page.get_by_role("button", name="Rebuild")).to_be_enabled()
