@@ -116,5 +116,7 @@ def test_a_wiki_whose_filter_is_empty_is_explained_only_if_nothing_was_found() -
 
 
 def test_a_wiki_whose_repository_cannot_be_read_is_always_named() -> None:
-    missing = make_handle("missing", [], considered=0, stale=True, head_revision=None, notes=("its repository is missing",))
+    missing = make_handle(
+        "missing", [], considered=0, stale=True, head_revision=None, notes=("its repository is missing",)
+    )
     assert search(SearchRequest("q"), missing, KITCHEN).notes == ("missing: its repository is missing",)
