@@ -181,11 +181,14 @@ def test_the_closest_sentence_is_inside_any_snippet(text: str, query: str, lengt
 
 
 WITH_MARKS = {
-    "Head quote more item one": "Head: quote more item one",
+    "Head quote more item one": "Head: quote more · item · one",
     "a b c d": "a · b; c · d",
-    "Title text more": "Title: text more",
+    "run **this** <x> after": "run **this** <x> · after",
+    "end of code text": "end of code · text",
+    "Title text more": "Title: text · more",
+    "a <b zebra > c": "a <b · zebra > c",
 }
-"""Plain text → the same as it is displayed: headings, rows and cells have marks between them."""
+"""Plain text → the same as it is displayed: blocks and cells have marks between them."""
 
 
 @pytest.mark.parametrize(
@@ -233,6 +236,14 @@ def test_a_page_cannot_contain_the_placeholder_for_code() -> None:
 )
 def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
     assert to_plain_text(fragment) == expected
+
+
+def test_no_separator_is_beside_an_ellipsis() -> None:
+    text = "\n".join(f"- item {number}" for number in range(20, 60))
+    for length in range(12, 60):
+        shown = build_snippet(text, parse_query("40"), length=length).text
+        assert "40" in shown
+        assert not re.search("…·|… ·|·…|· …", shown)
 
 
 def test_no_word_is_cut() -> None:

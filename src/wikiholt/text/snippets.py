@@ -16,7 +16,7 @@ from wikiholt.text.analysis import (
     split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.display_text import DisplayText, to_display_text
+from wikiholt.text.display_text import SEPARATOR, DisplayText, to_display_text
 from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
@@ -164,6 +164,8 @@ class QueryMatcher:
 
     def _iter_tokens(self, plain: str) -> Iterator[re.Match[str]]:
         """The tokens of a text; of ASCII text, only those between two spaces where a term may begin."""
+        # Most texts are ASCII apart from the separators, which are no part of a token.
+        plain = plain.replace(f" {SEPARATOR} ", " - ")
         if not plain.isascii():
             yield from TOKEN_PATTERN.finditer(plain)
             return
@@ -238,7 +240,10 @@ def _find_window(plain: str, matches: list[_Match], sentence: Span | None, lengt
     start = max(0, min(first if at_sentence_start else first - room // 3, len(plain) - length))
     end = min(start + length, len(plain))
     start = _find_word_start(plain, start, first) if matches or sentence else 0
-    return start, max(_find_word_end(plain, start, end, last), start + 1)
+    end = max(_find_word_end(plain, start, end, last), start + 1)
+    # The ellipsis takes the place of a separator.
+    start += 2 * plain.startswith(f"{SEPARATOR} ", start, end)
+    return start, end - 2 * plain.endswith(f" {SEPARATOR}", start, end)
 
 
 def _find_anchor(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
