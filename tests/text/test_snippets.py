@@ -145,6 +145,17 @@ def test_a_distant_sentence_is_shown_if_it_has_half_of_the_words() -> None:
     assert (get_marked(chosen), get_sentence(chosen)) == (["pump"], "The old pump leaks a little.")
 
 
+def test_words_of_the_titles_count_only_without_other_words() -> None:
+    table = f"| Supplier | Delivery |\n|--|--|\n| Covetrus | {FILLER} |\n| Air Liquide | oxygen |\n| Reuter | linen |"
+    builder = SnippetBuilder(QueryMatcher(parse_query("oxygen supplier"), "english"), make_scorer("Supplier ·"))
+    (shown,) = builder.build([table], [150], [("Supplier list", "Orders")])
+    assert (get_marked(shown), get_sentence(shown)) == (["oxygen"], "Air Liquide · oxygen")
+    (without_titles,) = builder.build([table], [150])
+    assert get_sentence(without_titles) == "Supplier · Delivery"
+    (only_titles,) = builder.build([table], [150], [("Supplier list", "Oxygen")])
+    assert only_titles == without_titles
+
+
 def test_the_visible_part_of_a_long_sentence_is_reported() -> None:
     found = build_snippet(
         f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
@@ -50,18 +50,22 @@ class SnippetBuilder:
         self._sentence_scorer = sentence_scorer
         self._dialect = dialect
 
-    def build(self, texts: Sequence[str], lengths: Sequence[int]) -> list[Snippet]:
+    def build(
+        self, texts: Sequence[str], lengths: Sequence[int], titles: Sequence[Sequence[str]] = ()
+    ) -> list[Snippet]:
         """For each text a part of its display text around the best match, with about as many characters as `lengths`.
 
         A snippet is cut between words and is at most its length plus two ellipses. `matches` are the ranges of words
         that match by their terms, so a search for "running" marks "runs". `sentence` is the visible part of the
-        sentence closest to the query: the one with the highest score of the scorer, or else with the most matched
-        words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
+        closest sentence in view: the one with the highest score of the scorer, or else with the most matched words.
+        `titles` are shown beside each snippet. Their words count only if no other word matches: they do not tell which
+        part of the text answers. Without a match it is the beginning of the text; text without visible content gives
+        an empty snippet.
         """
         displayed = [_to_display_text(text, self._dialect) for text in texts]
         scores = self._score_sentences([sentences for _, sentences in displayed])
-        rows = zip(displayed, scores, lengths, strict=True)
-        return [self._build_one(text, scores, max(length, 1)) for (text, _), scores, length in rows]
+        rows = zip(displayed, scores, lengths, titles or [()] * len(texts), strict=True)
+        return [self._build_one(text, scores, max(length, 1), shown) for (text, _), scores, length, shown in rows]
 
     def find_spans(self, text: str) -> tuple[Span, ...]:
         """The ranges of a name or heading that match the query."""
@@ -74,15 +78,24 @@ class SnippetBuilder:
         scores = iter(self._sentence_scorer(list(chain.from_iterable(texts))))
         return (list(islice(scores, len(sentences))) for sentences in texts)
 
-    def _build_one(self, displayed: DisplayText, scores: Sequence[float], length: int) -> Snippet:
+    def _build_one(
+        self, displayed: DisplayText, scores: Sequence[float], length: int, titles: Sequence[str]
+    ) -> Snippet:
         plain, sentences = displayed.text, displayed.sentences
         matches = self._matcher.find(plain)
+        in_titles = {term for title in titles for _, _, term in self._matcher.find(title)}
+        telling = [match for match in matches if match[2] not in in_titles] or matches
         closest = (
             sentences[0]
             if self._sentence_scorer is not None and len(sentences) == 1
-            else _find_closest_sentence(sentences, matches, scores)
+            else _find_closest_sentence(sentences, telling, scores)
         )
-        start, end = _find_window(plain, matches, closest, length)
+        start, end = _find_window(plain, telling, closest, length)
+        if closest is not None and (closest.end <= start or end <= closest.start):
+            visible = [span.start < end and start < span.end for span in sentences]
+            closest = _find_closest_sentence(
+                list(compress(sentences, visible)), telling, list(compress(scores, visible))
+            )
         lead = ELLIPSIS if start > 0 else ""
         tail = ELLIPSIS if end < len(plain) else ""
         shift = len(lead) - start
