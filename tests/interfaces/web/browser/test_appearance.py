@@ -295,20 +295,6 @@ def test_the_backdrop_of_a_dialog_reaches_the_edge(server: WebServer, visit: Ope
     assert is_similar(read_pixel(page, 1279, 790), dimmed)
 
 
-def test_on_a_phone_a_key_leaves_room_for_the_name_of_the_wiki(locked: tuple[WebServer, str], visit: OpenTab) -> None:
-    server, token = locked
-    options = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}
-    page = visit(f"{server.url}w/allotment/", wait="#app\\.key-dialog", expected=("401",), **options).page
-    page.get_by_label("Your key").fill(token)
-    page.get_by_role("button", name="Use this key").click()
-    expect(page.locator(CARDS).first).to_be_visible()
-    name = page.locator(".wiki-name")
-    name.evaluate("name => name.textContent = 'vet-handbook'")
-    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
-    expect(page.get_by_role("button", name="Key in use")).to_be_visible()
-    expect(page.get_by_role("link", name="Search", exact=True)).to_be_visible()
-
-
 def test_only_devices_with_a_keyboard_show_shortcuts(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     expect(page.locator(".tips")).to_contain_text("excludes pages, ? shows shortcuts")

@@ -158,6 +158,17 @@ def test_an_operator_key_of_a_wikis_page_is_used_everywhere_and_another_key_only
         assert set(sent) == {None}
 
 
+def test_on_a_phone_a_key_leaves_room_for_the_name_of_the_wiki(managed: ManagedServer, visit: OpenTab) -> None:
+    options = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}
+    page = managed.open(visit, "operator", "", "#app\\.results .card", **options).page
+    expect(page.get_by_role("link", name="Manage")).to_be_visible()
+    expect(page.get_by_role("button", name="Key in use")).to_be_visible()
+    expect(page.get_by_role("link", name="Search", exact=True)).to_be_visible()
+    name = page.locator(".wiki-name")
+    name.evaluate("name => name.textContent = 'vet-handbook'")
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
+
+
 def test_an_operator_adds_a_directory_writes_in_it_and_removes_it(
     managed: ManagedServer, visit: OpenTab, tmp_path: Path
 ) -> None:
