@@ -106,8 +106,8 @@ MKDOCS_PAGE = """# Install {: #setup .wide }
 
 MKDOCS_TEXT = (
     "Install: Before you start Read the plan. You need a ladder. Ask for help. !!! not a box code · It takes an hour. "
-    "Linux · pump --start · Windows Click on the icon. vent · Opens by itself. Made of brass. Next Home · Unpack · It is heavy. "
-    "Then lift."
+    "Linux · pump --start · Windows Click on the icon. vent · Opens by itself. Made of brass. Next Home · Unpack · "
+    "It is heavy. Then lift."
 )
 
 MDX_PAGE = """---
@@ -150,8 +150,8 @@ import Shown from 'shown';
 """
 
 MDX_TEXT = (
-    "Pumps: There are two kinds. One is < the other. Hand pump · Needs <water> and patience, see valves. Power The other "
-    "needs power. Always. Oil it. import Shown from 'shown';"
+    "Pumps: There are two kinds. One is < the other. Hand pump · Needs <water> and patience, see valves. Power The "
+    "other needs power. Always. Oil it. import Shown from 'shown';"
 )
 
 HUGO_PAGE = """+++
