@@ -1,5 +1,5 @@
 // What the user may do here. Links and buttons that need more are not shown.
-import { get, key } from "./api.js";
+import { ROOT, get, key } from "./api.js";
 import { byId, el } from "./dom.js";
 import { renderKeyButton } from "./key.js";
 import { showMessage } from "./messages.js";
@@ -10,8 +10,8 @@ const NOTHING = { wiki: null, scope: null, writable: false, operator: false };
 export async function loadAccess() {
   const secret = key.get();
   const access = await get("me").catch(() => NOTHING);
-  // The key of a wiki must not leave it, so this needs the answer for exactly this key.
-  if (secret && secret === key.get() && access.kind === "key" && access.operator) key.moveToStartPage();
+  // The key of a wiki must not leave it: the answer has to be about this key.
+  if (secret && secret === key.get() && access.kind === "key" && access.operator) { key.forget(); key.set(secret, ROOT); }
   return access;
 }
 
