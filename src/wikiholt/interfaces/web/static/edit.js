@@ -113,7 +113,7 @@ function renderPanel(kind, draft) {
 function renderChangeNote(draft) {
   if (draft.revision === page.revision) return "";
   const what = isNew() ? "A page with this path exists already" : draft.revision ? "This page was changed while you edited it" : "This page was deleted while you edited it";
-  return el("p", { class: "note" }, `${what}. Here are only your changes. When you save, you can choose.`);
+  return el("p", { class: "note" }, `${what}. Only your own changes are shown here. When you save, you choose between the versions.`);
 }
 
 async function save(revision = page.revision) {
