@@ -123,9 +123,10 @@ class PutPage(WriteBody):
 
 
 class DraftBody(StrictBody):
-    """The text of a page that is not saved."""
+    """The text of a page that is not saved; `revision` is that of the text which was opened (empty: none)."""
 
     content: _Text
+    revision: Annotated[str, Field(max_length=64)] | None = None
 
 
 class PatchPage(WriteBody):

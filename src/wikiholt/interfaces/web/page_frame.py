@@ -48,6 +48,12 @@ _STYLES = {
 """Further style sheets of a view."""
 
 
+_SEARCH_ICON = (
+    '<svg class="short" viewBox="0 0 24 24" aria-hidden="true">'
+    '<circle cx="10.500" cy="10.500" r="6.500"/><path d="M15.500 15.500L21 21"/></svg>'
+)
+
+
 @cache
 def load_static_files() -> StaticFiles:
     """Read the static files and templates of the web page once."""
@@ -172,7 +178,9 @@ def _render_scripts(view: str, static: str) -> str:
 
 def _render_links(context: PageContext, current: str) -> str:
     all_wikis = current in ("wikis", "statuses")
-    first = (context.base or "./", "Wikis" if all_wikis else "Search", current in ("search", "wikis"))
+    # On a narrow screen the icon replaces the word, so that there is room for the name of the wiki.
+    search = f"{_SEARCH_ICON}<span>Search</span>" if context.slug else "Search"
+    first = (context.base or "./", "Wikis" if all_wikis else search, current in ("search", "wikis"))
     links = [first, (f"{context.base}status", "Status", current in ("status", "statuses"))]
     return "\n".join(
         f'<a href="{href}"{" aria-current=page" if is_current else ""}>{text}</a>' for href, text, is_current in links
