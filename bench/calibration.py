@@ -187,7 +187,7 @@ def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
 
 def _likelihoods(features: FloatArray, lead: FloatArray, curves: Curves) -> FloatArray:
     sums = (
-        features @ np.array(curves.whether[1:]) - curves.whether.bias,
+        features @ np.array(curves.whether[1:5]) - curves.whether.bias,
         np.where(lead < 0, TRAILING_LEAD_WEIGHT, curves.which.lead) * lead - curves.which.bias,
     )
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))

@@ -95,10 +95,10 @@ def _queries(directory: Path, kind: str) -> Queries:
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
     if not (to / "HEAD").exists():
-        write_pages({page_path(each["id"]) + ".md": _to_page(each) for each in documents(directory)}, to)
+        write_pages({page_path(each["id"]) + ".md": to_page(each) for each in documents(directory)}, to)
 
 
-def _to_page(document: dict[str, str]) -> str:
+def to_page(document: dict[str, str]) -> str:
     return f"---\ntitle: {json.dumps(document['title'], ensure_ascii=False)}\n---\n\n{document['text']}\n"
 
 

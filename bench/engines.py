@@ -200,14 +200,15 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
 
     def served(folder: Path) -> ChromaConfig:
         return ChromaConfig(
-            url=stack.enter_context(RunningChroma(folder)).url, timeout=60.0, background_timeout=TIMEOUT_S
+            url=stack.enter_context(RunningChroma(folder)).url, timeout_s=60.0, background_timeout_s=TIMEOUT_S
         )
 
     return [
         of("exact", ExactVectorCache),
         of("faiss", FaissVectorCache),
         of_chroma(
-            "chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=TIMEOUT_S)
+            "chroma in a child",
+            lambda folder: ChromaConfig(path=folder, timeout_s=60.0, background_timeout_s=TIMEOUT_S),
         ),
         of_chroma("chroma as a server", served),
     ]

@@ -117,6 +117,7 @@ class IndexSearcher:
         self._keywords = KeywordScores(
             lambda query: index.search_keywords(query, KEYWORD_SHARES, PageFilter()),
             index.get_max_keyword_score,
+            index.find_matching_page_ids,
             len(self._paths),
         )
 

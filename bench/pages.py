@@ -151,6 +151,7 @@ class SignalReader:
         return KeywordScores(
             lambda query: self._index.search_keywords(query, KEYWORD_SHARES, PageFilter()),
             self._index.get_max_keyword_score,
+            self._index.find_matching_page_ids,
             len(self.pages),
         ).compute_shares(words)
 

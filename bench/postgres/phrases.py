@@ -118,7 +118,7 @@ def compare(part: Part, server: PostgresServer, sides: Sequence[Side], groups: d
                     if turn:
                         times.setdefault((group, side.name), []).append(took)
                         cpu[group, side.name] += used + cpu_below(pid_of(server)) - below
-                    hits.append((result.total, [(hit.path, hit.score) for hit in result.hits]))
+                    hits.append((result.considered, [(hit.path, hit.score) for hit in result.hits]))
                 answers += 1
                 differ += any(hit != hits[0] for hit in hits[1:])
     part.say("| phrases | " + " | ".join(f"{side.name}, CPU; p50 / p95 / least ms" for side in sides) + " |")

@@ -26,7 +26,7 @@ def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
 
 
 def get_failures(wiki: DamagedWiki, interval: float = DAY_S) -> list[CheckResult]:
-    return [check for check in run_checks(wiki.service, wiki.place / "data", interval) if not check.well]
+    return [check for check in run_checks(wiki.service, wiki.place / "data", interval) if not check.ok]
 
 
 def get_registry_file(wiki: DamagedWiki) -> Path:
@@ -46,7 +46,7 @@ def test_a_wiki_without_an_indexed_page_is_a_fault(wiki: DamagedWiki) -> None:
     with pytest.raises(NoPages):
         wiki.handle.sync()
     checks = [check for check in run_checks(wiki.service, wiki.place / "data", DAY_S) if check.subject == "wiki notes"]
-    assert [(check.well, check.detail) for check in checks] == [(False, "this wiki has no indexed page")]
+    assert [(check.ok, check.detail) for check in checks] == [(False, "this wiki has no indexed page")]
     status = wiki.handle.get_status()
     assert isinstance(status.error, NothingIndexed)
     assert "this wiki has no indexed page" in "\n".join(format_status(status, TerminalStyle(use_color=False)))
@@ -151,4 +151,4 @@ def test_incomplete_sign_in_settings_are_reported(
     assert len(checks) == len(details)
     for check, detail in zip(checks, details, strict=True):
         assert detail in check.detail
-        assert check.well or check.advice
+        assert check.ok or check.advice

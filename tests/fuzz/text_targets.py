@@ -7,7 +7,7 @@ from tests.support.snippets import build_snippet
 from wikiholt.domain.page import Page
 from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.charset import decode_bytes
-from wikiholt.text.chunking import build_chunks
+from wikiholt.text.chunks import build_chunks
 from wikiholt.text.display_text import to_display_text
 from wikiholt.text.frontmatter import EARLIEST_DATE, LATEST_DATE, parse_datetime, split_frontmatter
 from wikiholt.text.keyword_query import parse_query, to_plain_query

@@ -269,7 +269,7 @@ def test_a_hanging_git_process_ends_with_an_error(tmp_path: Path) -> None:
     for name in ("objects", "refs"):
         (git_dir / name).mkdir(parents=True)
     (git_dir / "HEAD").write_text("ref: refs/heads/main\n")
-    source = GitSource(git_dir, timeout=0.2)
+    source = GitSource(git_dir, timeout_s=0.2)
     began = time.monotonic()
     for ask in (source.get_head, lambda: source.read_tree("0" * 40), lambda: list(source.read_blobs(["0" * 40], 10))):
         with pytest.raises(SourceCorrupt, match="timed out"):

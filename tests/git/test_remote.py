@@ -27,7 +27,7 @@ from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy, InvalidSource, NoCommits, NotWritable, SourceCorrupt, SourceMissing
 from wikiholt.git.remote import FetchLimits, RemoteSource
 
-LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout=TIMEOUT_S)
+LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout_s=TIMEOUT_S)
 
 
 def wait_for_release(release: threading.Event) -> None:
@@ -217,7 +217,7 @@ def test_a_remote_that_never_answers_times_out(tmp_path: Path) -> None:
     with run_http_server(make_advertising_handler(lambda _: wait_for_release(release))) as server:
         with pytest.raises(SourceCorrupt, match="within 1 seconds"):
             RemoteSource(
-                server.get_url(), tmp_path / "p", FetchLimits(("http",), allow_private=True, timeout=1)
+                server.get_url(), tmp_path / "p", FetchLimits(("http",), allow_private=True, timeout_s=1)
             ).fetch()
         release.set()
     assert not (tmp_path / "p" / "mirror.git").exists()
@@ -232,7 +232,9 @@ def test_an_endless_ref_list_is_aborted(tmp_path: Path) -> None:
             send(encode_packet(f"{number:040x} HEAD{'' if number > 1 else chr(0) + 'side-band-64k'}\n".encode()))
 
     with run_http_server(make_advertising_handler(endless)) as server, pytest.raises(SourceCorrupt):
-        RemoteSource(server.get_url(), tmp_path, FetchLimits(("http",), allow_private=True, timeout=3)).check_readable()
+        RemoteSource(
+            server.get_url(), tmp_path, FetchLimits(("http",), allow_private=True, timeout_s=3)
+        ).check_readable()
 
 
 @pytest.mark.slow
@@ -245,7 +247,7 @@ def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(repository
             wait_for_release(release)
 
     head = repository.commit({"a.md": "a"})
-    small = FetchLimits(("http",), allow_private=True, timeout=TIMEOUT_S, max_bytes=1_000_000)
+    small = FetchLimits(("http",), allow_private=True, timeout_s=TIMEOUT_S, max_bytes=1_000_000)
     with run_http_server(make_git_handler(repository.path.parent, wait_in_large_reply)) as server:
         remote = RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", small)
         remote.fetch()

@@ -13,7 +13,7 @@ from wikiholt.git import mirror
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 
-LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=TIMEOUT_S)
+LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout_s=TIMEOUT_S)
 
 
 class FakeSharedHead:
@@ -29,7 +29,7 @@ class FakeSharedHead:
 
 def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:
     source = RemoteSource(server.get_url("wiki/.git"), place, LOCAL_LIMITS, shared_head=board.shared_head)
-    source._refresher._timeout = TIMEOUT_S
+    source._refresher._timeout_s = TIMEOUT_S
     return source
 
 
@@ -85,7 +85,7 @@ def test_many_readers_wait_for_one_fetch_with_a_time_limit(monkeypatch: pytest.M
         fetched.append(1)
         gate.wait(TIMEOUT_S)
 
-    hasty, patient = MirrorRefresher(fetch, timeout=0.0), MirrorRefresher(fetch, timeout=TIMEOUT_S)
+    hasty, patient = MirrorRefresher(fetch, timeout_s=0.0), MirrorRefresher(fetch, timeout_s=TIMEOUT_S)
     assert [hasty.refresh("x"), hasty.refresh("x")] == [None, None]
     wait_until(lambda: fetched)
     assert fetched == [1]

@@ -217,7 +217,7 @@ def test_a_name_that_resolves_to_another_host_after_the_check_is_not_used(
     with run_http_server(make_git_handler(tmp_path)) as server:
         source = server.get_url("wiki/.git", "localhost")
         with pytest.raises(SourceCorrupt):
-            RemoteSource(source, tmp_path / "place", FetchLimits(schemes=ALL_SCHEMES, timeout=2)).fetch()
+            RemoteSource(source, tmp_path / "place", FetchLimits(schemes=ALL_SCHEMES, timeout_s=2)).fetch()
         assert server.requested_paths == []
 
 

@@ -95,7 +95,7 @@ def test_doctor_tests_the_configured_reranker(place: Path) -> None:
     service = build_service(settings)
     checks = {check.subject: check for check in run_checks(service, place, 0.0)}
     service.close()
-    assert checks["reranker"].well
+    assert checks["reranker"].ok
     assert "500 ms" in checks["reranker"].detail
 
 

@@ -124,8 +124,8 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
     def verify() -> tuple[int, list[str]]:
         code = main(["--data", str(two.data), "verify-isolation", "--json"])
         document = json.loads(capsys.readouterr().out)
-        assert document["well"] == (code == 0)
-        return code, [f"{each['subject']}: {each['detail']}" for each in document["findings"] if not each["well"]]
+        assert document["ok"] == (code == 0)
+        return code, [f"{each['subject']}: {each['detail']}" for each in document["findings"] if not each["ok"]]
 
     assert main(["--data", str(two.data), "verify-isolation", "nosuch"]) == WikiNotFound.exit_code
     assert "`wikiholt list` shows all wikis" in capsys.readouterr().err
@@ -251,7 +251,7 @@ def test_verify_isolation_finds_rights_of_other_roles_and_foreign_pages_in_postg
     store, slug = two.service.components.store, two.wikis[0].slug
     assert isinstance(store, PostgresStore)
     try:
-        assert [check.well for wiki in two.wikis for check in check_isolation(two.service, wiki.slug)] == [True, True]
+        assert [check.ok for wiki in two.wikis for check in check_isolation(two.service, wiki.slug)] == [True, True]
         (own, role), (_, other_role) = (
             (placement.schema, placement.role) for placement in map(store.placements.get, two.ids)
         )
@@ -260,13 +260,13 @@ def test_verify_isolation_finds_rights_of_other_roles_and_foreign_pages_in_postg
         with psycopg.connect(database, autocommit=True) as db:
             db.execute(f"GRANT USAGE ON SCHEMA {own} TO PUBLIC")
             db.execute(f"GRANT SELECT ON {own}.g1_chunks TO {other_role}")
-        details = [check.detail for check in check_isolation(two.service, slug) if not check.well]
+        details = [check.detail for check in check_isolation(two.service, slug) if not check.ok]
         assert details == [
             "published index: pages that are not in its repository: 1 (Leaked.md)",
             f"rights in PostgreSQL: other roles can use its schema or its role: PUBLIC, {other_role}",
         ]
         assert role not in details[1]
-        assert [check.well for check in check_isolation(two.service, two.wikis[1].slug)] == [True]
+        assert [check.ok for check in check_isolation(two.service, two.wikis[1].slug)] == [True]
     finally:
         two.service.close()
 

@@ -12,7 +12,7 @@ from tests.malformed.page_steps import STEPS, measure_seconds
 from tests.support.hostile_text import HOSTILE_PIECES
 from tests.support.tiers import choose
 from wikiholt.domain.page import Page
-from wikiholt.text.chunking import build_chunks
+from wikiholt.text.chunks import build_chunks
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import estimate_token_spans

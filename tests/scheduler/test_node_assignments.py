@@ -290,11 +290,11 @@ def test_an_unavailable_database_is_not_a_failure_of_the_wiki(
     mine, _ = register_two(fixture)
     write_lock, attempts = fixture.store.write_lock, list[str]()
 
-    def failing_write_lock(wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+    def failing_write_lock(wiki_id: str, timeout_s: float) -> AbstractContextManager[None]:
         attempts.append(wiki_id)
         if len(attempts) < 4:
             raise DatabaseUnavailable("unavailable")
-        return write_lock(wiki_id, timeout)
+        return write_lock(wiki_id, timeout_s)
 
     monkeypatch.setattr(fixture.store, "write_lock", failing_write_lock)
     monkeypatch.setattr(tasks, "_BUSY_RETRY_S", 0.01)
@@ -313,11 +313,11 @@ def test_retries_of_a_wiki_locked_in_the_database_back_off_until_a_sync_succeeds
     write_lock, attempts, delays = fixture.store.write_lock, list[float](), list[float]()
     schedule = scheduler._state.schedule
 
-    def failing_write_lock(wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+    def failing_write_lock(wiki_id: str, timeout_s: float) -> AbstractContextManager[None]:
         attempts.append(time.monotonic())
         if len(attempts) < 5:
             raise LockTimeout("locked")
-        return write_lock(wiki_id, timeout)
+        return write_lock(wiki_id, timeout_s)
 
     def recording_schedule(entry: WikiEntry, at: float) -> None:
         if entry.lock_timeouts > len(delays):

@@ -21,7 +21,7 @@ class RemoteSchedulerFixture(SchedulerFixture):
     def make_config(self, wiki: Wiki) -> WikiConfig:
         if wiki.source.startswith("/"):
             return super().make_config(wiki)
-        limits = FetchLimits(schemes=("http",), allow_private=True, timeout=TIMEOUT_S)
+        limits = FetchLimits(schemes=("http",), allow_private=True, timeout_s=TIMEOUT_S)
         return WikiConfig(
             RemoteSource(wiki.source, self.store.get_directory(wiki.id), limits), TextPipeline(), "{path}"
         )

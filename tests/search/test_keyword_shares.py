@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
+from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.search.query import MIN_ONLY_TERM_WEIGHT, InterpretedQuery, KeywordScores
 from wikiholt.text.bm25 import compute_idf, compute_max_score
@@ -15,6 +17,8 @@ MATCHES = {
     "pump": {LONG_PAGE: 0.2, **dict.fromkeys(range(20, 30), 0.8)},
     "pair": {1: 0.5, 2: 0.9},
     "other": {3: 0.3},
+    "next": {LONG_PAGE: 0.1},
+    "apart": {LONG_PAGE: 0.1},
 }
 """Term → page id → the part of its maximum that the term has on the page."""
 
@@ -31,7 +35,14 @@ def search(query: KeywordQuery) -> Sequence[KeywordHit]:
     return [KeywordHit(*each) for each in sorted(scores.items(), key=lambda item: (-item[1], item[0]))]
 
 
-SCORES = KeywordScores(search, get_max_score, PAGE_COUNT)
+def find_page_ids(query: KeywordQuery) -> IntArray:
+    """The pages with these phrases: each one that has all terms, except of `apart`."""
+    (phrase,) = query.phrases
+    pages = set[int]() if "apart" in phrase else set.intersection(*(set(MATCHES.get(term, ())) for term in phrase))
+    return np.array(sorted(pages), np.int64)
+
+
+SCORES = KeywordScores(search, get_max_score, find_page_ids, PAGE_COUNT)
 
 
 def compute_weight(term: str, *others: str) -> float:
@@ -57,6 +68,34 @@ def test_in_a_long_query_it_counts_as_before() -> None:
     assert SCORES.compute_shares(KeywordQuery(words))[LONG_PAGE] < 0.1
 
 
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        (("rare", "next"), True),
+        (("next", "rare"), True),
+        (("rare", "apart"), False),
+        (("rare", "other"), False),
+        (("rare", "pump", "next"), False),
+    ],
+    ids=["in a row", "in the other order", "not in a row on the page", "on two pages", "not in a row in the query"],
+)
+def test_in_a_longer_query_two_terms_of_one_page_count_in_full_if_they_are_in_a_row(
+    words: tuple[str, ...], counts: bool
+) -> None:
+    query = (*words, *(f"absent{number}" for number in range(3)))
+    assert compute_weight(*query) < MIN_ONLY_TERM_WEIGHT
+    share = SCORES.compute_shares(KeywordQuery(query))[LONG_PAGE]
+    assert (share > 0.2) is counts
+    if counts:
+        assert share == pytest.approx(2 * compute_weight(*query))
+
+
+def test_in_a_very_long_query_they_count_as_before() -> None:
+    query = ("rare", "next", *(f"absent{number}" for number in range(8)))
+    assert 2 * compute_weight(*query) < MIN_ONLY_TERM_WEIGHT
+    assert SCORES.compute_shares(KeywordQuery(query))[LONG_PAGE] < 0.1
+
+
 def test_a_term_of_two_pages_counts_as_before() -> None:
     shares = SCORES.compute_shares(KeywordQuery(("pair",)))
     assert list(shares.items()) == [(2, pytest.approx(0.9)), (1, pytest.approx(0.5))]
@@ -69,7 +108,7 @@ def test_the_only_page_is_found_if_others_have_higher_scores() -> None:
         return search(query)[:10]
 
     assert LONG_PAGE not in [hit.page_id for hit in search_ten(KeywordQuery(("pump", "rare")))]
-    scores = KeywordScores(search_ten, get_max_score, PAGE_COUNT)
+    scores = KeywordScores(search_ten, get_max_score, find_page_ids, PAGE_COUNT)
     shares = scores.compute_shares(KeywordQuery(("pump", "rare")))
     assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump"))
 
@@ -84,7 +123,9 @@ def test_an_identifier_of_one_page_counts_in_full_and_no_share_exceeds_one() -> 
 @pytest.mark.parametrize("page_count", [1, 2])
 def test_a_term_of_both_pages_is_not_a_term_of_one(page_count: int) -> None:
     hits = [KeywordHit(page, 1e-6) for page in range(page_count)]
-    scores = KeywordScores(lambda query: hits, lambda query: compute_max_score(page_count, page_count), page_count)
+    scores = KeywordScores(
+        lambda query: hits, lambda query: compute_max_score(page_count, page_count), find_page_ids, page_count
+    )
     shares = scores.compute_shares(KeywordQuery(("everywhere",)))
     assert len(shares) == page_count
     assert (max(shares.values()) < 0.5) is (page_count == 2)
@@ -94,7 +135,7 @@ def test_no_page_is_added_that_lacks_a_required_phrase() -> None:
     def search_phrases(query: KeywordQuery) -> Sequence[KeywordHit]:
         return [hit for hit in search(query) if not query.phrases or hit.page_id in range(20, 30)]
 
-    scores = KeywordScores(search_phrases, get_max_score, PAGE_COUNT)
+    scores = KeywordScores(search_phrases, get_max_score, find_page_ids, PAGE_COUNT)
     shares = scores.compute_shares(KeywordQuery(("pump", "rare"), phrases=(("some", "phrase"),)))
     assert set(shares) == set(range(20, 30))
 
@@ -116,5 +157,7 @@ def test_excluded_terms_are_passed_on() -> None:
 
         return ask
 
-    KeywordScores(note(search), get_max_score, PAGE_COUNT).compute_shares(KeywordQuery(("rare",), excluded=(("x",),)))
+    KeywordScores(note(search), get_max_score, find_page_ids, PAGE_COUNT).compute_shares(
+        KeywordQuery(("rare",), excluded=(("x",),))
+    )
     assert [query.excluded for query in asked] == [(("x",),)] * 2

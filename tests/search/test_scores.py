@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.search import Confidence, SearchMode
+from wikiholt.domain.search import Confidence, PageFilter, SearchMode
 from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelError
+from wikiholt.search import searcher
 from wikiholt.search.ranking import (
     HIGH_SCORE,
+    LARGE_WIKI_PAGES,
     MEDIUM_SCORES,
+    SMALL_WIKI_PAGES,
     Candidate,
+    Competition,
     ScoreFeatures,
     compute_likelihood,
     get_competition,
@@ -139,6 +143,47 @@ def test_more_evidence_never_lowers_a_score(
         assert compute_likelihood(mode, known._replace(**{name: getattr(known, name) + more})) >= compute_likelihood(
             mode, known
         )
+
+
+@given(
+    st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), st.integers(0, 3000), st.integers(0, 3000)
+)
+def test_the_fewer_pages_a_wiki_has_the_less_evidence_is_needed(
+    mode: SearchMode, found: list[Candidate], page_count: int, more: int
+) -> None:
+    best = rank_candidates(mode, found)
+    small, large = (
+        with_likelihoods(mode, best, get_competition(mode, best, pages)) for pages in (page_count, page_count + more)
+    )
+    for one, other in zip(small, large, strict=True):
+        assert (one.likelihood or 0) >= (other.likelihood or 0)
+        assert one._replace(likelihood=None) == other._replace(likelihood=None)
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_scores_differ_only_between_small_and_large_wikis(mode: SearchMode) -> None:
+    best = [Candidate(1, 1, 0.6, 0.2)]
+    likelihoods = [
+        with_likelihoods(mode, best, get_competition(mode, best, pages))[0].likelihood or 0
+        for pages in (1, SMALL_WIKI_PAGES, 200, LARGE_WIKI_PAGES, 100_000)
+    ]
+    tiny, small, medium, large, huge = likelihoods
+    assert tiny == small > medium > large == huge
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_search_scores_by_the_number_of_pages_of_its_wiki(
+    notes: IndexedWiki, mode: SearchMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_counts = []
+
+    def record(mode: SearchMode, candidates: Sequence[Candidate], page_count: int) -> Competition:
+        page_counts.append(page_count)
+        return get_competition(mode, candidates, page_count)
+
+    monkeypatch.setattr(searcher, "get_competition", record)
+    notes.handle.search(SearchRequest("slugs after rain", n=1, mode=mode, where=PageFilter(path_prefix="garden")))
+    assert page_counts == [len(PAGES)]
 
 
 @given(st.lists(candidate, min_size=1, max_size=8))

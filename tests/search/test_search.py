@@ -152,7 +152,7 @@ def test_scores_never_rise_down_the_list(wiki: WikiHandle) -> None:
 def test_filters_narrow_every_mode(wiki: WikiHandle, where: PageFilter, expected: set[str]) -> None:
     semantic = wiki.search(SearchRequest("heap", n=100, mode=SearchMode.SEMANTIC, where=where))
     assert set(get_paths(semantic)) == expected
-    assert semantic.total == len(expected)
+    assert semantic.considered == len(expected)
     for mode in (SearchMode.KEYWORD, SearchMode.HYBRID):
         assert set(get_paths(wiki.search(SearchRequest("heap leaves", n=100, mode=mode, where=where)))) <= expected
 
@@ -293,7 +293,7 @@ class BrokenVectorCache:
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         raise AssertionError("not ready, so never searched")
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
         return False
 
     def close(self) -> None:
@@ -329,7 +329,7 @@ def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: W
         def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
             raise RuntimeError("broken")
 
-        def wait_idle(self, timeout: float | None = None) -> bool:
+        def wait_idle(self, timeout_s: float | None = None) -> bool:
             return False
 
         def close(self) -> None:
@@ -340,7 +340,7 @@ def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: W
     for query in ("gathers leaves", '"gathers leaves"', "leaves -heap"):
         good = wiki.search(SearchRequest(query, mode=SearchMode.KEYWORD))
         answer = broken.search(SearchRequest(query, mode=SearchMode.KEYWORD))
-        assert (get_paths(answer), answer.total) == (get_paths(good), good.total)
+        assert (get_paths(answer), answer.considered) == (get_paths(good), good.considered)
         assert answer.degraded
     broken.close()
 

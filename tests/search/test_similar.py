@@ -41,7 +41,7 @@ def test_the_most_similar_pages_come_first_without_the_page_itself(notes: Indexe
     assert "heap" not in get_paths(answer)
     assert "secret" not in get_paths(answer), "a hidden page has no passages"
     assert len(set(get_paths(answer))) == len(answer.hits)
-    assert (answer.query, answer.mode, answer.total) == ("heap", SearchMode.SEMANTIC, len(PAGES) - 1)
+    assert (answer.query, answer.mode, answer.considered) == ("heap", SearchMode.SEMANTIC, len(PAGES) - 1)
     distances = [hit.distance for hit in answer.hits]
     assert distances == sorted(distances, key=lambda distance: distance or 0.0)
     assert not answer.degraded
@@ -62,7 +62,7 @@ def test_the_page_is_named_as_everywhere(notes: IndexedWiki, path: str) -> None:
 def test_filters_apply_before_the_nearest_pages_are_selected(notes: IndexedWiki) -> None:
     assert get_paths(notes.handle.find_similar("heap", 1, PageFilter(tags=("tools",)))) == ["tools/fork"]
     assert get_paths(notes.handle.find_similar("tools/fork", 5, PageFilter(tags=("tools",)))) == []
-    assert notes.handle.find_similar("ferry", 5, PageFilter(path_prefix="tools")).total == 1
+    assert notes.handle.find_similar("ferry", 5, PageFilter(path_prefix="tools")).considered == 1
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
 
 def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
-    source = GitSource(repository.path, timeout=3600)  # longer than the test may take
+    source = GitSource(repository.path, timeout_s=3600)  # longer than the test may take
     assert source.get_head() == repository.get_head()
     head = repository.path / ".git" / "HEAD"
     head.unlink()

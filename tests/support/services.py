@@ -75,7 +75,7 @@ def make_cached_service(
     seconds: float = 0.0,
     background: bool = False,
     target_tokens: Callable[[Wiki], int] = lambda _: 200,
-    lock_timeout: float = 30.0,
+    lock_timeout_s: float = 30.0,
 ) -> WikiService:
     """The service of this data directory. Every wiki, however small, has both of its caches."""
     store = SqliteStore(data / "wikis")
@@ -95,7 +95,7 @@ def make_cached_service(
         return WikiConfig(source, pipeline, "/w/{path}")
 
     reranking = RerankConfig(FakeReranker, 60.0)
-    shop = Components(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
+    shop = Components(store, lambda: embedder, vectors, words, lock_timeout_s, reranking=reranking)
     return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=SourceIdentities())
 
 

@@ -39,11 +39,11 @@ TABLE x WHERE y == "[[a|b]]" #notag
 """
 
 OBSIDIAN_TEXT = (
-    "status: growing Sown: 2024-03-01 The bed behind the shed gets much sun in summer. See Soil > Compost heap, "
-    "Harvest and Soil. #vegetables #year/2024 costs #123 and #nocode water: daily "
+    "status: growing Sown: 2024-03-01 · The bed behind the shed gets much sun in summer. See Soil > Compost heap, "
+    "Harvest and Soil. #vegetables #year/2024 costs #123 and #nocode water: daily · "
     "Frost in May Cover the rows, see Fleece. With bricks The wind is strong here. "
-    "Soil A pane It broke. (In the storm of March.) Harvest: Maybe beans #beans Peas "
-    'Plant · Where; Leek · the long bed TABLE x WHERE y == "[[a|b]]" #notag'
+    "Soil A pane It broke. (In the storm of March.) Harvest: Maybe beans #beans · Peas. "
+    'Plant · Where; Leek · the long bed. TABLE x WHERE y == "[[a|b]]" #notag'
 )
 
 LOGSEQ_PAGE = """title:: Water tank
@@ -105,9 +105,9 @@ MKDOCS_PAGE = """# Install {: #setup .wide }
 """
 
 MKDOCS_TEXT = (
-    "Install: Before you start Read the plan. You need a ladder. Ask for help. !!! not a box code It takes an hour. "
-    "Linux pump --start Windows Click on the icon. vent Opens by itself. Made of brass. Next Home Unpack It is heavy. "
-    "Then lift."
+    "Install: Before you start Read the plan. You need a ladder. Ask for help. !!! not a box code · It takes an hour. "
+    "Linux · pump --start · Windows Click on the icon. vent · Opens by itself. Made of brass. Next Home · Unpack · "
+    "It is heavy. Then lift."
 )
 
 MDX_PAGE = """---
@@ -150,8 +150,8 @@ import Shown from 'shown';
 """
 
 MDX_TEXT = (
-    "Pumps: There are two kinds. One is < the other. Hand pump Needs <water> and patience, see valves. Power The other "
-    "needs power. Always. Oil it. import Shown from 'shown';"
+    "Pumps: There are two kinds. One is < the other. Hand pump · Needs <water> and patience, see valves. Power The "
+    "other needs power. Always. Oil it. import Shown from 'shown';"
 )
 
 HUGO_PAGE = """+++

@@ -14,7 +14,7 @@ sys.path[:0] = sys.argv[1:3]
 from wikiholt.domain.page import Page, PageProblem  # noqa: E402
 from wikiholt.text.analysis import find_identifiers  # noqa: E402
 from wikiholt.text.bm25 import build_page_terms, to_terms  # noqa: E402
-from wikiholt.text.chunking import build_chunks  # noqa: E402
+from wikiholt.text.chunks import build_chunks  # noqa: E402
 from wikiholt.text.display_text import to_display_text  # noqa: E402
 from wikiholt.text.ignore_patterns import build_matcher  # noqa: E402
 from wikiholt.text.inline import strip_inline_to_line  # noqa: E402

@@ -10,7 +10,7 @@ from tests.support.snippets import build_snippet
 from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from tests.text.wiki_dialects import DIALECT_PAGE, MARKUP_PATTERN
-from wikiholt.text.chunking import build_chunks
+from wikiholt.text.chunks import build_chunks
 from wikiholt.text.display_text import DisplayText, to_display_text
 from wikiholt.text.keyword_query import parse_query
 
@@ -46,15 +46,15 @@ def test_no_visible_text_is_lost() -> None:
         'Before you open it The door sticks when it is wet; push hard gently, H&S says "never kick it".',
         "Air the seedlings every morning, unless it is below five degrees.",
         "The lamps are on from six to nine. Nobody else may turn them off.",
-        "Plant · Sown · Planted out; Tomato · March · May, after the frost; Leek early · February · April or later",
+        "Plant · Sown · Planted out; Tomato · March · May, after the frost; Leek early · February · April or later.",
         "What to do in a storm Close the roof vents first. Then weigh the covers down with bricks.",
         "Cold nights Cover the rows with fleece, and open it again before noon.",
         "pump --start --minutes 15 pump --status",
         "The level() of the tank falls by about frac 110 a day; below h_min the pump stops.",
-        "Order peat-free soil Repair the third pane, broken pane and clean the gutter",
-        "Ask somebody to hold it — always Setext heading: Slugs come at night.",
+        "Order peat-free soil · Repair the third pane, broken pane and clean the gutter · Take the ladder",
+        "Ask somebody to hold it — always · Setext heading: Slugs come at night.",
         "Beer traps work, copper tape works better.",
-        "trap: beer depth: 4 cm The plan is from the year the roof was new.",
+        "trap: beer depth: 4 cm · The plan is from the year the roof was new.",
     ):
         assert seen in shown
 
@@ -63,7 +63,7 @@ def test_no_visible_text_is_lost() -> None:
     ("fragment", "shown"),
     [
         ("of the pump.\n```\n\nThen **open** it.\n\n```bash\npump", "of the pump. Then open it. pump"),
-        ("of the pump.\n```\n\nThen **open** it.\n\n```\npump\n```\n\nEnd.", "of the pump. Then open it. pump End."),
+        ("of the pump.\n```\n\nThen **open** it.\n\n```\npump\n```\n\nEnd.", "of the pump. Then open it. pump · End."),
         ("the end of a note -->\n\nShown.", "Shown."),
         ("Shown. <!-- the beginning of a note", "Shown."),
         ('style="color: red">Red</span> text', "Red text"),
@@ -107,6 +107,28 @@ def test_items_rows_paragraphs_and_code_are_separate_sentences() -> None:
         "水は朝にやる。短い。",
     ]
     assert to_display_text("") == DisplayText("", ())
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("Bring:\n- a signed form\n- the weight (in kg)\n  1. of today\n  2. 50 %\n- Done.\n* Go!\n\nThat is all",
+         "Bring: a signed form · the weight (in kg) · of today · 50 % · Done. Go! That is all"),
+        ("A lease\n\nNo “pets.”\n\nAsk", "A lease · No “pets.” Ask"),
+        ("every 12 h\n\n> No penicillin\nat all\n> ever\n\nElse\n> ask",
+         "every 12 h · No penicillin at all ever · Else · ask"),
+        ("Doses\n\n| Drug | Dose |\n|--|--|\n| A | – |\n| B | 2 (iv) |\n\nAsk",
+         "Doses. Drug · Dose; A · –; B · 2 (iv). Ask"),
+        ("Run\n```\nx = first(second, third, fourth, fifth, sixth, seventh, eighth)\ny = x\n```\nthen wait",
+         "Run · x = first(second, third, fourth, fifth, sixth, seventh, eighth) y = x · then wait"),
+        ("## Prices (2024)\n\nLow\n\n## Why?\n\nCosts", "Prices (2024): Low · Why? Costs"),
+        ("水は朝にやる。\n\n短い\n\n庭", "水は朝にやる。 短い · 庭"),
+    ],
+)  # fmt: skip
+def test_blocks_have_one_mark_between_them_that_is_part_of_no_sentence(markdown: str, shown: str) -> None:
+    found = to_display_text(markdown)
+    assert found.text == shown
+    assert not any(sentence.endswith(("·", ";", "(iv).")) for sentence in get_sentences(found))
 
 
 @given(markdown_texts)

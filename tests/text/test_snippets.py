@@ -145,6 +145,17 @@ def test_a_distant_sentence_is_shown_if_it_has_half_of_the_words() -> None:
     assert (get_marked(chosen), get_sentence(chosen)) == (["pump"], "The old pump leaks a little.")
 
 
+def test_words_of_the_titles_count_only_without_other_words() -> None:
+    table = f"| Supplier | Delivery |\n|--|--|\n| Covetrus | {FILLER} |\n| Air Liquide | oxygen |\n| Reuter | linen |"
+    builder = SnippetBuilder(QueryMatcher(parse_query("oxygen supplier"), "english"), make_scorer("Supplier ·"))
+    (shown,) = builder.build([table], [150], [("Supplier list", "Orders")])
+    assert (get_marked(shown), get_sentence(shown)) == (["oxygen"], "Air Liquide · oxygen")
+    (without_titles,) = builder.build([table], [150])
+    assert get_sentence(without_titles) == "Supplier · Delivery"
+    (only_titles,) = builder.build([table], [150], [("Supplier list", "Oxygen")])
+    assert only_titles == without_titles
+
+
 def test_the_visible_part_of_a_long_sentence_is_reported() -> None:
     found = build_snippet(
         f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on")
@@ -181,11 +192,14 @@ def test_the_closest_sentence_is_inside_any_snippet(text: str, query: str, lengt
 
 
 WITH_MARKS = {
-    "Head quote more item one": "Head: quote more item one",
+    "Head quote more item one": "Head: quote more · item · one",
     "a b c d": "a · b; c · d",
-    "Title text more": "Title: text more",
+    "run **this** <x> after": "run **this** <x> · after",
+    "end of code text": "end of code · text",
+    "Title text more": "Title: text · more",
+    "a <b zebra > c": "a <b · zebra > c",
 }
-"""Plain text → the same as it is displayed: headings, rows and cells have marks between them."""
+"""Plain text → the same as it is displayed: blocks and cells have marks between them."""
 
 
 @pytest.mark.parametrize(
@@ -233,6 +247,14 @@ def test_a_page_cannot_contain_the_placeholder_for_code() -> None:
 )
 def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
     assert to_plain_text(fragment) == expected
+
+
+def test_no_separator_is_beside_an_ellipsis() -> None:
+    text = "\n".join(f"- item {number}" for number in range(20, 60))
+    for length in range(12, 60):
+        shown = build_snippet(text, parse_query("40"), length=length).text
+        assert "40" in shown
+        assert not re.search("…·|… ·|·…|· …", shown)
 
 
 def test_no_word_is_cut() -> None:

@@ -21,7 +21,7 @@ class AccessFixture:
 
     def __init__(self, directory: Path, *, public: bool = False, domain: str = DOMAIN) -> None:
         self.path = directory / "registry.sqlite"
-        self.registry = Registry(self.path, timeout=TIMEOUT_S)
+        self.registry = Registry(self.path, timeout_s=TIMEOUT_S)
         self.access = AccessPolicy(self.registry, domain=domain, public=public, own_hosts=(OWN_HOST,))
 
     def add_wiki(self, slug: str, **wiki_settings: str) -> None:

@@ -16,6 +16,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def registry(path: Path) -> Iterator[Registry]:
-    registry = Registry(path, timeout=TIMEOUT_S)
+    registry = Registry(path, timeout_s=TIMEOUT_S)
     yield registry
     registry.close()

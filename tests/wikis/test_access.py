@@ -324,7 +324,7 @@ def test_requests_during_changes_of_keys_and_wikis_get_their_own_wiki_or_nothing
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:
         thread.start()
-    with closing(Registry(fixture.path, timeout=TIMEOUT_S)) as elsewhere:
+    with closing(Registry(fixture.path, timeout_s=TIMEOUT_S)) as elsewhere:
         for _ in range(25):
             wiki = elsewhere.add("moving", "/srv/moving")
             generations[elsewhere.keys.create(wiki.id, Scope.READ)[1]] = wiki.id

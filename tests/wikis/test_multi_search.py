@@ -41,9 +41,9 @@ def make_handle(slug: str, hits: Sequence[Hit] = (), error: Exception | None = N
             "head_revision": "a",
             "stale": False,
             "degraded": False,
-            "total": 10,
+            "nothing_relevant": False,
+            "considered": 10,
         } | fields
-        values = {"nothing_relevant": False, "total": 10} | values
         return SearchResult("q", SearchMode.HYBRID, tuple(hits[: request.n]), took_ms=1.0, **values)  # type: ignore[arg-type]
 
     return cast(WikiHandle, SimpleNamespace(wiki=SimpleNamespace(slug=slug), search=search))
@@ -64,7 +64,7 @@ def get_places(result: SearchResult) -> list[str]:
 def test_hits_are_ordered_by_score_and_equal_scores_by_wiki() -> None:
     result = search(SearchRequest("q", 4), GARDEN, KITCHEN)
     assert get_places(result) == ["garden/a", "kitchen/d", "garden/b", "kitchen/e"]
-    assert (result.wikis, result.total, result.took_ms) == (("garden", "kitchen"), 20, 2.0)
+    assert (result.wikis, result.considered, result.took_ms) == (("garden", "kitchen"), 20, 2.0)
 
 
 def test_pages_of_hits_follow_one_another() -> None:
@@ -110,11 +110,13 @@ def test_the_merged_result_is_as_fresh_and_as_relevant_as_its_parts() -> None:
 
 
 def test_a_wiki_whose_filter_is_empty_is_explained_only_if_nothing_was_found() -> None:
-    empty = make_handle("empty", [], total=0, notes=("no page has the tag 'x'",))
+    empty = make_handle("empty", [], considered=0, notes=("no page has the tag 'x'",))
     assert search(SearchRequest("q"), empty, KITCHEN).notes == ()
     assert search(SearchRequest("q"), empty).notes == ("empty: no page has the tag 'x'",)
 
 
 def test_a_wiki_whose_repository_cannot_be_read_is_always_named() -> None:
-    missing = make_handle("missing", [], total=0, stale=True, head_revision=None, notes=("its repository is missing",))
+    missing = make_handle(
+        "missing", [], considered=0, stale=True, head_revision=None, notes=("its repository is missing",)
+    )
     assert search(SearchRequest("q"), missing, KITCHEN).notes == ("missing: its repository is missing",)

@@ -133,7 +133,7 @@ def test_concurrent_changes_of_different_settings_are_not_lost(registry: Registr
     registry.add("garden", "/srv/garden")
 
     def change(number: int) -> None:
-        with closing(Registry(path, timeout=TIMEOUT_S)) as own:
+        with closing(Registry(path, timeout_s=TIMEOUT_S)) as own:
             own.update_settings("garden", {f"setting-{number}": "set"})
 
     threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
@@ -267,7 +267,10 @@ def test_an_invalid_host_is_refused_and_nothing_changes(registry: Registry, host
 
 def test_another_writer_makes_writes_wait_and_then_busy(registry: Registry, path: Path) -> None:
     registry.add("garden", "/srv/garden")
-    with closing(sqlite3.connect(path, isolation_level=None)) as other, closing(Registry(path, timeout=0.05)) as hasty:
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        closing(Registry(path, timeout_s=0.05)) as hasty,
+    ):
         other.execute("BEGIN IMMEDIATE")
         assert [wiki.slug for wiki in hasty.list_wikis()] == ["garden"]
         with pytest.raises(Busy):
@@ -292,7 +295,7 @@ def test_many_threads_share_one_registry(registry: Registry) -> None:
 
 
 def _add_in_other_process(path: Path, name: str) -> None:
-    with closing(Registry(path, timeout=TIMEOUT_S)) as registry:
+    with closing(Registry(path, timeout_s=TIMEOUT_S)) as registry:
         for number in range(10):
             registry.add(f"{name}{number}", "/srv")
         try:

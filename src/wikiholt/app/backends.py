@@ -10,7 +10,7 @@ from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
-from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, no_shared_buckets
+from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 
@@ -31,7 +31,7 @@ class Backend:
     keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """A wiki with at most this number of pages has no keyword cache."""
     databases: DatabaseAdmin | None = None
-    open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = no_shared_buckets
+    open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets
     """Opens the shared rate-limit buckets; None if each process counts its own requests."""
     open_assignments: Callable[[], NodeAssignments | None] = lambda: None
     """Opens the assignment of wikis to nodes; None if there is only one node."""

@@ -48,7 +48,7 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, no_shared_buckets
+from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import WikiSession
@@ -92,7 +92,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         else _make_chroma_cache_opener(chroma, backend),
         keyword_cache=_make_keyword_cache_opener(backend),
         lexicon=LexiconProvider,
-        lock_timeout=settings.lock_timeout,
+        lock_timeout_s=settings.lock_timeout,
         backup_policy=_get_backup_policy(settings),
         previous_model=PreviousModels(partial(load_embedder, settings)),
         scale=make_scale_getter(settings),
@@ -198,7 +198,7 @@ def open_application(
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    open_buckets = backend.open_buckets if backend else no_shared_buckets
+    open_buckets = backend.open_buckets if backend else open_no_buckets
     if worker is not None:
         assignments: NodeAssignments | None = worker.assignments
         open_buckets = open_buckets if settings.store else worker.open_buckets
@@ -329,7 +329,7 @@ def _build_remote_source(
     limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
-        timeout=settings.remote_timeout,
+        timeout_s=settings.remote_timeout,
         max_bytes=settings.remote_max_bytes,
     )
     return RemoteSource(
@@ -402,7 +402,7 @@ def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
         tenant=settings.chroma_tenant,
         database=settings.chroma_database,
         layout=settings.chroma_layout,
-        timeout=settings.chroma_timeout,
+        timeout_s=settings.chroma_timeout,
         token=settings.chroma_token,
     )
     return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))

@@ -32,7 +32,7 @@ class CheckResult:
     """The result of one check; `advice` says what to do if it failed."""
 
     subject: str
-    well: bool
+    ok: bool
     detail: str
     advice: str = ""
 
@@ -67,7 +67,7 @@ def check_sign_in(service: WikiService, settings: Settings) -> Iterator[CheckRes
         yield CheckResult("sign-in", True, ", ".join(name for name, value in methods.items() if value))
 
 
-def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iterator[CheckResult]:
+def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> Iterator[CheckResult]:
     """Check git, model, disk, permissions, keys, backups and every wiki. Changes nothing."""
     yield _check_git()
     yield _check_model(service.components.embedder)
@@ -87,11 +87,11 @@ def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iter
     except WikiholtError as error:
         yield CheckResult("registry", False, error.message, error.hint)
     else:
-        yield from _check_registry(service, data / "registry.sqlite", len(wikis), backup_interval)
+        yield from _check_registry(service, data / "registry.sqlite", len(wikis), backup_interval_s)
         yield from _check_orphans(service)
     for wiki in wikis:
         try:
-            yield from _check_wiki(service.get_handle(wiki.slug), backup_interval)
+            yield from _check_wiki(service.get_handle(wiki.slug), backup_interval_s)
         except WikiholtError as error:
             yield CheckResult(f"wiki {wiki.slug}", False, error.message, error.hint)
 
@@ -210,7 +210,7 @@ def _check_disk(data: Path) -> CheckResult:
     return CheckResult("disk", True, text)
 
 
-def _check_registry(service: WikiService, file: Path, wikis: int, backup_interval: float) -> Iterator[CheckResult]:
+def _check_registry(service: WikiService, file: Path, wikis: int, backup_interval_s: float) -> Iterator[CheckResult]:
     """Check the permissions of the registry file, which contains secrets, its backups, and expired keys."""
     summary = CheckResult("registry", True, _format_wikis(wikis))
     if service.components.databases is not None:
@@ -229,7 +229,7 @@ def _check_registry(service: WikiService, file: Path, wikis: int, backup_interva
         yield summary
     changed = datetime.fromtimestamp(file_status.st_mtime, UTC)
     if (
-        backup_interval
+        backup_interval_s
         and datetime.now(UTC) - changed > _REGISTRY_BACKUP_GRACE
         and service.registry.backups.is_outdated()
     ):
@@ -248,12 +248,12 @@ def _check_expired_keys(service: WikiService) -> Iterator[CheckResult]:
         yield CheckResult("keys", False, f"expired: {names}{more}", advice)
 
 
-def _check_backup(handle: WikiHandle, state: IndexState, interval: float) -> Iterator[CheckResult]:
+def _check_backup(handle: WikiHandle, state: IndexState, interval_s: float) -> Iterator[CheckResult]:
     """Check that a changed index has a recent backup. A wiki that did not change needs no new one."""
     newest = handle.backups.find_newest()
     since = handle.wiki.created_at if newest is None else newest.taken_at
     age = datetime.now(UTC) - since
-    if not interval or age.total_seconds() <= 2 * interval or (newest is not None and newest.state == state):
+    if not interval_s or age.total_seconds() <= 2 * interval_s or (newest is not None and newest.state == state):
         return
     slug = handle.wiki.slug
     detail = "there is no backup yet"
@@ -263,7 +263,7 @@ def _check_backup(handle: WikiHandle, state: IndexState, interval: float) -> Ite
     yield CheckResult(f"wiki {slug}", False, detail, advice)
 
 
-def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckResult]:
+def _check_wiki(handle: WikiHandle, backup_interval_s: float) -> Iterator[CheckResult]:
     subject = f"wiki {handle.wiki.slug}"
     status = handle.get_status()
     if status.error is not None:
@@ -276,7 +276,7 @@ def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckRes
     sync = f"run `wikiholt sync {handle.wiki.slug}`"
     for fault in faults:
         yield CheckResult(subject, False, fault, f"{sync}: it quarantines the damaged index and repairs it")
-    yield from _check_backup(handle, status.state, backup_interval)
+    yield from _check_backup(handle, status.state, backup_interval_s)
     if status.stale and status.error is None:
         yield CheckResult(subject, False, "the index is behind HEAD", sync)
     if status.problems:

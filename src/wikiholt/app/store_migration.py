@@ -143,9 +143,9 @@ class StoreMigration:
         return True
 
     def _copy_wiki(self, wiki: Wiki) -> None:
-        store, lock_timeout = self._target.components.store, self._target.components.lock_timeout
+        store, lock_timeout_s = self._target.components.store, self._target.components.lock_timeout_s
         with _open_copy(self._source.components.store, wiki.id, self._scratch) as file:
-            with store.write_lock(wiki.id, lock_timeout):
+            with store.write_lock(wiki.id, lock_timeout_s):
                 store.publish(wiki.id, store.import_backup(wiki.id, file))
                 with closing(store.open_backup(file)) as copied, closing(store.open(wiki.id)) as there:
                     _require_equal(copied, there)

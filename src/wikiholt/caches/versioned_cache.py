@@ -67,16 +67,16 @@ class BackgroundWorker(Generic[Result]):
                 raise Cancelled
             yield item
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the running job. Returns whether it has ended."""
         if self._thread is not None:
-            self._thread.join(timeout)
+            self._thread.join(timeout_s)
         return not self.is_busy
 
-    def stop(self, timeout: float) -> bool:
+    def stop(self, timeout_s: float) -> bool:
         """Cancel the running job, wait for it, and refuse new jobs. Returns whether it has ended."""
         self._stopping.set()
-        return self.wait(timeout)
+        return self.wait(timeout_s)
 
     def _run_job(self, job: Callable[[], Result | None]) -> None:
         try:
@@ -175,9 +175,9 @@ class VersionedCache(ABC, Generic[State]):
         if state is not None and state.file is not None:
             self._directory.verify(state.file)
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait for the background job. Returns whether it has ended; the next refresh adopts its result."""
-        return self._worker.wait(timeout)
+        return self._worker.wait(timeout_s)
 
     def close(self) -> None:
         """Stop the background job and release the file. A half-written file is removed."""

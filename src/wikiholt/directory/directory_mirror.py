@@ -83,14 +83,14 @@ class DirectoryMirror:
     is_pruned: Callable[[str], bool]
     max_bytes: int
     """Larger files are not read."""
-    timeout: float
+    timeout_s: float
 
     def refresh(self, stop: Callable[[], bool] = never_stop) -> bool:
         """Scan the directory and commit what has changed; return whether anything has. Raises Busy after `stop`.
 
         Raises NoPages, and keeps the snapshot, if there is no page any more: the disk may not be mounted.
         """
-        ignored = list_ignored_files(self.root, self.timeout)
+        ignored = list_ignored_files(self.root, self.timeout_s)
         listing = list_files(
             self.root,
             lambda path: self.is_page(path) and path not in ignored,
@@ -105,7 +105,7 @@ class DirectoryMirror:
         }
         rows |= {path: table.rows[path] for path in iter_below(table.rows, listing.unreadable)}
         rows |= {_name_unreadable(path, table): _make_unreadable(path) for path in listing.unreadable}
-        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout))) as writer:
+        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout_s))) as writer:
             changed = {path: entry for path, entry in listing.entries.items() if path not in rows}
             missing = [path for path in table.rows if path not in rows and path not in changed]
             changed |= self._find_reappeared(path for path in missing if not is_ignored(path, ignored))
@@ -131,7 +131,7 @@ class DirectoryMirror:
         stamps = {path: find_stamp(self.root, path) for path in paths}
         rows = {path: row for path, row in table.rows.items() if path not in stamps}
         changed = {path: (EntryKind.FILE, stamp) for path, stamp in stamps.items() if stamp is not None}
-        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout))) as writer:
+        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout_s))) as writer:
             if wait:
                 wait_until_quiet((stamp for _, stamp in changed.values()), never_stop)
             unsettled = self._read_changed(changed, table.rows, rows, writer, never_stop)
@@ -140,14 +140,14 @@ class DirectoryMirror:
 
     def prepare(self) -> None:
         """Create the mirror if there is none or it is damaged."""
-        if not is_usable(self.mirror, self.timeout):
+        if not is_usable(self.mirror, self.timeout_s):
             self._create()
         remove_stale_files(self.mirror)
 
     def _open(self) -> FileTable:
         """The table of the mirror's tip."""
         self.prepare()
-        tip, table = read_mirror_tip(self.mirror, self.timeout), load_table(self.mirror)
+        tip, table = read_mirror_tip(self.mirror, self.timeout_s), load_table(self.mirror)
         if tip is None and table.head is not None:  # the last commit is damaged
             self._create()
             table = FileTable()
@@ -172,7 +172,7 @@ class DirectoryMirror:
         temporary = self.mirror.with_name("mirror.new")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(mode=0o700)
-        result = make_mirror_runner(temporary, self.timeout).run(
+        result = make_mirror_runner(temporary, self.timeout_s).run(
             "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=mirror"
         )
         if result.status != 0:
@@ -182,7 +182,7 @@ class DirectoryMirror:
 
     def _read_rows(self, tip: str, known: Mapping[str, FileRow]) -> dict[str, FileRow]:
         """The files at the tip, after the table was lost or a process was killed before it saved the table."""
-        result = make_mirror_runner(self.mirror, self.timeout).run("ls-tree", "-r", "-z", "--full-tree", tip)
+        result = make_mirror_runner(self.mirror, self.timeout_s).run("ls-tree", "-r", "-z", "--full-tree", tip)
         if result.status != 0:
             mark_suspect(self.mirror)
             raise result.to_error("list the files of the last snapshot")
@@ -252,8 +252,8 @@ class DirectoryMirror:
             except StorageError:
                 mark_suspect(self.mirror)
                 raise
-            head = read_mirror_tip(self.mirror, self.timeout)
-            combine_packs(self.mirror, self.timeout)
+            head = read_mirror_tip(self.mirror, self.timeout_s)
+            combine_packs(self.mirror, self.timeout_s)
         if changes or rows != table.rows:
             FileTable(head, rows).save(self.mirror)
         return bool(changes)

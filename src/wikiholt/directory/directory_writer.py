@@ -43,7 +43,7 @@ class DirectoryWriter:
         """
         validate_commit(edits, author, message, self._files)
         files = [edit.file for edit in edits if not edit.is_attachment]
-        if ignored := find_ignored_names(self._root, files, self._mirror.timeout):
+        if ignored := find_ignored_names(self._root, files, self._mirror.timeout_s):
             raise InvalidPage(
                 f"{ignored[0]} would not be a page of this wiki.", hint="The checkout's .gitignore excludes it."
             )
@@ -55,7 +55,7 @@ class DirectoryWriter:
             moved = {change.moved_from for change in planned}
             planned = [change for change in planned if change.path not in moved]
             if len(planned) > 1:
-                write_blobs(make_mirror_runner(self._mirror.mirror, self._mirror.timeout), edits)
+                write_blobs(make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s), edits)
                 self._journal.write("", planned)
             # New files first: a page that is being renamed is never missing from the disk.
             for change in sorted(planned, key=lambda change: change.new is None):
@@ -74,7 +74,7 @@ class DirectoryWriter:
         unfinished = self._journal.read()
         if unfinished is None:
             return
-        git = make_mirror_runner(self._mirror.mirror, self._mirror.timeout)
+        git = make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s)
         for change in sorted(unfinished[1], key=lambda change: change.new is None):
             if change.moved_from:
                 # The move is one step, so the file is at its old or at its new place.

@@ -72,7 +72,7 @@ class DirectorySource(MirrorSource):
         """`directory` contains the mirror. Pages larger than `max_bytes` are listed as problems."""
         super().__init__(
             directory,
-            timeout=_TIMEOUT_S,
+            timeout_s=_TIMEOUT_S,
             subdirectory=subdirectory,
             ignore=(*_SKIPPED_DIRECTORIES, *ignore),
             extensions=extensions,

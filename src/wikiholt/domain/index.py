@@ -91,7 +91,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class CosineScale:
-    """Calibrates a model's cosines: the typical value of unrelated passages, and of a question and its answer.
+    """Calibrates a model's cosines: the typical value of unrelated texts, and of a question and its answer.
 
     Some models place any two texts close together; `normalize` maps that baseline to 0.
     """

@@ -95,7 +95,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage, exactly `page.body[start:end]`; its first `overlap` characters repeat the previous chunk's end."""
+    """A piece of a page that is stored with its vector, exactly `page.body[start:end]`.
+
+    Its first `overlap` characters repeat the end of the previous chunk. A passage is the text of a chunk: what a model
+    embeds, and what a search finds and shows.
+    """
 
     index: int
     text: str

@@ -271,7 +271,7 @@ class _IndexCache(Protocol):
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until background work ends; the next refresh uses its result."""
 
     def close(self) -> None: ...

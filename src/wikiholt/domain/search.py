@@ -271,7 +271,8 @@ class SearchResult:
     query: str
     mode: SearchMode
     hits: tuple[Hit, ...]
-    total: int
+    considered: int
+    """Number of pages that pass the filters, phrases and exclusions."""
     took_ms: float
     indexed_revision: str | None
     head_revision: str | None
@@ -309,7 +310,7 @@ class QueryRecord:
 
     at: float
     """Seconds since 1970."""
-    surface: str
+    interface: str
     query: str
     mode: str
     filtered: bool

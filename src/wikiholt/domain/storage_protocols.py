@@ -193,7 +193,7 @@ class IndexStore(Protocol):
         The newest generation that has a revision counts as published.
         """
 
-    def write_lock(self, wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+    def write_lock(self, wiki_id: str, timeout_s: float) -> AbstractContextManager[None]:
         """Hold the wiki's exclusive write lock across processes. Raises Busy after the timeout."""
 
     def get_directory(self, wiki_id: str) -> Path:

@@ -36,14 +36,14 @@ class CommitWriter:
     """Creates commits on the current branch of one repository."""
 
     def __init__(
-        self, git: GitRunner, path: Path, location: RepositoryLocation, pages: PageFiles, timeout: float
+        self, git: GitRunner, path: Path, location: RepositoryLocation, pages: PageFiles, timeout_s: float
     ) -> None:
         self._git = git
         self._lock = location.git_dir / "wikiholt.lock"
         self._pages = pages
         self._journal = WriteJournal(location.git_dir, location.common_dir)
         self._work_tree = open_work_tree(git, path, location, self._journal)
-        self._timeout = timeout
+        self._timeout_s = timeout_s
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Commit these edits and return the commit id, or the id of HEAD when they change nothing.
@@ -52,7 +52,7 @@ class CommitWriter:
         """
         validate_commit(edits, author, message, self._pages)
         blobs = write_blobs(self._git, edits)
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout_s
         with translate_write_errors(), lock_file(self._lock, deadline):
             branch = self._read_branch()
             self._repair(branch, deadline)
@@ -67,7 +67,7 @@ class CommitWriter:
 
     def repair(self) -> None:
         """Finish the write of a process that was killed."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout_s
         with translate_write_errors(), lock_file(self._lock, deadline):
             self._repair(self._read_branch(), deadline)
 

@@ -27,7 +27,7 @@ class ManagedSource(GitSource):
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         changed = super().fetch(stop)
-        combine_packs(self._path, self._timeout)
+        combine_packs(self._path, self._timeout_s)
         return changed
 
 

@@ -48,9 +48,9 @@ class SharedHead:
 class MirrorRefresher:
     """Fetches in the background, one fetch at a time. Safe to use from many threads."""
 
-    def __init__(self, fetch: Callable[[], object], timeout: float = _READER_TIMEOUT_S) -> None:
+    def __init__(self, fetch: Callable[[], object], timeout_s: float = _READER_TIMEOUT_S) -> None:
         self._fetch = fetch
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._lock = Lock()
         self._done: Event | None = None
         self._requested_head: str | None = None
@@ -65,7 +65,7 @@ class MirrorRefresher:
                 self._requested_head, self._done = head, Event()
                 Thread(target=self._run_fetch, args=(self._done,), name="mirror-fetch", daemon=True).start()
             done = self._done
-        if done is not None and not done.wait(self._timeout):
+        if done is not None and not done.wait(self._timeout_s):
             return None
         return self._error
 
@@ -91,7 +91,7 @@ class MirrorSource(GitSource):
         self,
         directory: Path | None,
         *,
-        timeout: float,
+        timeout_s: float,
         subdirectory: str = "",
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
@@ -99,7 +99,7 @@ class MirrorSource(GitSource):
     ) -> None:
         """`directory` contains the mirror. It is None while the wiki is only validated."""
         self._directory = (directory or Path("/nonexistent")).absolute()
-        self._lock_timeout = timeout
+        self._lock_timeout_s = timeout_s
         self._shared_head = shared_head
         self._refresher = MirrorRefresher(self.fetch)
         super().__init__(
@@ -174,7 +174,7 @@ class MirrorSource(GitSource):
         """Hold the lock of the mirror. Raises Busy, and StorageError if the mirror cannot be written."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with lock_file(self._directory / "mirror.lock", time.monotonic() + self._lock_timeout):
+            with lock_file(self._directory / "mirror.lock", time.monotonic() + self._lock_timeout_s):
                 yield
         except OSError as error:
             raise StorageError(
@@ -208,16 +208,16 @@ class MirrorSource(GitSource):
         return find_repository(self._path)
 
 
-def make_mirror_runner(mirror: Path, timeout: float) -> GitRunner:
+def make_mirror_runner(mirror: Path, timeout_s: float) -> GitRunner:
     """Runs git in a mirror."""
-    return GitRunner(RepositoryLocation(mirror, mirror), timeout)
+    return GitRunner(RepositoryLocation(mirror, mirror), timeout_s)
 
 
-def is_usable(mirror: Path, timeout: float) -> bool:
+def is_usable(mirror: Path, timeout_s: float) -> bool:
     """Whether the mirror can be used; a suspect one is checked with fsck."""
     if not mirror.exists():
         return False
-    git, marker = make_mirror_runner(mirror, timeout), mirror / _SUSPECT_MARKER
+    git, marker = make_mirror_runner(mirror, timeout_s), mirror / _SUSPECT_MARKER
     with suppress(SourceCorrupt):
         if marker.exists():
             if git.run("fsck", "--no-dangling", "--no-progress").status:
@@ -227,16 +227,18 @@ def is_usable(mirror: Path, timeout: float) -> bool:
     return False
 
 
-def read_mirror_tip(mirror: Path, timeout: float) -> str | None:
+def read_mirror_tip(mirror: Path, timeout_s: float) -> str | None:
     """The commit at the tip of the mirror; None if it has none."""
-    result = make_mirror_runner(mirror, timeout).run("rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}")
+    result = make_mirror_runner(mirror, timeout_s).run(
+        "rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}"
+    )
     return result.stdout.decode().strip() if result.status == 0 else None
 
 
-def combine_packs(mirror: Path, timeout: float) -> None:
+def combine_packs(mirror: Path, timeout_s: float) -> None:
     """Combine small packs now and then; a failure only costs disk space."""
     with suppress(SourceCorrupt):
-        make_mirror_runner(mirror, timeout).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+        make_mirror_runner(mirror, timeout_s).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
 
 
 def mark_suspect(mirror: Path) -> None:

@@ -69,25 +69,25 @@ class GitResult:
 class GitRunner:
     """Runs git commands in one repository, without a shell, in a clean environment. Safe to use from many threads."""
 
-    def __init__(self, location: RepositoryLocation, timeout: float) -> None:
+    def __init__(self, location: RepositoryLocation, timeout_s: float) -> None:
         # An explicit git directory keeps git from searching parent directories,
         # and from refusing a repository that belongs to another user.
         self._location = location
         self._prefix = ["git", f"--git-dir={location.git_dir}", "--no-pager"]
         for setting in (f"safe.directory={location.git_dir}", *_GIT_CONFIG):
             self._prefix += ["-c", setting]
-        self._timeout = timeout
+        self._timeout_s = timeout_s
 
     def run(self, *arguments: str, input_data: bytes = b"", environment: Mapping[str, str] | None = None) -> GitResult:
         """Run one command with `input_data` on its standard input. Raises SourceCorrupt on timeout."""
         process = self._spawn(arguments, subprocess.PIPE, environment)
-        stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout)
+        stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout_s)
         return GitResult(process.returncode, stdout, _get_first_line(stderr))
 
     @contextmanager
     def start(self, *arguments: str, timeout_factor: float = 1) -> Iterator["GitProcess"]:
         """Start a command for requests and answers; the process is ended when the block is left."""
-        process = GitProcess(self._spawn(arguments, subprocess.DEVNULL), arguments[0], self._timeout * timeout_factor)
+        process = GitProcess(self._spawn(arguments, subprocess.DEVNULL), arguments[0], self._timeout_s * timeout_factor)
         try:
             yield process
         finally:
@@ -125,10 +125,10 @@ class GitRunner:
 class GitProcess:
     """A running git process: write requests, read answers. Raises SourceCorrupt when an answer times out."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", name: str, timeout: float) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", name: str, timeout_s: float) -> None:
         self._process = process
         self._name = name
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._waiting_since: float | None = None
         self._timed_out = False
         self._closed = threading.Event()
@@ -164,9 +164,9 @@ class GitProcess:
         """Wait for git to exit and return its status."""
         self._stdin.close()
         try:
-            return self._process.wait(self._timeout)
+            return self._process.wait(self._timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise make_timeout_error(self._name, self._timeout) from error
+            raise make_timeout_error(self._name, self._timeout_s) from error
 
     def close(self) -> None:
         """Kill the process if it still runs, and close its pipes."""
@@ -186,13 +186,13 @@ class GitProcess:
         data = read()
         self._waiting_since = None
         if self._timed_out:
-            raise make_timeout_error(self._name, self._timeout)
+            raise make_timeout_error(self._name, self._timeout_s)
         return data
 
     def _enforce_timeout(self) -> None:
-        while not self._closed.wait(min(1.0, self._timeout)):
+        while not self._closed.wait(min(1.0, self._timeout_s)):
             since = self._waiting_since
-            if since is not None and time.monotonic() - since > self._timeout:
+            if since is not None and time.monotonic() - since > self._timeout_s:
                 self._timed_out = True
                 self._process.kill()
                 return
@@ -211,14 +211,16 @@ def limit_memory(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def run_to_end(process: "subprocess.Popen[bytes]", name: str, input_data: bytes, timeout: float) -> tuple[bytes, bytes]:
+def run_to_end(
+    process: "subprocess.Popen[bytes]", name: str, input_data: bytes, timeout_s: float
+) -> tuple[bytes, bytes]:
     """Send `input_data` to the process and return its stdout and stderr. The process has ended when this returns."""
     try:
-        output = _feed_and_read(process, name, memoryview(input_data), time.monotonic() + timeout, timeout)
-        process.wait(timeout)
+        output = _feed_and_read(process, name, memoryview(input_data), time.monotonic() + timeout_s, timeout_s)
+        process.wait(timeout_s)
         return output
     except subprocess.TimeoutExpired as error:
-        raise make_timeout_error(name, timeout) from error
+        raise make_timeout_error(name, timeout_s) from error
     finally:
         if process.poll() is None:
             process.kill()
@@ -228,7 +230,7 @@ def run_to_end(process: "subprocess.Popen[bytes]", name: str, input_data: bytes,
 
 
 def _feed_and_read(
-    process: "subprocess.Popen[bytes]", name: str, rest: memoryview, deadline: float, timeout: float
+    process: "subprocess.Popen[bytes]", name: str, rest: memoryview, deadline: float, timeout_s: float
 ) -> tuple[bytes, bytes]:
     stdin, stdout, stderr = (cast(IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr))
     output = {stdout: bytearray(), stderr: bytearray()}
@@ -240,7 +242,7 @@ def _feed_and_read(
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready and time.monotonic() >= deadline:
-                raise make_timeout_error(name, timeout)
+                raise make_timeout_error(name, timeout_s)
             for key, _ in ready:
                 pipe = cast(IO[bytes], key.fileobj)
                 if pipe is stdin:
@@ -267,10 +269,10 @@ def _write_input(stdin: IO[bytes], rest: memoryview) -> memoryview:
         return rest[:0]
 
 
-def make_timeout_error(name: str, timeout: float) -> SourceCorrupt:
+def make_timeout_error(name: str, timeout_s: float) -> SourceCorrupt:
     """The error for a git command that does not answer in time."""
     return SourceCorrupt(
-        f"`git {name}` timed out after {timeout:g} seconds and was stopped.",
+        f"`git {name}` timed out after {timeout_s:g} seconds and was stopped.",
         hint="A slow network disk is the usual cause; try again.",
     )
 

@@ -70,7 +70,7 @@ class FetchLimits:
 
     schemes: tuple[str, ...] = ("https", "ssh")
     allow_private: bool = False
-    timeout: float = 300.0
+    timeout_s: float = 300.0
     max_bytes: int = 2 * 1024**3
 
 
@@ -79,7 +79,7 @@ class RemoteGit:
 
     def __init__(self, remote_url: RemoteUrl, limits: FetchLimits) -> None:
         self._limits = limits
-        self._deadline = time.monotonic() + limits.timeout
+        self._deadline = time.monotonic() + limits.timeout_s
         self._config = list(_NETWORK_CONFIG)
         self._environment = _build_network_environment(remote_url.scheme)
         self.url = remote_url.format_url()
@@ -149,7 +149,7 @@ class RemoteGit:
                 pass
             if time.monotonic() > self._deadline:
                 raise SourceCorrupt(
-                    f"The fetch did not finish within {self._limits.timeout:g} seconds.",
+                    f"The fetch did not finish within {self._limits.timeout_s:g} seconds.",
                     hint="The remote may be slow or large; raise remote.timeout.",
                 )
             if reader.is_truncated or (
@@ -253,7 +253,7 @@ class RemoteSource(MirrorSource):
         self._limits = limits
         super().__init__(
             directory,
-            timeout=limits.timeout,
+            timeout_s=limits.timeout_s,
             subdirectory=subdirectory,
             ignore=ignore,
             extensions=extensions,
@@ -278,8 +278,8 @@ class RemoteSource(MirrorSource):
         remote = RemoteGit(self._remote_url, self._limits)
         remote_head = self._read_remote_head(remote, stop)
         mirror = self._directory / MIRROR_DIRECTORY
-        usable = is_usable(mirror, self._limits.timeout)
-        local_head = read_mirror_tip(mirror, self._limits.timeout) if usable else None
+        usable = is_usable(mirror, self._limits.timeout_s)
+        local_head = read_mirror_tip(mirror, self._limits.timeout_s) if usable else None
         if remote_head is None and local_head is not None:
             raise SourceCorrupt(
                 f"The repository at {self._display_url} no longer has a default branch.",
@@ -328,7 +328,7 @@ class RemoteSource(MirrorSource):
             stop=stop,
             growing_directory=mirror / "objects" / "pack",
         )
-        combine_packs(mirror, self._limits.timeout)
+        combine_packs(mirror, self._limits.timeout_s)
 
     def _read_remote_head(self, remote: RemoteGit, stop: Callable[[], bool]) -> str | None:
         output = remote.run(

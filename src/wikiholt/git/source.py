@@ -86,7 +86,7 @@ class GitSource:
         subdirectory: str = "",
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
-        timeout: float = 60.0,
+        timeout_s: float = 60.0,
         confined_to: Path | None = None,
     ) -> None:
         self._path = path.absolute()
@@ -97,7 +97,7 @@ class GitSource:
             build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
             build_matcher(ignore),
         )
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._confined_to = confined_to
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
@@ -114,7 +114,7 @@ class GitSource:
         is_at_path = location.git_dir in (self._path, self._path / ".git")
         is_fixed = is_at_path and not os.path.lexists(location.git_dir / "commondir")
         self._known_location = location if is_fixed else None
-        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
+        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout_s), location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
@@ -226,10 +226,12 @@ class GitSource:
 
     def _make_writer(self) -> CommitWriter:
         location = self._find_location()
-        return CommitWriter(GitRunner(location, self._timeout), self._path, location, self._page_files, self._timeout)
+        return CommitWriter(
+            GitRunner(location, self._timeout_s), self._path, location, self._page_files, self._timeout_s
+        )
 
     def _open_git(self) -> GitRunner:
-        return GitRunner(self._find_location(), self._timeout)
+        return GitRunner(self._find_location(), self._timeout_s)
 
     def _find_location(self) -> RepositoryLocation:
         location = find_repository(self._path)

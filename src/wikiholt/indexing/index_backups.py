@@ -39,7 +39,7 @@ class IndexBackups:
         wiki_id: str,
         store: IndexStore,
         policy: BackupPolicy,
-        lock_timeout: float,
+        lock_timeout_s: float,
         is_registered: Callable[[], bool] = lambda: True,
         is_being_removed: Callable[[], bool] = never_stop,
         save_pages: Callable[[Path], None] | None = None,
@@ -48,7 +48,7 @@ class IndexBackups:
         self._wiki_id = wiki_id
         self._store = store
         self._policy = policy
-        self._lock_timeout = lock_timeout
+        self._lock_timeout_s = lock_timeout_s
         self._is_registered = is_registered
         self._is_being_removed = is_being_removed
         self._save_pages = save_pages
@@ -145,7 +145,7 @@ class IndexBackups:
 
         The next sync brings it to HEAD and embeds only what is missing.
         """
-        with self._store.write_lock(self._wiki_id, self._lock_timeout):
+        with self._store.write_lock(self._wiki_id, self._lock_timeout_s):
             if not self._is_registered():
                 self._store.delete(self._wiki_id)  # taking the lock created its directory again
             return self.restore_locked(at)

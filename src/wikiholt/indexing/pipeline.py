@@ -18,7 +18,7 @@ from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable
 from wikiholt.text.bm25 import build_page_terms
-from wikiholt.text.chunking import build_chunks
+from wikiholt.text.chunks import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, MAX_SAMPLE_PAGES, Dialect, detect_dialect
 from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
 from wikiholt.text.links import LinkResolution

@@ -33,10 +33,10 @@ class SyncProgress:
     pages_done: int
     pages_total: int
     chunks_embedded: int
-    passages_done: int = 0
-    """Passages that the model has embedded, also those of pages that are not committed yet."""
-    passages_expected: int = 0
-    """Estimated number of passages to embed, from the pages prepared so far."""
+    chunks_done: int = 0
+    """Chunks that the model has embedded, also those of pages that are not committed yet."""
+    chunks_expected: int = 0
+    """Estimated number of chunks to embed, from the pages prepared so far."""
 
 
 ProgressCallback = Callable[[SyncProgress], None]
@@ -160,7 +160,7 @@ def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
 
 
 def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
-    """Return the problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
+    """The problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
     problems = tuple(index.get_problems())
     pages = index.get_state().pages
     is_equal = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)

@@ -56,7 +56,7 @@ class Syncer:
         source: Source,
         embedder: Embedder,
         pipeline: TextPipeline,
-        lock_timeout: float,
+        lock_timeout_s: float,
         is_registered: Callable[[], bool] = lambda: True,
         before_publish: Callable[[], None] = lambda: None,
         get_previous_model: Callable[[Recipe], Embedder] | None = None,
@@ -69,7 +69,7 @@ class Syncer:
         self._source = source
         self._embedder = embedder
         self._pipeline = pipeline
-        self._lock_timeout = lock_timeout
+        self._lock_timeout_s = lock_timeout_s
         self._is_registered = is_registered
         self._before_publish = before_publish
         self._get_previous_model = get_previous_model
@@ -83,13 +83,13 @@ class Syncer:
         self,
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
-        lock_timeout: float | None = None,
+        lock_timeout_s: float | None = None,
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
         """Bring the index to HEAD and report what was done.
 
-        Raises SyncPaused when `pause` requests it. `lock_timeout` is how long to wait for another writer. With
+        Raises SyncPaused when `pause` requests it. `lock_timeout_s` is how long to wait for another writer. With
         `from_scratch`, builds a new generation without reusing vectors and publishes it, or continues one that was
         paused. The published generation answers meanwhile, and stays if the new one cannot be completed.
         """
@@ -97,7 +97,7 @@ class Syncer:
         began = time.monotonic()
         self._embedder.run_self_test()
         report: SyncReport | None = None
-        with self._store.write_lock(self._wiki_id, self._lock_timeout if lock_timeout is None else lock_timeout):
+        with self._store.write_lock(self._wiki_id, self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s):
             if not self._is_registered():
                 # It was removed while this sync waited. Taking the lock created its directory again.
                 self._store.delete(self._wiki_id)

@@ -144,9 +144,9 @@ class OtherNodes:
         self._touched.add(wiki_id)
         self.send(wiki_id, NodeMessage.TOUCH)
 
-    def wait_until_fresh(self, wiki_id: str, timeout: float) -> bool:
+    def wait_until_fresh(self, wiki_id: str, timeout_s: float) -> bool:
         """Ask the wiki's node to bring the index to the current HEAD. False on timeout or failure."""
-        deadline, poll_s = time.monotonic() + timeout, _FIRST_POLL_S
+        deadline, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
         try:
             wiki = self._service.registry.get_by_id(wiki_id)
             handle, source = self._service.get_background_handle(wiki.slug), self._service.get_source(wiki)

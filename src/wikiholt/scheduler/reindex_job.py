@@ -116,7 +116,7 @@ class ReindexRunner:
         )
         job = self._job
         try:
-            report = handle.reindex(self._make_progress_handler(job), pause, lock_timeout=0)
+            report = handle.reindex(self._make_progress_handler(job), pause, lock_timeout_s=0)
         except (SyncPaused, Busy):
             self._save_job(self._job)
             raise
@@ -221,7 +221,7 @@ def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[P
             return
         reporter.report(WikiActivity(kind, since))
         yield lambda progress: reporter.report(
-            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.passages_done})
+            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.chunks_done})
         )
 
 

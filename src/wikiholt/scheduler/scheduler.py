@@ -114,16 +114,16 @@ class Scheduler:
         if self._watcher is not None:
             self._watcher.start(lambda wiki_id: self._on_node_message(wiki_id, NodeMessage.CHANGED))
 
-    def stop(self, timeout: float = 30.0) -> bool:
+    def stop(self, timeout_s: float = 30.0) -> bool:
         """Start nothing new and let running syncs finish their current batch. False on timeout."""
         self._state.stop()
         if self._watcher is not None:
             self._watcher.close()
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         stopped = not any(thread.is_alive() for thread in self._threads)
-        if stopped or timeout:
+        if stopped or timeout_s:
             self._assignments.close()
         return stopped
 
@@ -168,10 +168,10 @@ class Scheduler:
         ):
             self._request_sync(entry, SyncPriority.INTERACTIVE)
 
-    def wait_until_fresh(self, wiki_id: str, timeout: float) -> bool:
+    def wait_until_fresh(self, wiki_id: str, timeout_s: float) -> bool:
         """Wait until the index is at the current HEAD. False on timeout or failure."""
         if not self._is_assigned(wiki_id):
-            return self._other_nodes.wait_until_fresh(wiki_id, timeout)
+            return self._other_nodes.wait_until_fresh(wiki_id, timeout_s)
         entry, began = self._get_entry(wiki_id), time.monotonic()
         while True:
             runs, fetched = entry.finished_runs, not entry.has_mirror or entry.fetched_at >= began
@@ -186,7 +186,7 @@ class Scheduler:
                     return False
             elif entry.failures and entry.failed_head is None:
                 return False
-            if not self._wait_for_run(entry, runs, began + timeout, fetched) or self._state.get(wiki_id) is None:
+            if not self._wait_for_run(entry, runs, began + timeout_s, fetched) or self._state.get(wiki_id) is None:
                 return False
 
     def _wait_for_run(self, entry: WikiEntry, finished_runs: int, deadline: float, fetched: bool) -> bool:

@@ -144,7 +144,7 @@ class WikiTasks:
             result.head = self._service.get_source(entry.wiki).get_head()
         except SourceError:
             if not entry.index_ok:
-                handle.sync(lock_timeout=0)  # it fails too, but restores a backup of the damaged index first
+                handle.sync(lock_timeout_s=0)  # it fails too, but restores a backup of the damaged index first
             raise
         entry.missing = False
         if not self.is_up_to_date(entry, result.head):
@@ -173,7 +173,7 @@ class WikiTasks:
         handle.sync(
             lambda progress: self._report_progress(entry, "sync", progress, reporter),
             self._make_pause_check(entry),
-            lock_timeout=0,
+            lock_timeout_s=0,
         )
         self._state.counts["syncs"] += 1
         self._refresh_entry(entry, handle)

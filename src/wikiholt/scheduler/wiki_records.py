@@ -107,10 +107,10 @@ class WikiActivity:
     pages_done: int = 0
     pages_total: int = 0
     chunks_embedded: int = 0
-    passages_done: int = 0
-    """Passages that the model has embedded, also those of pages that are not committed yet."""
-    passages_expected: int = 0
-    """Estimated number of passages to embed."""
+    chunks_done: int = 0
+    """Chunks that the model has embedded, also those of pages that are not committed yet."""
+    chunks_expected: int = 0
+    """Estimated number of chunks to embed."""
 
 
 @dataclass(frozen=True, slots=True)

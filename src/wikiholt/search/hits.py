@@ -54,14 +54,15 @@ class HitBuilder:
         snippets = SnippetBuilder(matcher or self.make_matcher(chooser.query), sentence_scorer, self.dialect)
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
-        for (candidate, chunk), rating in zip(chosen, rate_hits(mode, existing), strict=True):
+        for (candidate, chunk), rating in zip(chosen, rate_hits(mode, [c for c, _ in chosen]), strict=True):
             passage = (candidate.page_id, chunk.number if chunk else None)
             rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
         texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk, _ in rows.values()]
+        titles = [(page.name, *(chunk.heading_path if chunk else ())) for _, page, chunk, _ in rows.values()]
         return [
             self._build_hit(row, snippet or snippets.build([row[1].name], [length])[0], snippets)
-            for row, snippet, length in zip(rows.values(), snippets.build(texts, lengths), lengths, strict=True)
+            for row, snippet, length in zip(rows.values(), snippets.build(texts, lengths, titles), lengths, strict=True)
         ]
 
     def _build_hit(self, row: _Row, snippet: Snippet, snippets: SnippetBuilder) -> Hit:

@@ -44,6 +44,7 @@ class KeywordChannel:
                 KeywordScores(
                     lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
                     lambda query: cache.get_max_score(replace(query, excluded=())),
+                    self.find_matching_page_ids,
                     context.page_count,
                 )
             ),
@@ -55,6 +56,7 @@ class KeywordChannel:
             KeywordScores(
                 lambda query: self._index.search_keywords(query, depth, context.request.where),
                 self._index.get_max_keyword_score,
+                self._index.find_matching_page_ids,
                 context.page_count,
             )
         )

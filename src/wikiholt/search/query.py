@@ -5,8 +5,10 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import TypeVar
 
+from wikiholt.domain.index import IntArray
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
@@ -30,7 +32,8 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 MIN_ONLY_TERM_WEIGHT = 0.25
-"""The part of a query that a term must be to count in full on the only page that has it: about one word of four.
+"""The part of a query that a term, or two terms in a row, must be to count in full on the only page that has them:
+about one word of four.
 
 In a long question, a word that one page has by chance would make that page too likely. See docs/adr/0046.
 """
@@ -42,13 +45,16 @@ class KeywordScores:
 
     search: Callable[[KeywordQuery], Sequence[KeywordHit]]
     get_max_score: Callable[[KeywordQuery], float]
+    find_page_ids: Callable[[KeywordQuery], IntArray]
+    """Finds the pages with all phrases of a query."""
     page_count: int
 
     def compute_shares(self, query: KeywordQuery, identifiers: Sequence[str] = ()) -> dict[int, float]:
         """Page id → share of the best possible score, best first.
 
         In a short query a term that no other page has counts in full. Otherwise it would count little on a long page,
-        and pages without it would be ranked higher.
+        and pages without it would be ranked higher. In a longer query two such terms count if they are next to each
+        other, in the query and on the page.
         """
         # The store treats the last term as possibly unfinished.
         terms = (*identifiers, *query.terms)
@@ -56,25 +62,28 @@ class KeywordScores:
         if not scores:
             return {}
         best = self.get_max_score(query)
-        for page_id, score, max_score in self._find_only_pages(query, terms, best):
-            if page_id in scores or not query.phrases:
-                scores[page_id] = scores.get(page_id, score) + max_score - score
+        for hit, max_score in self._find_only_pages(query, terms, best):
+            if hit.page_id in scores or not query.phrases:
+                scores[hit.page_id] = scores.get(hit.page_id, hit.score) + max_score - hit.score
         return sort_shares({page_id: min(1.0, score / best) if best else 1.0 for page_id, score in scores.items()})
 
     def _find_only_pages(
         self, query: KeywordQuery, terms: Sequence[str], best: float
-    ) -> Iterator[tuple[int, float, float]]:
-        """For each weighty term that one page has: the page, the term's score on it, and the most it could be."""
-        max_score_of_one = compute_max_score(self.page_count, 1)
-        if max_score_of_one < MIN_ONLY_TERM_WEIGHT * best:
+    ) -> Iterator[tuple[KeywordHit, float]]:
+        """For each term of enough weight that one page has: its score on that page, and the most it could be."""
+        max_score, min_score = compute_max_score(self.page_count, 1), MIN_ONLY_TERM_WEIGHT * best
+        if 2 * max_score < min_score:
             return
-        for term in terms:
-            if not math.isclose(self.get_max_score(KeywordQuery((term,))), max_score_of_one):
-                continue
+        unique = [term for term in terms if math.isclose(self.get_max_score(KeywordQuery((term,))), max_score)]
+        if max_score < min_score:
+            pairs = [pair for pair in pairwise(query.terms) if set(pair) <= set(unique)]
+            on_one_page = [pair for pair in pairs if len(self.find_page_ids(KeywordQuery(phrases=(pair,)))) == 1]
+            unique = list(dict.fromkeys(chain.from_iterable(on_one_page)))
+        for term in unique:
             hits = self.search(KeywordQuery((term,), excluded=query.excluded))
             # In an index of one or two pages the maximum does not depend on the number of pages with the term.
             if len(hits) == 1:
-                yield hits[0].page_id, hits[0].score, max_score_of_one
+                yield hits[0], max_score
 
 
 def sort_shares(shares: Mapping[int, float]) -> dict[int, float]:

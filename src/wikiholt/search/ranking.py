@@ -31,6 +31,9 @@ TITLE_WEIGHT_KEYWORD = 0.2
 COMPETING_PAGES = 5
 """Number of competing pages whose mean keyword share a page is compared with."""
 
+LARGE_WIKI_PAGES, SMALL_WIKI_PAGES = 1000, 30
+"""Numbers of pages between which the size of a wiki changes its scores."""
+
 
 class ScoreCurve(NamedTuple):
     """A logistic curve over a weighted sum: the weight of each feature, and the bias that is subtracted."""
@@ -40,14 +43,16 @@ class ScoreCurve(NamedTuple):
     meaning: float = 0.0
     word_margin: float = 0.0
     lead: float = 0.0
+    smallness: float = 0.0
 
 
 ANSWERABLE_CURVES = {
-    SearchMode.HYBRID: ScoreCurve(6.3, evidence=8.7, meaning=8.5, word_margin=12.5),
-    SearchMode.SEMANTIC: ScoreCurve(8.9, meaning=21.0),
-    SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6),
+    SearchMode.HYBRID: ScoreCurve(6.3, evidence=8.7, meaning=8.5, word_margin=12.5, smallness=0.1),
+    SearchMode.SEMANTIC: ScoreCurve(8.9, meaning=21.0, smallness=0.4),
+    SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6, smallness=0.2),
 }
-"""For each mode, how likely the wiki contains an answer, by the features of a page."""
+"""For each mode, how likely the wiki contains an answer, by the features of a page. The weights of smallness are chosen
+with bench/small_wikis."""
 
 IS_THE_PAGE_CURVES = {
     SearchMode.HYBRID: ScoreCurve(0.43, lead=12.9),
@@ -207,14 +212,20 @@ def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[C
 
 
 class Competition(NamedTuple):
-    """The best evidence of two pages, the best keyword shares and the best meanings, each with its page id."""
+    """The best evidence of two pages, the best keyword shares and the best meanings, each with its page id.
+
+    `page_count` is the number of pages of the wiki.
+    """
 
     best: tuple[tuple[float, int], ...] = ()
     shares: tuple[tuple[float, int], ...] = ()
     meanings: tuple[tuple[float, int], ...] = ()
+    page_count: int = LARGE_WIKI_PAGES
 
 
-def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Competition:
+def get_competition(
+    mode: SearchMode, candidates: Sequence[Candidate], page_count: int = LARGE_WIKI_PAGES
+) -> Competition:
     """The competition among ranked candidates. Their depth must not depend on the number of hits requested."""
     best: dict[int, float] = {}
     for candidate in candidates:
@@ -224,7 +235,8 @@ def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Compet
     shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
     best_shares = sorted(((share, page_id) for page_id, share in shares.items()), reverse=True)[: COMPETING_PAGES + 1]
     meanings = _find_best_meanings(candidates)
-    return Competition(tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), meanings)
+    best_evidence = tuple((evidence, page_id) for page_id, evidence in best.items())
+    return Competition(best_evidence, tuple(best_shares), meanings, page_count)
 
 
 def _find_best_meanings(candidates: Sequence[Candidate]) -> tuple[tuple[float, int], ...]:
@@ -253,6 +265,9 @@ class ScoreFeatures(NamedTuple):
     """Its evidence minus that of the best other page."""
     meaning_lead: float = 0.0
     """Its meaning minus that of the best other page."""
+    smallness: float = 0.0
+    """The logarithm of how many times more pages a large wiki has. The more pages, the better the best page fits a
+    question that none of them answers."""
 
 
 def get_score_features(mode: SearchMode, candidate: Candidate, competition: Competition) -> ScoreFeatures:
@@ -265,7 +280,13 @@ def get_score_features(mode: SearchMode, candidate: Candidate, competition: Comp
         (candidate.keyword_share or 0.0) - sum(others) / COMPETING_PAGES,
         evidence - _get_best_other(competition.best, page_id),
         meaning - _get_best_other(competition.meanings, page_id),
+        compute_smallness(competition.page_count),
     )
+
+
+def compute_smallness(page_count: int) -> float:
+    """The feature `smallness` of a wiki: 0 if it is large."""
+    return math.log(LARGE_WIKI_PAGES / min(max(page_count, SMALL_WIKI_PAGES), LARGE_WIKI_PAGES))
 
 
 def _get_best_other(best: Sequence[tuple[float, int]], page_id: int) -> float:
@@ -281,7 +302,7 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
     likelihood = _apply_curves(mode, features)
     if mode is not SearchMode.HYBRID:
         return likelihood
-    by_meaning = ScoreFeatures(features.meaning, features.meaning, features.word_margin, features.meaning_lead)
+    by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
     return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
 
 
@@ -340,12 +361,13 @@ def get_confidence(mode: SearchMode, score: float) -> Confidence:
 
 
 def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
-    bias, evidence, meaning, word_margin, lead = curve
+    bias, evidence, meaning, word_margin, lead, smallness = curve
     total = (
         evidence * features.evidence
         + meaning * features.meaning
         + word_margin * features.word_margin
         + lead * features.lead
+        + smallness * features.smallness
     )
     return 0.5 * (1 + math.tanh((total - bias) / 2))
 

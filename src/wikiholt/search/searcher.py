@@ -29,7 +29,7 @@ from wikiholt.errors import (
 from wikiholt.search.filter_notes import FilterNotes
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
-from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, group_passages
+from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, get_stems, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
 from wikiholt.search.ranking import (
@@ -198,7 +198,11 @@ class Searcher:
         hits = tuple(
             self._hit_builder.build(
                 PassageChooser(
-                    context.interpreted.expanded, self._find_passages(context, candidates), request.chunks_per_page
+                    context.interpreted.expanded,
+                    self._find_passages(context, candidates),
+                    request.chunks_per_page,
+                    len(get_stems(context.interpreted.query)),
+                    self._order.is_plain(request, context.version),
                 ),
                 context.found_by,
                 candidates,
@@ -215,7 +219,7 @@ class Searcher:
             query=request.query,
             mode=request.mode,
             hits=hits,
-            total=state.pages - excluded_count if context.allowed is None else len(context.allowed),
+            considered=state.pages - excluded_count if context.allowed is None else len(context.allowed),
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             indexed_revision=state.revision,
             head_revision=head,
@@ -263,7 +267,7 @@ class Searcher:
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
-        competition = get_competition(mode, candidates)
+        competition = get_competition(mode, candidates, context.page_count)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
         if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)

@@ -223,7 +223,7 @@ class SpellingCorrector:
     def correct(self, text: str, where: PageFilter, is_known: Callable[[str], bool]) -> str:
         """The corrected query, or "" if there is nothing to correct.
 
-        A word for which `is_known` is true is kept even if it is on no page. So is a stop word of any language, and all
+        A word for which `is_known` is true is kept even if it is on no page. So is a stopword of any language, and all
         of a query in a language that the wiki does not have.
         """
         words = [word for word in find_words(text) if not is_stopword(word.normalized)]

@@ -214,15 +214,15 @@ class StoreConformance(ListingConformance, NotesConformance):
         texts = {"a.md": "red green blue", "b.md": "green red blue", "c.md": "greenhouse red"}
         put_pages(index, *(make_page(file, text) for file, text in texts.items()))
 
-        def names(query: KeywordQuery) -> set[str]:
+        def find_names(query: KeywordQuery) -> set[str]:
             hits = index.search_keywords(query, 10, PageFilter())
             return {page.name for page in index.get_pages([hit.page_id for hit in hits]).values()}
 
-        assert names(KeywordQuery(phrases=(("red", "green"),))) == {"a"}
-        assert names(KeywordQuery(terms=("red",), excluded=(("blue",),))) == {"c"}
-        assert names(KeywordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
-        assert names(KeywordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
-        assert names(KeywordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
+        assert find_names(KeywordQuery(phrases=(("red", "green"),))) == {"a"}
+        assert find_names(KeywordQuery(terms=("red",), excluded=(("blue",),))) == {"c"}
+        assert find_names(KeywordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
+        assert find_names(KeywordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
+        assert find_names(KeywordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
         matching = index.find_matching_page_ids(
             KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))
         ).tolist()
@@ -407,10 +407,10 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert store.get_published(ONE) == index.generation
 
     def test_readers_see_complete_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
-        def texts(round_number: int) -> list[str]:
+        def make_texts(round_number: int) -> list[str]:
             return [f"round {round_number} chunk {i}" for i in range(5)]
 
-        put_pages(index, make_page("a.md", *texts(0)))
+        put_pages(index, make_page("a.md", *make_texts(0)))
 
         def read() -> set[str]:
             chunks = index.get_page_chunks([1])[1]
@@ -419,7 +419,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         with ThreadPoolExecutor(4) as pool:
             reads = [pool.submit(read) for _ in range(200)]
             for round_number in range(1, 30):
-                put_pages(index, make_page("a.md", *texts(round_number)))
+                put_pages(index, make_page("a.md", *make_texts(round_number)))
             for future in reads:
                 assert len(future.result()) == 2
                 assert "5" in future.result()

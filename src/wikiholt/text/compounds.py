@@ -104,7 +104,7 @@ class _CompoundFinder:
         return [*islice(filter(None, map(self._find_term, parts)), 1)]
 
     def _can_begin(self, head: str, *, is_certain: bool) -> bool:
-        """Whether a compound can begin with `head`: a word of the wiki; if certain, anything but a stop word."""
+        """Whether a compound can begin with `head`: a word of the wiki; if certain, anything but a stopword."""
         if head in self._stopwords:
             return False
         return is_certain or any(self._find_term(part) for part in _iter_unlinked_heads(head))

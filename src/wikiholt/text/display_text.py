@@ -189,9 +189,13 @@ _MARKUP_STARTS = frozenset("-=*_:|+>#[{`~iIeE0123456789")
 _LINE_END = re.compile(r"(?:(?:^|[ \t]++)\^[\w-]++|[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
 _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
-_CELL_SEPARATOR = " · "
-_TEXT_BLOCK, _HEADING_BLOCK, _ROW_BLOCK = "text", "heading", "row"
+SEPARATOR = "·"
+"""Between cells, and between blocks, with a space on each side."""
+_TEXT_BLOCK, _HEADING_BLOCK, _ROW_BLOCK, _CODE_BLOCK = "text", "heading", "row", "code"
 """Kinds of blocks."""
+_CLOSING_MARKS = "\"')]}»”’›」』）】"
+_END_MARKS = frozenset(".!?…:;,·。！？：；，、｡।॥؟؛،۔")
+"""A block that ends with one of these, before closing marks, needs no further mark."""
 _PICTURES = "png|jpe?g|gif|svg|webp|bmp|pdf|mp[34]|webm|mov|excalidraw"
 _EMBED = re.compile(rf"!\[\[[^\[\]\n|]{{1,300}}\.(?:{_PICTURES})(?:[#|][^\[\]\n]*+)?\]\]", re.IGNORECASE)
 _BLOCK_TAG = re.compile(
@@ -220,7 +224,8 @@ class DisplayText:
 def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
     """Convert a passage. Headings are part of the text, but count as sentences only if there is nothing else.
 
-    A heading ends with a colon if text follows, rows of a table have semicolons between them and their cells dots.
+    A heading ends with a colon if text follows. Rows of a table have semicolons between them, a table has full
+    stops around it, cells, list items and other blocks have dots. A block that ends with a mark gets no second one.
     """
     parts: list[str] = []
     spans: list[Span] = []
@@ -231,10 +236,10 @@ def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
         if not block:
             continue
         block = block if block.isascii() else unicodedata.normalize("NFC", block)
-        mark = ":" if last_kind is _HEADING_BLOCK else ";" if last_kind is kind is _ROW_BLOCK else ""
-        if mark and parts[-1][-1].isalnum():
+        if parts and parts[-1].rstrip(_CLOSING_MARKS)[-1:] not in _END_MARKS:
+            mark = _get_mark(last_kind, kind)
             parts[-1] += mark
-            offset += 1
+            offset += len(mark)
         last_kind = kind
         target = headings if kind is _HEADING_BLOCK else spans
         for start, end in _split_sentences(block):
@@ -243,6 +248,15 @@ def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
         parts.append(block)
         offset += len(block) + 1
     return DisplayText(" ".join(parts), tuple(spans or headings))
+
+
+def _get_mark(last_kind: str, kind: str) -> str:
+    """The mark between two blocks. Lines of code follow each other without one."""
+    if last_kind is _HEADING_BLOCK:
+        return ":"
+    if _ROW_BLOCK in (last_kind, kind):
+        return ";" if last_kind is kind else "."
+    return "" if last_kind is kind is _CODE_BLOCK else f" {SEPARATOR}"
 
 
 def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
@@ -272,7 +286,7 @@ def _iter_blocks(markdown: str, dialect: Dialect) -> Iterator[tuple[str, str]]:
     """The kind and text of each paragraph, list item, table row, heading and few lines of code."""
     for is_code, text in iter_segments(markdown, use_all_fences=True):
         if is_code:
-            yield from ((_TEXT_BLOCK, block) for block in _iter_code_blocks(text))
+            yield from ((_CODE_BLOCK, block) for block in _iter_code_blocks(text))
         else:
             yield from _iter_prose_blocks(text, dialect)
 
@@ -339,13 +353,14 @@ def _get_wiki_link_text(inside: str) -> str:
 
 def _iter_markdown_blocks(text: str) -> Iterator[tuple[str, str]]:
     lines: list[str] = []
+    in_quote = False
     for line in text.split("\n"):
         stripped = line.strip()
         # Most lines begin like none of these patterns.
         may_be_markup = stripped[:1] in _MARKUP_STARTS or not line.isascii()
         if not stripped or (may_be_markup and _RULE.fullmatch(line)):
             yield _HEADING_BLOCK if len(lines) == 1 and _SETEXT.fullmatch(line) else _TEXT_BLOCK, " ".join(lines)
-            lines = []
+            lines, in_quote = [], False
             continue
         if may_be_markup and _SKIPPED.fullmatch(line):
             continue
@@ -353,13 +368,15 @@ def _iter_markdown_blocks(text: str) -> Iterator[tuple[str, str]]:
         is_heading, is_item = bool(start and start["heading"]), bool(start and start["item"])
         words = _clean_line(line[start.end() :] if start else line.lstrip(" \t"))
         is_row = "|" in words and bool(_ROW.match(words))
-        if is_heading or is_item or is_row:
+        is_quote_start = not in_quote and bool(start and start["quote"])
+        if is_heading or is_item or is_row or is_quote_start:
             yield _TEXT_BLOCK, " ".join(lines)
             lines = []
+        in_quote = in_quote or is_quote_start
         if is_heading:
             yield _HEADING_BLOCK, _CLOSING_HASHES.sub("", words)
         elif is_row:
-            yield _ROW_BLOCK, _CELL_SEPARATOR.join(filter(None, map(str.strip, _CELLS.split(words))))
+            yield _ROW_BLOCK, f" {SEPARATOR} ".join(filter(None, map(str.strip, _CELLS.split(words))))
         else:
             lines.append(words.strip())
     yield _TEXT_BLOCK, " ".join(lines)

@@ -35,7 +35,7 @@ _PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 def parse_query(text: str, language: str = "english") -> KeywordQuery:
     """Analyse a query. Never raises; a query without words is falsy.
 
-    With several languages, the terms are those of the first; stop words of another language are removed if the query
+    With several languages, the terms are those of the first; stopwords of another language are removed if the query
     has at least two of them.
 
     A store matches pages that contain any of `terms`, or any term that begins with `prefix`; every phrase must occur
@@ -95,7 +95,7 @@ def get_significant_tokens(text: str, query: KeywordQuery, language: str = "engl
 
 
 def get_significant_terms(text: str, language: str = "english") -> frozenset[str]:
-    """The terms of a name (not a query) without stop words, unless it has nothing else."""
+    """The terms of a name (not a query) without stopwords, unless it has nothing else."""
     terms = frozenset(get_analyser(language).to_terms(text))
     return terms - get_stop_terms(split_languages(language)[0]) or terms
 
@@ -111,7 +111,7 @@ def to_plain_query(text: str) -> str:
 
 
 def _get_prefix(rest: str, analyser: Analyser, significant: frozenset[str]) -> str:
-    """The last word if it may still be incomplete; never a removed stop word."""
+    """The last word if it may still be incomplete; never a removed stopword."""
     if not rest or rest[-1].isspace():
         return ""
     tokens = TOKEN_PATTERN.findall(rest)
@@ -126,12 +126,12 @@ def _get_prefix(rest: str, analyser: Analyser, significant: frozenset[str]) -> s
 
 @cache
 def get_stop_terms(language: str, other: str = "") -> frozenset[str]:
-    """The stop words of a language, or of another one, as terms of this language."""
+    """The stopwords of a language, or of another one, as terms of this language."""
     return frozenset(get_analyser(language).to_terms(get_stopword_text(other or language)))
 
 
 def _find_foreign_stopwords(terms: Iterable[str], language: str, other: str) -> frozenset[str]:
-    """Stop words of another language, stemmed in this one, if the query has two that are not stop words of this one."""
+    """Stopwords of another language, stemmed in this one, if the query has two that are not stopwords of this one."""
     stop_terms = get_stop_terms(language, other) - get_stop_terms(language)
     return stop_terms if len(stop_terms.intersection(terms)) >= 2 else frozenset()
 

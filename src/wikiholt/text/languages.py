@@ -1,4 +1,4 @@
-"""Stop words of languages (articles, pronouns, prepositions, auxiliaries), and the language of a page.
+"""Stopwords of languages (articles, pronouns, prepositions, auxiliaries), and the language of a page.
 
 Queries drop these words. For languages other than English a short list is sufficient: a common word that is not listed
 occurs on most pages of its wiki and so has little weight.
@@ -95,12 +95,12 @@ _STOPWORDS = {
 }
 
 _MIN_QUERY_STOPWORDS = 2
-"""Minimum number of stop words that show the language of a query."""
+"""Minimum number of stopwords that show the language of a query."""
 
 
 @cache
 def get_stopwords(language: str) -> frozenset[str]:
-    """The stop words of a language, normalized; empty for a language without a list."""
+    """The stopwords of a language, normalized; empty for a language without a list."""
     return frozenset(map(normalize_term, _STOPWORDS.get(language, "").split()))
 
 
@@ -115,14 +115,14 @@ def _get_all_stopwords() -> frozenset[str]:
 
 
 def is_stopword(word: str) -> bool:
-    """Whether a normalized word is a stop word of any language."""
+    """Whether a normalized word is a stopword of any language."""
     return word in _get_all_stopwords()
 
 
 def is_in_other_language(query: str, language: str) -> bool:
     """Whether a query is in a language that the wiki does not have.
 
-    It has at least two stop words of that language, and more than twice as many as of the wiki's languages.
+    It has at least two stopwords of that language, and more than twice as many as of the wiki's languages.
     """
     words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
     own = words.intersection(frozenset[str]().union(*map(get_stopwords, split_languages(language))))
@@ -131,7 +131,7 @@ def is_in_other_language(query: str, language: str) -> bool:
 
 
 def guess_query_language(query: str) -> str:
-    """The language with the most stop words in a query, at least two; "" if another one has as many."""
+    """The language with the most stopwords in a query, at least two; "" if another one has as many."""
     words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
     counts = {language: len(words & get_stopwords(language)) for language in _STOPWORDS}
     best, second = sorted(counts, key=counts.__getitem__, reverse=True)[:2]
@@ -143,13 +143,13 @@ def is_text_in_other_language(text: str, language: str) -> bool:
     return guess_language(text, language, tuple(_STOPWORDS)) != language
 
 
-# The language of a page: as declared, or as detected by stop words.
+# The language of a page: as declared, or as detected by stopwords.
 
 _CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
 _MAX_SAMPLE_CHARS = 20_000
 """Characters of a page that are used to detect its language."""
 _MIN_STOPWORDS = 4
-"""Minimum number of stop words of a language for a detection."""
+"""Minimum number of stopwords of a language for a detection."""
 
 
 def detect_page_language(page: Page, language: str) -> str:
@@ -168,7 +168,7 @@ def detect_page_language(page: Page, language: str) -> str:
 
 
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
-    """The language with clearly the most stop words in a text: at least 1.5 times as many as any other."""
+    """The language with clearly the most stopwords in a text: at least 1.5 times as many as any other."""
     words = [normalize_term(token) for token in TOKEN_PATTERN.findall(text)]
     counts = {
         language: sum(map(get_stopwords(language).__contains__, words))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
@@ -16,7 +16,7 @@ from wikiholt.text.analysis import (
     split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.display_text import DisplayText, to_display_text
+from wikiholt.text.display_text import SEPARATOR, DisplayText, to_display_text
 from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
@@ -50,18 +50,22 @@ class SnippetBuilder:
         self._sentence_scorer = sentence_scorer
         self._dialect = dialect
 
-    def build(self, texts: Sequence[str], lengths: Sequence[int]) -> list[Snippet]:
+    def build(
+        self, texts: Sequence[str], lengths: Sequence[int], titles: Sequence[Sequence[str]] = ()
+    ) -> list[Snippet]:
         """For each text a part of its display text around the best match, with about as many characters as `lengths`.
 
         A snippet is cut between words and is at most its length plus two ellipses. `matches` are the ranges of words
         that match by their terms, so a search for "running" marks "runs". `sentence` is the visible part of the
-        sentence closest to the query: the one with the highest score of the scorer, or else with the most matched
-        words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
+        closest sentence in view: the one with the highest score of the scorer, or else with the most matched words.
+        `titles` are shown beside each snippet. Their words count only if no other word matches: they do not tell which
+        part of the text answers. Without a match it is the beginning of the text; text without visible content gives
+        an empty snippet.
         """
         displayed = [_to_display_text(text, self._dialect) for text in texts]
         scores = self._score_sentences([sentences for _, sentences in displayed])
-        rows = zip(displayed, scores, lengths, strict=True)
-        return [self._build_one(text, scores, max(length, 1)) for (text, _), scores, length in rows]
+        rows = zip(displayed, scores, lengths, titles or [()] * len(texts), strict=True)
+        return [self._build_one(text, scores, max(length, 1), shown) for (text, _), scores, length, shown in rows]
 
     def find_spans(self, text: str) -> tuple[Span, ...]:
         """The ranges of a name or heading that match the query."""
@@ -74,15 +78,24 @@ class SnippetBuilder:
         scores = iter(self._sentence_scorer(list(chain.from_iterable(texts))))
         return (list(islice(scores, len(sentences))) for sentences in texts)
 
-    def _build_one(self, displayed: DisplayText, scores: Sequence[float], length: int) -> Snippet:
+    def _build_one(
+        self, displayed: DisplayText, scores: Sequence[float], length: int, titles: Sequence[str]
+    ) -> Snippet:
         plain, sentences = displayed.text, displayed.sentences
         matches = self._matcher.find(plain)
+        in_titles = {term for title in titles for _, _, term in self._matcher.find(title)}
+        telling = [match for match in matches if match[2] not in in_titles] or matches
         closest = (
             sentences[0]
             if self._sentence_scorer is not None and len(sentences) == 1
-            else _find_closest_sentence(sentences, matches, scores)
+            else _find_closest_sentence(sentences, telling, scores)
         )
-        start, end = _find_window(plain, matches, closest, length)
+        start, end = _find_window(plain, telling, closest, length)
+        if closest is not None and (closest.end <= start or end <= closest.start):
+            visible = [span.start < end and start < span.end for span in sentences]
+            closest = _find_closest_sentence(
+                list(compress(sentences, visible)), telling, list(compress(scores, visible))
+            )
         lead = ELLIPSIS if start > 0 else ""
         tail = ELLIPSIS if end < len(plain) else ""
         shift = len(lead) - start
@@ -121,13 +134,13 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
 
 @cache
 def _get_all_stop_terms(language: str) -> frozenset[str]:
-    """The stop words of every language of a wiki as terms."""
+    """The stopwords of every language of a wiki as terms."""
     return frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
 
 
 @cache
 def _get_all_stopwords(language: str) -> frozenset[str]:
-    """The stop words of every language of a wiki as written."""
+    """The stopwords of every language of a wiki as written."""
     return frozenset(word for each in split_languages(language) for word in get_stopword_text(each).split())
 
 
@@ -164,6 +177,8 @@ class QueryMatcher:
 
     def _iter_tokens(self, plain: str) -> Iterator[re.Match[str]]:
         """The tokens of a text; of ASCII text, only those between two spaces where a term may begin."""
+        # Most texts are ASCII apart from the separators, which are no part of a token.
+        plain = plain.replace(f" {SEPARATOR} ", " - ")
         if not plain.isascii():
             yield from TOKEN_PATTERN.finditer(plain)
             return
@@ -238,7 +253,10 @@ def _find_window(plain: str, matches: list[_Match], sentence: Span | None, lengt
     start = max(0, min(first if at_sentence_start else first - room // 3, len(plain) - length))
     end = min(start + length, len(plain))
     start = _find_word_start(plain, start, first) if matches or sentence else 0
-    return start, max(_find_word_end(plain, start, end, last), start + 1)
+    end = max(_find_word_end(plain, start, end, last), start + 1)
+    # The ellipsis takes the place of a separator.
+    start += 2 * plain.startswith(f"{SEPARATOR} ", start, end)
+    return start, end - 2 * plain.endswith(f" {SEPARATOR}", start, end)
 
 
 def _find_anchor(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:

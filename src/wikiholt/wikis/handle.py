@@ -83,7 +83,7 @@ class WikiHandle:
             wiki.id,
             components.store,
             components.backup_policy,
-            components.lock_timeout,
+            components.lock_timeout_s,
             is_registered,
             is_being_removed,
             save_pages,
@@ -185,19 +185,19 @@ class WikiHandle:
         self,
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
-        lock_timeout: float | None = None,
+        lock_timeout_s: float | None = None,
     ) -> SyncReport:
         """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
-        return self._run_sync(progress, pause, lock_timeout)
+        return self._run_sync(progress, pause, lock_timeout_s)
 
     def reindex(
         self,
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
-        lock_timeout: float | None = None,
+        lock_timeout_s: float | None = None,
     ) -> SyncReport:
         """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
-        return self._run_sync(progress, pause, lock_timeout, from_scratch=True)
+        return self._run_sync(progress, pause, lock_timeout_s, from_scratch=True)
 
     def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
         """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
@@ -219,7 +219,7 @@ class WikiHandle:
         self,
         progress: ProgressCallback,
         pause: PauseCheck,
-        lock_timeout: float | None,
+        lock_timeout_s: float | None,
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
@@ -231,7 +231,7 @@ class WikiHandle:
             return Pause.NOW if removing else pause()
 
         try:
-            report = self._get_syncer().sync(progress, check_pause, lock_timeout, from_scratch=from_scratch)
+            report = self._get_syncer().sync(progress, check_pause, lock_timeout_s, from_scratch=from_scratch)
         except SyncPaused as error:
             if removing:  # nobody will continue it
                 raise Busy("this wiki is being removed", hint="`wikiholt list` shows all wikis") from error
@@ -279,10 +279,10 @@ class WikiHandle:
         recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
         return state.revision if state.recipe == recipe and state.pages else None
 
-    def wait_for_caches(self, timeout: float) -> None:
+    def wait_for_caches(self, timeout_s: float) -> None:
         """Wait until the caches are built and written. For a process that is about to end."""
         with self._use_live_index() as live_index:
-            live_index.wait_idle(timeout)
+            live_index.wait_idle(timeout_s)
 
     def mine_questions(
         self, kinds: Collection[QuestionKind] = MINED_KINDS, limit: int = 200, seed: int = 0
@@ -359,7 +359,7 @@ class WikiHandle:
         if not store.exists(self.wiki.id):
             # Nobody can be writing it, but a removal that was killed may have left files.
             return [*store.delete(self.wiki.id), *self.backups.delete_all()]
-        with store.write_lock(self.wiki.id, self._components.lock_timeout):
+        with store.write_lock(self.wiki.id, self._components.lock_timeout_s):
             self.close()
             if self._query_log is not None:
                 self._query_log.discard()
@@ -384,7 +384,7 @@ class WikiHandle:
                     config.source,
                     embedder,
                     config.pipeline,
-                    components.lock_timeout,
+                    components.lock_timeout_s,
                     self._is_registered,
                     self.backups.create_before_publish,
                     components.previous_model,

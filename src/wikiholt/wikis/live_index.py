@@ -86,7 +86,7 @@ class Components:
     embedder: Callable[[], Embedder]
     vector_cache: Callable[[WikiIndex, str], VectorCache]
     keyword_cache: Callable[[WikiIndex, str], KeywordCache | None]
-    lock_timeout: float
+    lock_timeout_s: float
     backup_policy: BackupPolicy = field(default_factory=BackupPolicy)
     previous_model: Callable[[Recipe], Embedder] = _raise_model_missing
     """Loads the previous model of an index. It stays loaded while it is in use."""
@@ -197,9 +197,9 @@ class LiveIndex:
         """Whether the wiki has outgrown the kinds of cache that were chosen when it was opened."""
         return self.searcher.page_count > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
 
-    def wait_idle(self, timeout: float) -> None:
+    def wait_idle(self, timeout_s: float) -> None:
         for cache in self._caches:
-            if cache.wait_idle(timeout):
+            if cache.wait_idle(timeout_s):
                 cache.refresh()
 
     def acquire(self) -> None:

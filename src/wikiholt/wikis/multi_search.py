@@ -66,7 +66,7 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
     explained = {
         slug: result
         for slug, result in results.items()
-        if not hits or result.total or result.degraded or result.stale  # stale: its repository may be unreadable
+        if not hits or result.considered or result.degraded or result.stale  # stale: its repository may be unreadable
     }
     notes = [f"{slug}: {note}" for slug, result in explained.items() for note in result.notes]
     if len(corrected) > 1:  # some wikis know the words as typed
@@ -76,7 +76,7 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
         query=request.query,
         mode=next(iter(results.values())).mode,
         hits=tuple(hits[request.offset : request.depth]),
-        total=sum(result.total for result in results.values()),
+        considered=sum(result.considered for result in results.values()),
         took_ms=sum(result.took_ms for result in results.values()),
         indexed_revision=None,
         head_revision=None,

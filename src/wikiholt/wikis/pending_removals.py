@@ -18,10 +18,10 @@ _NOTE_MARGIN_S = 60.0
 class PendingRemovals:
     """Used from many threads. If `shared`, other nodes are informed by a note stored with the index."""
 
-    def __init__(self, store: IndexStore, lock_timeout: float, *, shared: bool) -> None:
-        """`lock_timeout` is how long a removal waits for a writer."""
+    def __init__(self, store: IndexStore, lock_timeout_s: float, *, shared: bool) -> None:
+        """`lock_timeout_s` is how long a removal waits for a writer."""
         self._store = store
-        self._note_ttl = timedelta(seconds=lock_timeout + _NOTE_MARGIN_S)
+        self._note_ttl = timedelta(seconds=lock_timeout_s + _NOTE_MARGIN_S)
         self._shared = shared
         self._local: set[str] = set()
         self._cached: dict[str, tuple[float, bool]] = {}

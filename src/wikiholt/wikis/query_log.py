@@ -45,7 +45,7 @@ def make_record(result: SearchResult, interface: SearchInterface, *, filtered: b
     score = max((hit.score for hit in result.hits), default=0.0)
     return QueryRecord(
         at=time.time(),
-        surface=interface.value,
+        interface=interface.value,
         query=result.query[:_MAX_QUERY_CHARS],
         mode=result.mode.value,
         filtered=filtered,

@@ -29,13 +29,13 @@ def drop_unfinished_queries(records: Sequence[QueryRecord]) -> list[QueryRecord]
 
 def _is_unfinished(records: Sequence[QueryRecord], texts: Sequence[str], position: int) -> bool:
     record, text = records[position], texts[position]
-    if record.surface not in _TYPED_INTERFACES:
+    if record.interface not in _TYPED_INTERFACES:
         return False
     for next_position in islice(range(position + 1, len(records)), _MAX_LOOKAHEAD):
         later = records[next_position]
         if later.at - record.at > _TYPING_WINDOW_S:
             return False
-        if later.surface == record.surface and texts[next_position].startswith(text):
+        if later.interface == record.interface and texts[next_position].startswith(text):
             return True
     return False
 
@@ -133,7 +133,7 @@ def build_report(
         searches=len(finished),
         unfinished=len(records) - len(finished),
         queries=len(groups),
-        interfaces=dict(sorted(Counter(record.surface for record in finished).items())),
+        interfaces=dict(sorted(Counter(record.interface for record in finished).items())),
         without_result=sum(query.without_result for query in queries),
         degraded=sum(record.degraded for record in records),
         lost=sum(record.lost for record in records),

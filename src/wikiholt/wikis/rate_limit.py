@@ -79,8 +79,8 @@ class TokenBuckets(Protocol):
         ...
 
 
-def no_shared_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
-    """No shared buckets: each process counts its own requests."""
+def open_no_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
+    """Open no shared buckets: each process counts its own requests."""
     return None
 
 
@@ -96,7 +96,7 @@ class RateLimiter:
         address_per_minute: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = no_shared_buckets,
+        shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets,
     ) -> None:
         self._key_size, self._address_size = BucketSize(key_per_minute), BucketSize(address_per_minute)
         self._keys = shared_buckets("key", self._key_size) or InMemoryBuckets(self._key_size, clock)

@@ -70,7 +70,7 @@ class Registry:
         self,
         path: Path,
         *,
-        timeout: float = 10.0,
+        timeout_s: float = 10.0,
         backups: "BackupPolicy | None" = None,
         database: RegistryDatabase | None = None,
         repositories: Path | None = None,
@@ -83,7 +83,7 @@ class Registry:
         self._backup_policy = backups
         self._backup_directory = (backups and backups.directory) or path.parent / "backups"
         leftovers = LeftoverData(path.parent / "wikis", self._backup_directory)
-        self._database = database or RegistryFile(path, timeout, leftovers)
+        self._database = database or RegistryFile(path, timeout_s, leftovers)
         self.bind: Callable[[Wiki], str] = lambda _: ""
         """Callback that marks the repository of a new wiki and returns what to record about it. Never raises."""
 

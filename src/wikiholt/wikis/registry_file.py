@@ -30,7 +30,8 @@ from wikiholt.wikis.registry_recovery import (
 if TYPE_CHECKING:
     from wikiholt.wikis.sign_ins import SignInFile
 
-_STORAGE_ERROR_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_READ_ONLY_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+_STORAGE_ERROR_CODES = {*_READ_ONLY_CODES, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _SHARED_MEMORY_CODES = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
@@ -43,10 +44,10 @@ class RegistryFile:
 
     is_shared = False
 
-    def __init__(self, path: Path, timeout: float, remains: LeftoverData | None = None) -> None:
+    def __init__(self, path: Path, timeout_s: float, remains: LeftoverData | None = None) -> None:
         """`remains` finds data of an earlier registry if this file is missing."""
         self.path = path
-        self._timeout_s = timeout
+        self._timeout_s = timeout_s
         self.remains = remains
         self._checksum_file = ChecksumFile(path)
         self._lock = threading.RLock()
@@ -152,9 +153,8 @@ class RegistryFile:
                 raise make_lost_registry_error(f"The registry {self.path}", remains) from None
             return self._get_connection()  # another process has created it in the meantime
         except OSError:
-            if not is_irregular(self.path, follow=True):
-                raise
-            raise self._make_corrupt_error("it is not a regular file") from None
+            self._require_regular_files()
+            raise
         stamp = _get_stamp(status)
         if self._current and self._current[0] != stamp:
             if self._current[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
@@ -196,7 +196,8 @@ class RegistryFile:
     def _require_latest(self, connection: sqlite3.Connection) -> None:
         """Raise IndexCorrupt unless this is the registry that was last written here."""
         if self._is_latest(connection):
-            return self._drop_old_checksums(connection)
+            self._drop_old_checksums(connection)
+            return
         # Another process may have committed between the two reads; with the write lock both see one state.
         with suppress(sqlite3.OperationalError):
             connection.execute("BEGIN IMMEDIATE")
@@ -205,7 +206,6 @@ class RegistryFile:
             connection.execute("ROLLBACK")
         if not latest:
             raise make_outdated_registry_error(f"The registry {self.path}")
-        return None
 
     def _is_latest(self, connection: sqlite3.Connection) -> bool:
         checksum, known = registry_schema.read_checksum(connection), self._checksum_file.read()
@@ -271,17 +271,9 @@ class RegistryFile:
 
     def _create_file(self) -> sqlite3.Connection:
         """Create the file under a temporary name and rename it. A file that another process created first is kept."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = make_draft_path(self.path)
-        try:
-            # It contains webhook secrets and passwords in URLs: readable by its owner only, whatever the umask.
-            draft.touch(0o600, exist_ok=False)
-            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                registry_schema.create_tables(connection)
+        with _open_draft(self.path) as draft:
+            write_file(draft, {table: [] for table in registry_schema.TABLE_COLUMNS})
             _move_if_free(draft, self.path)
-        finally:
-            draft.unlink(missing_ok=True)
         created = self._get_connection()
         if created is None:
             raise _make_storage_error(self.path, "the file was removed while it was created")
@@ -294,23 +286,21 @@ class RegistryFile:
             yield
         except WikiholtError:
             raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._to_error(error) from error
-        except UnicodeDecodeError as error:  # an SQLite message that quotes the damaged text
-            raise self._make_corrupt_error("it contains text that is not UTF-8") from error
         except (NotADirectoryError, FileExistsError) as error:
             message = f"The data directory {self.path.parent} is not a directory, or is inside a file."
             raise StorageError(message, hint="Name a directory with --data; it is created if it is missing.") from error
         except OSError as error:
             raise _make_storage_error(self.path, error.strerror or str(error)) from error
 
-    def _to_error(self, error: sqlite3.Error) -> IndexUnavailable | Busy:
+    def _to_error(self, error: sqlite3.Error | UnicodeDecodeError) -> IndexUnavailable | Busy:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _BUSY_CODES:
             return Busy("Another process is writing the registry.", hint="Try again in a moment.")
         if code in _STORAGE_ERROR_CODES:
             return _make_storage_error(self.path, str(error))
-        # Python's sqlite3 quotes what it cannot decode, and that may be data of another wiki.
+        # The message quotes what could not be decoded, and that may be data of another wiki.
         is_undecodable = "decode" in str(error).lower()
         return self._make_corrupt_error("it contains text that is not UTF-8" if is_undecodable else str(error))
 
@@ -329,6 +319,19 @@ def _make_storage_error(path: Path, reason: str) -> StorageError:
     )
 
 
+@contextmanager
+def _open_draft(path: Path) -> Iterator[Path]:
+    """A new empty file beside the registry, which is removed at the end unless it was renamed."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = make_draft_path(path)
+    try:
+        # It will contain webhook secrets and passwords in URLs: readable by its owner only, whatever the umask.
+        draft.touch(0o600, exist_ok=False)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _move_if_free(draft: Path, path: Path) -> None:
     try:
         os.link(draft, path)
@@ -339,8 +342,8 @@ def _move_if_free(draft: Path, path: Path) -> None:
             draft.rename(path)
 
 
-def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
-    connection = _connect_file(path, "mode=rw", timeout)
+def _open_file(path: Path, timeout_s: float) -> sqlite3.Connection:
+    connection = _connect_file(path, "mode=rw", timeout_s)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
@@ -348,24 +351,20 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
         # ends with VACUUM; its temporary data stays in memory.
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
-    except sqlite3.OperationalError as error:
+        return connection
+    except BaseException as error:
         connection.close()
-        is_read_only = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        log = path.with_name(f"{path.name}-wal")
-        has_log = log.exists() and bool(log.stat().st_size)
+        code, log = getattr(error, "sqlite_errorcode", 0), path.with_name(f"{path.name}-wal")
+        is_read_only = code & 0xFF in _READ_ONLY_CODES or code in _SHARED_MEMORY_CODES
         # WAL mode needs a writable directory with free space; a file without a log can be read as it is.
-        if not (is_read_only or error.sqlite_errorcode in _SHARED_MEMORY_CODES) or has_log:
+        if not is_read_only or (log.exists() and log.stat().st_size):
             raise
-        return _connect_file(path, "mode=ro&immutable=1", timeout)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    return _connect_file(path, "mode=ro&immutable=1", timeout_s)
 
 
-def _connect_file(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+def _connect_file(path: Path, mode: str, timeout_s: float) -> sqlite3.Connection:
     location = f"file:{quote(path.absolute().as_posix())}?{mode}"
-    return sqlite3.connect(location, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(location, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
 
 
 # Registry files that are not in use: backups, and the replacement of a damaged file.
@@ -405,17 +404,12 @@ def replace_file(path: Path, rows: registry_schema.RegistryRows) -> str | None:
     Until the last step there is an empty file in its place, which is refused as damaged: the old file without its log
     might be outdated and accept a revoked key.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = make_draft_path(path)
-    try:
-        draft.touch(0o600, exist_ok=False)
+    with _open_draft(path) as draft:
         write_file(draft, rows)
         quarantined_as = _quarantine_file(path)
         ChecksumFile(path).write(registry_schema.compute_checksum(rows))
         draft.replace(path)
         fsync_path(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
     return quarantined_as
 
 

@@ -75,7 +75,7 @@ class WikiService:
         self._max_open = max_open
         self._handles: OrderedDict[str, WikiHandle] = OrderedDict()
         self._removals = PendingRemovals(
-            components.store, components.lock_timeout, shared=components.databases is not None
+            components.store, components.lock_timeout_s, shared=components.databases is not None
         )
         self.on_damage: Callable[[str], None] = lambda _: None
         """Called with the id of a wiki whose index proves damaged."""
@@ -152,9 +152,9 @@ class WikiService:
         components = self.components
         if self._managed_repositories is not None:
             self._managed_repositories.delete(wiki_id)
-        backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout)
-        store, timeout = components.store, components.lock_timeout
-        with store.write_lock(wiki_id, timeout) if store.exists(wiki_id) else nullcontext():
+        backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout_s)
+        store, timeout_s = components.store, components.lock_timeout_s
+        with store.write_lock(wiki_id, timeout_s) if store.exists(wiki_id) else nullcontext():
             backups.delete_all()
             store.delete(wiki_id)
 

@@ -31,27 +31,27 @@ class PathStyle:
     __slots__ = ()
 
     def to_display_path(self, path: str) -> str:
-        """Return a git path in the caller's form."""
+        """A git path in the caller's form."""
         return path
 
     def to_display_title(self, name: str, path: str) -> str:  # noqa: ARG002 - other styles use it
-        """Return the page title in the caller's form; a title set in the page itself stays unchanged."""
+        """The page title in the caller's form; a title set in the page itself stays unchanged."""
         return name
 
     def to_git_path(self, path: str) -> str:
-        """Return the git path for a path in the caller's form."""
+        """The git path for a path in the caller's form."""
         return path
 
     def to_link_path(self, path: str) -> str | None:  # noqa: ARG002
-        """Return the full path that links must use, or None if the last path segment is enough."""
+        """The full path that links must use, or None if the last path segment is enough."""
         return None
 
     def to_url(self, url: str) -> str:
-        """Return a page URL that the caller can open."""
+        """A page URL that the caller can open."""
         return url
 
     def to_git_prefix(self, prefix: str) -> str:
-        """Return the git path prefix for a prefix in the caller's form."""
+        """The git path prefix for a prefix in the caller's form."""
         return prefix
 
 
@@ -119,7 +119,7 @@ class WikiSession:
 
     grant: Grant
     handle: WikiHandle
-    fresh_timeout: float
+    fresh_timeout_s: float
     _scheduler: SyncScheduler
     path_style: PathStyle = STORED_PATHS
     author: Author | None = None
@@ -146,11 +146,11 @@ class WikiSession:
             yield snapshot
 
     def wait_until_fresh(self) -> None:
-        """Wait until the index reaches the current HEAD, up to `fresh_timeout` seconds; never raises on a timeout."""
-        self._wait_until_fresh(self.fresh_timeout)
+        """Wait until the index reaches the current HEAD, up to `fresh_timeout_s` seconds; never raises on a timeout."""
+        self._wait_until_fresh(self.fresh_timeout_s)
 
     def wait_for_revision(self, revision: str) -> None:
-        """Wait until the index contains a commit, up to `fresh_timeout` seconds; never raises on a timeout."""
+        """Wait until the index contains a commit, up to `fresh_timeout_s` seconds; never raises on a timeout."""
         if not (self.handle.get_indexed_revision() or "").startswith(revision):
             self.wait_until_fresh()
 
@@ -193,7 +193,7 @@ class WikiSession:
             self.on_commit(CommitEvent(kind, result.path, (result.file,), author, message))
 
     def to_git_filter(self, page_filter: PageFilter) -> PageFilter:
-        """Return the filter with its path prefix as a git path."""
+        """The filter with its path prefix as a git path."""
         if not page_filter.path_prefix:
             return page_filter
         return replace(page_filter, path_prefix=self.path_style.to_git_prefix(page_filter.path_prefix))

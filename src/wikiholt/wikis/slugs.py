@@ -19,7 +19,7 @@ RESERVED_SLUGS = frozenset(
 
 
 def validate_slug(text: str) -> str:
-    """Return the text if it is a valid slug. Raises InvalidSlug with the reason and a suggestion."""
+    """The text if it is a valid slug. Raises InvalidSlug with the reason and a suggestion."""
     reason = _find_fault(text)
     if reason is None:
         return text

@@ -56,8 +56,8 @@ def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiSe
                     scores = [hit.score for hit in one_result.hits]
                     # Scores are rounded: the last of four digits may differ.
                     assert [hit.score for hit in other_result.hits] == pytest.approx(scores, abs=1.5e-4)
-                    assert (other_result.total, other_result.degraded, other_result.notes) == (
-                        one_result.total,
+                    assert (other_result.considered, other_result.degraded, other_result.notes) == (
+                        one_result.considered,
                         False,
                         one_result.notes,
                     )

@@ -37,7 +37,13 @@ class ChromaFixture:
 
     @contextmanager
     def open_engine(self, **options: object) -> Iterator[ChromaEngine]:
-        place = {"path": self.path, "timeout": 60.0, "heartbeat": 30.0, "background_timeout": 60.0, **options}
+        place = {
+            "path": self.path,
+            "timeout_s": 60.0,
+            "heartbeat_timeout_s": 30.0,
+            "background_timeout_s": 60.0,
+            **options,
+        }
         engine = ChromaEngine(ChromaConfig(**place), self.place / "chroma-owner", lambda: list(self.open_indexes))  # type: ignore[arg-type]
         try:
             yield engine

@@ -18,7 +18,9 @@ class ChromaCacheMachine(VectorCacheMachine):
     cache: ChromaVectorCache
 
     def prepare(self) -> None:
-        place = ChromaConfig(path=self.folder / "chroma", timeout=60.0, heartbeat=30.0, background_timeout=60.0)
+        place = ChromaConfig(
+            path=self.folder / "chroma", timeout_s=60.0, heartbeat_timeout_s=30.0, background_timeout_s=60.0
+        )
         self.engine = ChromaEngine(place, self.folder / "owner", lambda: [WIKI_ID])
 
     def make_cache(self) -> ChromaVectorCache:

@@ -135,7 +135,7 @@ def test_a_child_killed_under_load_shows_only_in_the_metrics(fixture: ChromaFixt
 
 def test_a_child_that_hangs_costs_one_search_its_time_and_is_replaced(fixture: ChromaFixture) -> None:
     index = fixture.create_index(WIKI_ID)
-    with fixture.open_engine(timeout=2.0, heartbeat=4.0, background_timeout=30.0) as engine:
+    with fixture.open_engine(timeout_s=2.0, heartbeat_timeout_s=4.0, background_timeout_s=30.0) as engine:
         cache = fixture.open_cache(engine)
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         os.kill(fixture.get_child_pid(engine), signal.SIGSTOP)

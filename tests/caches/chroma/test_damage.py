@@ -144,7 +144,7 @@ def may_hang(file: str) -> bool:
 
 def get_timeouts(file: str) -> dict[str, object]:
     seconds = choose(10, 4) if may_hang(file) else 60.0
-    return {"background_timeout": seconds, "heartbeat": seconds}
+    return {"background_timeout_s": seconds, "heartbeat_timeout_s": seconds}
 
 
 def hangs_at_start(file: str, damage: Damage) -> bool:

@@ -98,7 +98,7 @@ def make_postgres_context(
     channel: ChildChannel,
     tokens: dict[str, str],
 ) -> OperationContext:
-    pool._IDLE_TRANSACTION_TIMEOUT = "2s"
+    pool._IDLE_TRANSACTION_TIMEOUT_S = 2
     model = POSTGRES_OPERATIONS[name].model
     return make_context(name, data, spare_repository, page_prefix, rng, channel, tokens, model)
 

@@ -1,5 +1,7 @@
-"""A wiki that is indexed once, and commands in its directory."""
+"""A wiki that is indexed once, with commands in its directory, and a new data directory for tests that change it."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from tests.interfaces.cli.cli_fixtures import CommandRunner, use_fake_model
 from tests.interfaces.cli.house_wiki import HOUSE_FILES
 from tests.support.git_repository import Repository
 from wikiholt.interfaces.cli.main import main
+from wikiholt.wikis.registry import Registry
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +35,23 @@ def run(prepared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(prepared / "house")
     return CommandRunner(prepared / "data", capsys, monkeypatch)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def garden(run: CommandRunner, tmp_path: Path) -> Repository:
+    """A repository that `run` has added as the wiki garden."""
+    repository = Repository(tmp_path / "garden")
+    repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond."})
+    assert run("add", "garden", str(repository.path))[0] == 0
+    return repository
+
+
+@pytest.fixture
+def registry(data: Path) -> Iterator[Registry]:
+    with closing(Registry(data / "registry.sqlite")) as opened:
+        yield opened

@@ -282,6 +282,12 @@ def test_a_draft_is_rendered_and_compared_but_not_saved(shared: ServedApplicatio
     assert "<script" not in draft["html"]
     assert "<del>Descale the machine every month. alphacanary</del>" in draft["changes"]
     assert draft["revision"] == client.get("/api/v1/pages/Coffee").json()["revision"]
+    as_opened = {"content": text, "revision": draft["revision"]}
+    assert client.post("/api/v1/preview/Coffee", json=as_opened).json()["changes"] == draft["changes"]
+    as_new = client.post("/api/v1/preview/Coffee", json={"content": text, "revision": ""}).json()
+    assert "<del>" not in as_new["changes"]
+    unknown = client.post("/api/v1/preview/Coffee", json={"content": text, "revision": "f" * 40})
+    assert unknown.status_code == 404
     new = client.post("/api/v1/preview/Notes/Tea", json={"content": "# Tea\n"}).json()
     assert (new["name"], new["path"], new["revision"]) == ("Tea", "Notes/Tea", "")
     assert client.post("/api/v1/preview/x", json={"content": "a\0b"}).status_code == 422

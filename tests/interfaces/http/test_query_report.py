@@ -96,7 +96,7 @@ def test_every_interface_is_logged_by_its_name(logged: ServedApplication) -> Non
     def read_ways() -> dict[str, str]:
         content = log.read(0)
         records = content.records if content else ()
-        return {record.query: record.surface for record in records if record.query.startswith("asked ")}
+        return {record.query: record.interface for record in records if record.query.startswith("asked ")}
 
     # Not the number of records: those of other tests may still be written.
     ways = wait_until(lambda: found if len(found := read_ways()) == 3 else None)

@@ -320,7 +320,7 @@ def test_vectors_of_the_real_model_are_the_same_after_a_move(store: PostgresStor
 def test_a_wiki_that_is_being_written_is_not_moved(store: PostgresStore) -> None:
     create_filled_index(store, WIKI_ID, 3).close()
     with store.write_lock(WIKI_ID, 0), pytest.raises(Busy):
-        move.move_wiki(store, WIKI_ID, "second", timeout=0.1)
+        move.move_wiki(store, WIKI_ID, "second", timeout_s=0.1)
     assert store.placements.get(WIKI_ID).database == "home"
     with pytest.raises(InvalidSetting):
         move.move_wiki(store, WIKI_ID, "nowhere")

@@ -28,13 +28,13 @@ PAGES: dict[str, str | bytes | None] = {
 class BackupFixture:
     """A data directory, and any number of services on it."""
 
-    def __init__(self, directory: Path, keep: int = 7, lock_timeout: float = 60.0) -> None:
+    def __init__(self, directory: Path, keep: int = 7, lock_timeout_s: float = 60.0) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.place = self.data / "backups"
         self.plan = BackupPolicy(self.place, keep)
         self.embedder = FakeEmbedder()
-        self.lock_timeout = lock_timeout
+        self.lock_timeout_s = lock_timeout_s
         self.service = self.open_service()
 
     def open_service(self) -> WikiService:
@@ -44,7 +44,7 @@ class BackupFixture:
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
             lambda _, __: None,
-            self.lock_timeout,
+            self.lock_timeout_s,
             self.plan,
         )
         return WikiService(Registry(self.data / "registry.sqlite", backups=self.plan), components, self.make_config)

@@ -22,7 +22,7 @@ from wikiholt.wikis.registry_schema import RegistryRows
 
 def open_registry(directory: Path) -> Registry:
     policy = BackupPolicy(directory / "backups", 7)
-    return Registry(directory / "registry.sqlite", timeout=TIMEOUT_S, backups=policy)
+    return Registry(directory / "registry.sqlite", timeout_s=TIMEOUT_S, backups=policy)
 
 
 @pytest.fixture

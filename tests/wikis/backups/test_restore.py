@@ -247,7 +247,7 @@ def test_restoring_one_wiki_changes_no_byte_of_another(fixture: BackupFixture) -
 
 
 def test_a_restore_waits_for_a_writer_and_gives_up_after_the_timeout(tmp_path: Path) -> None:
-    fixture = BackupFixture(tmp_path, lock_timeout=0.1)
+    fixture = BackupFixture(tmp_path, lock_timeout_s=0.1)
     fixture.add_wiki("one")
     fixture.get_wiki().backups.create()
     before = fixture.get_wiki().get_version_token()

@@ -62,8 +62,8 @@ class QueryLogFixture:
         assert self.service.components.query_log_writer is not None
         return self.service.components.query_log_writer
 
-    def search(self, query: str, surface: SearchInterface | None = SearchInterface.CLI, n: int = 1) -> None:
-        self.wiki.search(SearchRequest(query, n), interface=surface)
+    def search(self, query: str, interface: SearchInterface | None = SearchInterface.CLI, n: int = 1) -> None:
+        self.wiki.search(SearchRequest(query, n), interface=interface)
 
     def wait_for_records(self, count: int) -> None:
         """Wait until `count` searches are written."""
@@ -81,7 +81,7 @@ def make_query_record(query: str, at: float | None = None, **changes: object) ->
     """A record of a normal search with the given changes."""
     plain = QueryRecord(
         at=time.time() if at is None else at,
-        surface="http",
+        interface="http",
         query=query,
         mode="hybrid",
         filtered=False,

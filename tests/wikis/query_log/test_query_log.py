@@ -45,7 +45,7 @@ def test_a_search_is_logged_with_its_result_and_nothing_about_the_user(fixture: 
     fixture.wait_for_records(1)
     (entry,) = fixture.open_log().read(0).records  # type: ignore[union-attr]
     assert began - 1 < entry.at < time.time() + 1
-    assert (entry.surface, entry.query, entry.mode, entry.filtered) == ("mcp", "grey heron", "keyword", True)
+    assert (entry.interface, entry.query, entry.mode, entry.filtered) == ("mcp", "grey heron", "keyword", True)
     assert (entry.hits, entry.pages, entry.nothing_relevant, entry.degraded) == (1, ("Heron",), False, False)
     assert 0 < entry.score <= 1
     assert entry.ms > 0

@@ -86,7 +86,7 @@ def test_unfinished_queries_are_counted_separately_with_their_time() -> None:
 def test_only_a_query_continued_within_seconds_in_the_same_interface_is_unfinished() -> None:
     assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 4)) == ["pump room"]
     assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 6)) == ["pump", "pump room"]
-    assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 1, surface="otterwiki")) == [
+    assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 1, interface="otterwiki")) == [
         "pump",
         "pump room",
     ]
@@ -99,7 +99,7 @@ def test_only_a_query_continued_within_seconds_in_the_same_interface_is_unfinish
     assert get_kept_queries(make_query_record("pump room", 0), make_query_record("pump", 1)) == ["pump room", "pump"]
     for way in ("cli", "mcp"):  # not an interface for typing
         assert get_kept_queries(
-            make_query_record("pump", 0, surface=way), make_query_record("pump", 1, surface=way)
+            make_query_record("pump", 0, interface=way), make_query_record("pump", 1, interface=way)
         ) == [
             "pump",
             "pump",

@@ -156,7 +156,7 @@ def _draw_samples(
 def verify_index(service: WikiService, wiki: Wiki, get_chunk_counts: Callable[[str], Mapping[str, int]]) -> ImportProof:
     """Compare the index with its wiki's tree, page by page, and check its checksums. Raises SyncFailed."""
     store, source = service.components.store, service.get_source(wiki)
-    with store.write_lock(wiki.id, service.components.lock_timeout), closing(store.open(wiki.id)) as index:
+    with store.write_lock(wiki.id, service.components.lock_timeout_s), closing(store.open(wiki.id)) as index:
         state, pages, faults = index.get_state(), index.get_page_blobs(), index.check()
         problems = {problem.file for problem in index.get_problems()}
     if state.revision is None:

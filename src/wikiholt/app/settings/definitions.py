@@ -130,7 +130,7 @@ class Settings:
     languages: tuple[str, ...] = setting(
         (),
         "Further languages of the pages. The language of a page is the one in its frontmatter, or is detected by its "
-        "stop words.",
+        "stopwords.",
         choices=LANGUAGES,
         find_choice=find_language,
     )
@@ -184,8 +184,8 @@ class Settings:
     )
     search_semantic_chunks_per_page: int = setting(
         1,
-        "Passages of one page that /api/v1/semantic-search returns at most, unless the client sets "
-        "max_chunks_per_page. 2 is the behavior of otterwiki-semantic-search: a page may come twice.",
+        "Chunks of one page that /api/v1/semantic-search returns at most, unless the client sets "
+        "max_chunks_per_page. 2 is what otterwiki-semantic-search does: a page may come twice.",
         minimum=1,
         maximum=MAX_CHUNKS_PER_PAGE,
     )

@@ -51,13 +51,13 @@ class ChromaVectorCache:
         owner: CollectionOwner,
         worker: CollectionSyncWorker,
         *,
-        timeout: float,
+        timeout_s: float,
         is_published: Callable[[], bool] = lambda: True,
     ) -> None:
         self._exact = ExactVectorCache(index, directory)
         self._index = index
         self._worker = worker
-        self._timeout = timeout
+        self._timeout_s = timeout_s
         self._metrics: ChromaMetrics = worker.metrics
         self._collection = CollectionSync(
             index, self._exact, directory, owner, worker.metrics, worker.get_wiki_ids, is_published
@@ -83,7 +83,7 @@ class ChromaVectorCache:
         if self._is_first_refresh:
             # Wait once, so that a command that searches once can use Chroma.
             self._is_first_refresh = False
-            self._worker.wait(self, self._timeout)
+            self._worker.wait(self, self._timeout_s)
         self._track_new_chunks()
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
@@ -116,8 +116,8 @@ class ChromaVectorCache:
         self._schedule_check()
         self._exact.verify()
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
-        return self._exact.wait_idle(timeout) and self._worker.wait(self, timeout)
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
+        return self._exact.wait_idle(timeout_s) and self._worker.wait(self, timeout_s)
 
     def close(self) -> None:
         self._worker.remove(self)
@@ -186,7 +186,7 @@ class ChromaVectorCache:
         """
         vectors = np.concatenate((vector[None], probes))
         nearest = verified.collection.search(
-            vectors, row_limit, with_metadata=self._collection.uses_metadata, timeout=self._timeout
+            vectors, row_limit, with_metadata=self._collection.uses_metadata, timeout_s=self._timeout_s
         )
         if nearest.instance_id != verified.instance_id:
             raise ChromaUnavailable("Chroma is not the process that was verified.")

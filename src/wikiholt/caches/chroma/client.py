@@ -111,14 +111,14 @@ class ChromaHttpClient:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
         self._client = HttpClient(self._open_connection, host, _MAX_BODY_BYTES)
 
-    def request(self, method: str, path: str, body: JsonValue = None, *, timeout: float) -> ChromaReply:
-        """Send a request and wait at most `timeout` seconds. Raises ChromaUnavailable or ChromaError.
+    def request(self, method: str, path: str, body: JsonValue = None, *, timeout_s: float) -> ChromaReply:
+        """Send a request and wait at most `timeout_s` seconds. Raises ChromaUnavailable or ChromaError.
 
         A request may be sent twice, if an idle connection turns out to be closed.
         """
         content = None if body is None else json.dumps(body).encode()
         try:
-            reply = self._client.send(method, path, content, self._headers, timeout_s=timeout)
+            reply = self._client.send(method, path, content, self._headers, timeout_s=timeout_s)
         except TimeoutError as error:
             raise ChromaUnavailable("The request to Chroma timed out.", timed_out=True) from error
         except (OSError, http.client.IncompleteRead) as error:

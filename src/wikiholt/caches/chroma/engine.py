@@ -37,11 +37,11 @@ class ChromaConfig:
     tenant: str = "default_tenant"
     database: str = "default_database"
     layout: str = "id"
-    timeout: float = 2.0
+    timeout_s: float = 2.0
     token: str = ""
-    background_timeout: float = 30.0
+    background_timeout_s: float = 30.0
     """Timeout in seconds of a background request; a child process that takes longer is killed."""
-    heartbeat: float = 15.0
+    heartbeat_timeout_s: float = 15.0
 
 
 class ChromaEngine:
@@ -63,14 +63,14 @@ class ChromaEngine:
             build_token_headers(config.token),
             "localhost" if host.is_own_child else get_host_header(config.url),
         )
-        api = ChromaApi(self._client, config.tenant, config.database, config.background_timeout)
+        api = ChromaApi(self._client, config.tenant, config.database, config.background_timeout_s)
         self._worker = CollectionSyncWorker(
             host,
             api,
             self._metrics,
             get_wiki_ids=get_wiki_ids,
             on_connected=self._delete_orphans,
-            heartbeat=min(config.heartbeat, config.background_timeout),
+            heartbeat_timeout_s=min(config.heartbeat_timeout_s, config.background_timeout_s),
         )
 
     def open_cache(
@@ -83,8 +83,8 @@ class ChromaEngine:
     ) -> ChromaVectorCache:
         """Return the cache of one wiki. `is_published` tells whether searches still use this index."""
         owner = CollectionOwner(wiki_id, slug, self._get_installation_id(), self._layout)
-        timeout = self._config.timeout
-        return ChromaVectorCache(index, directory, owner, self._worker, timeout=timeout, is_published=is_published)
+        timeout_s = self._config.timeout_s
+        return ChromaVectorCache(index, directory, owner, self._worker, timeout_s=timeout_s, is_published=is_published)
 
     def delete_wiki(self, wiki_id: str, slug: str) -> None:
         """Delete the collection of a wiki and its files. If Chroma is unavailable, that happens on reconnection."""
@@ -120,7 +120,7 @@ class ChromaEngine:
         """Return a description of the problem for the operator; empty if Chroma works."""
         try:
             self._worker.host.start()
-            self._worker.api.check_heartbeat(self._config.heartbeat)
+            self._worker.api.check_heartbeat(self._config.heartbeat_timeout_s)
             self._worker.api.ensure_database()
             for _ in self._worker.api.iter_collections():
                 pass

@@ -39,7 +39,7 @@ class ChromaHost:
     is_own_child = False
     """Whether it is a child process that Wikiholt starts and kills."""
 
-    def connect(self, timeout: float) -> socket.socket:
+    def connect(self, timeout_s: float) -> socket.socket:
         """Open a connection. Raises OSError."""
         raise NotImplementedError
 
@@ -66,8 +66,8 @@ class ChromaServerHost(ChromaHost):
         self._host = address.hostname or ""
         self._port = address.port or (443 if self._secure else default_port)
 
-    def connect(self, timeout: float) -> socket.socket:
-        return open_connection(self._host, self._port, timeout, is_secure=self._secure)
+    def connect(self, timeout_s: float) -> socket.socket:
+        return open_connection(self._host, self._port, timeout_s, is_secure=self._secure)
 
 
 class ChildProcess(ChromaHost):
@@ -92,10 +92,10 @@ class ChildProcess(ChromaHost):
         self._failed_starts = 0
         self._start_lock = threading.Lock()
 
-    def connect(self, timeout: float) -> socket.socket:
+    def connect(self, timeout_s: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(timeout)
+            connection.settimeout(timeout_s)
             self._connect_socket(connection)
         except BaseException:
             connection.close()
@@ -141,11 +141,11 @@ class ChildProcess(ChromaHost):
                 os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.kill()
-        self._check_exit(timeout=_EXIT_TIMEOUT_S)
+        self._check_exit(timeout_s=_EXIT_TIMEOUT_S)
 
     def close(self, *, ending: bool) -> None:
         """Release the child. It exits when no process is connected."""
-        self._check_exit(timeout=_RELEASE_TIMEOUT_S if ending else 0.0)
+        self._check_exit(timeout_s=_RELEASE_TIMEOUT_S if ending else 0.0)
         if self._process is not None:
             self._process.returncode = 0  # other processes still use it, so do not wait for it
             self._process = None
@@ -237,17 +237,17 @@ class ChildProcess(ChromaHost):
 
     def _wait_for_exit(self) -> None:
         """Wait for a child of this process that no longer listens, and kill it if it does not exit."""
-        self._check_exit(timeout=_EXIT_TIMEOUT_S)
+        self._check_exit(timeout_s=_EXIT_TIMEOUT_S)
         if self._process is not None:
             self._process.kill()
-            self._check_exit(timeout=_EXIT_TIMEOUT_S)
+            self._check_exit(timeout_s=_EXIT_TIMEOUT_S)
 
-    def _check_exit(self, timeout: float = 0.0) -> None:
+    def _check_exit(self, timeout_s: float = 0.0) -> None:
         """Record whether the child of this process has exited, and how."""
         if self._process is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(timeout) if timeout else self._process.poll()
+            code = self._process.wait(timeout_s) if timeout_s else self._process.poll()
             if code is not None:
                 self._process = None
                 if code != 0:
@@ -277,9 +277,9 @@ def _is_unlocked(lock: Path) -> bool:
     return True
 
 
-def _read_report(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
+def _read_report(process: "subprocess.Popen[bytes]", timeout_s: float) -> dict[str, object]:
     """Parse the first line of output; only "about" or nothing if it does not arrive in time or is invalid."""
-    output, deadline = b"", time.monotonic() + timeout
+    output, deadline = b"", time.monotonic() + timeout_s
     if process.stdout is None:
         return {}
     with selectors.DefaultSelector() as selector:

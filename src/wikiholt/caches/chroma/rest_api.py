@@ -48,21 +48,21 @@ class NearestRows:
 
 
 class ChromaApi:
-    """One database of one tenant. `timeout` in seconds is for requests without their own timeout."""
+    """One database of one tenant. `timeout_s` in seconds is for requests without their own timeout."""
 
     def __init__(
-        self, client: ChromaHttpClient, tenant: str, database: str, timeout: float, *, path_prefix: str = ""
+        self, client: ChromaHttpClient, tenant: str, database: str, timeout_s: float, *, path_prefix: str = ""
     ) -> None:
         self._client = client
         self._path_prefix = path_prefix
         self._tenant = tenant
         self._database = database
         self._base = f"/api/v2/tenants/{quote(tenant, '')}/databases/{quote(database, '')}/collections"
-        self._timeout = timeout
+        self._timeout_s = timeout_s
 
-    def check_heartbeat(self, timeout: float) -> str:
+    def check_heartbeat(self, timeout_s: float) -> str:
         """Return the instance id of Chroma. Raises ChromaUnavailable or ChromaError if it does not respond."""
-        return self._request("GET", "/api/v2/heartbeat", timeout=timeout).instance_id
+        return self._request("GET", "/api/v2/heartbeat", timeout_s=timeout_s).instance_id
 
     def get_version(self) -> str:
         return str(self._request("GET", "/api/v2/version").body)
@@ -122,11 +122,11 @@ class ChromaApi:
 
     def release_child(self) -> bool:
         """Release the child process. Returns whether it exits now because no other process uses it."""
-        reply = self._request("POST", "/api/v2/wikiholt/leave", timeout=_LEAVE_TIMEOUT_S)
+        reply = self._request("POST", "/api/v2/wikiholt/leave", timeout_s=_LEAVE_TIMEOUT_S)
         return _get_field(reply.body, "ending") is True
 
-    def _request(self, method: str, path: str, body: JsonValue = None, timeout: float | None = None) -> ChromaReply:
-        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout=timeout or self._timeout)
+    def _request(self, method: str, path: str, body: JsonValue = None, timeout_s: float | None = None) -> ChromaReply:
+        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout_s=timeout_s or self._timeout_s)
 
 
 class CollectionRows:
@@ -181,7 +181,7 @@ class CollectionRows:
             offset += _ROWS_PER_REQUEST
 
     def search(
-        self, vectors: FloatArray, limit: int, *, with_metadata: bool, timeout: float | None = None
+        self, vectors: FloatArray, limit: int, *, with_metadata: bool, timeout_s: float | None = None
     ) -> NearestRows:
         """Return the `limit` nearest rows of each vector."""
         body = {
@@ -189,7 +189,7 @@ class CollectionRows:
             "n_results": limit,
             "include": ["metadatas"] if with_metadata else [],
         }
-        reply = self._request("POST", f"{self._path}/query", body, timeout)
+        reply = self._request("POST", f"{self._path}/query", body, timeout_s)
         ids = _get_field(reply.body, "ids")
         metadata = _get_field(reply.body, "metadatas") if with_metadata else [None] * len(vectors)
         if not isinstance(ids, list) or not isinstance(metadata, list) or not len(ids) == len(metadata) == len(vectors):

@@ -50,15 +50,15 @@ class CollectionSyncWorker:
         *,
         get_wiki_ids: Callable[[], Iterable[str]],
         on_connected: Callable[[ChromaApi], None] = lambda _: None,
-        heartbeat: float = 15.0,
+        heartbeat_timeout_s: float = 15.0,
     ) -> None:
-        """`on_connected` is called after each new connection; `heartbeat` is the timeout of a health check."""
+        """`on_connected` is called after each new connection; `heartbeat_timeout_s` is that of a health check."""
         self.host = host
         self.api = api
         self.metrics = metrics
         self.get_wiki_ids = get_wiki_ids
         self._on_connected = on_connected
-        self._heartbeat = heartbeat
+        self._heartbeat_timeout_s = heartbeat_timeout_s
         self.unavailable_reason = ""
         """Why Chroma is unavailable, for the operator; empty while it is available."""
         self._failures = 0
@@ -98,10 +98,10 @@ class CollectionSyncWorker:
                 self._thread.start()
             self._changed.notify_all()
 
-    def wait(self, target: "ChromaVectorCache", timeout: float | None) -> bool:
+    def wait(self, target: "ChromaVectorCache", timeout_s: float | None) -> bool:
         """Wait until the sync has ended. Returns whether it did in time; true at once during a backoff."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._is_pending(target), timeout)
+            return self._changed.wait_for(lambda: not self._is_pending(target), timeout_s)
 
     def remove(self, target: "ChromaVectorCache") -> None:
         """Stop syncing the collection. A running sync is cancelled, and the call waits a few seconds for it."""
@@ -207,7 +207,7 @@ class CollectionSyncWorker:
             self.unavailable_reason = error.message
             raise
         try:
-            instance_id = self.api.check_heartbeat(self._heartbeat)
+            instance_id = self.api.check_heartbeat(self._heartbeat_timeout_s)
         except ChromaError as error:
             raise ChromaUnavailable(error.message) from error
         if self._connected_to != f"{instance_id}.":

@@ -221,7 +221,7 @@ class PatchedKeywordCache(_ViewReader):
     def verify(self) -> None:
         """Do nothing: there is no file."""
 
-    def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+    def wait_idle(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002
         return True
 
     def close(self) -> None:

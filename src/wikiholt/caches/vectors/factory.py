@@ -149,7 +149,7 @@ class DatabaseVectorCache:
     def verify(self) -> None:
         """Do nothing: there is no file."""
 
-    def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+    def wait_idle(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002
         return False
 
     def close(self) -> None:

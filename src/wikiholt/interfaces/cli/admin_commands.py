@@ -65,13 +65,13 @@ def run_verify_isolation(context: CommandContext) -> int:
 def _print_results(context: CommandContext, results: Sequence[CheckResult]) -> int:
     style, lines = context.style, []
     for result in results:
-        mark = style.format_success("✓") if result.well else style.format_error("✗")
+        mark = style.format_success("✓") if result.ok else style.format_error("✗")
         lines.append(f"{mark} {result.subject}: {to_safe_line(result.detail)}")
         if result.advice:
             lines.append(f"    hint: {to_safe_line(result.advice)}")
-    well = all(result.well for result in results)
-    context.print_result({"well": well, "findings": [asdict(result) for result in results]}, lines)
-    return 0 if well else PROBLEMS_FOUND_EXIT_CODE
+    ok = all(result.ok for result in results)
+    context.print_result({"ok": ok, "findings": [asdict(result) for result in results]}, lines)
+    return 0 if ok else PROBLEMS_FOUND_EXIT_CODE
 
 
 def run_settings(context: CommandContext) -> int:

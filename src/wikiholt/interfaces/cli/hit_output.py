@@ -33,7 +33,7 @@ class FilePlaces:
     current_directory: Path | None
 
     @classmethod
-    def for_wiki(cls, wiki: Wiki) -> "FilePlaces":
+    def from_wiki(cls, wiki: Wiki) -> "FilePlaces":
         return cls(get_root(wiki), get_current_directory())
 
     def find_path(self, file: str) -> Path | None:
@@ -74,7 +74,7 @@ class HitPlaces:
     """The places of hits of one wiki, or of several."""
 
     def __init__(self, wikis: Sequence[Wiki]) -> None:
-        self._by_slug = {wiki.slug: FilePlaces.for_wiki(wiki) for wiki in wikis}
+        self._by_slug = {wiki.slug: FilePlaces.from_wiki(wiki) for wiki in wikis}
         self._first = next(iter(self._by_slug.values()))
 
     def to_shown_path(self, hit: Hit) -> str:

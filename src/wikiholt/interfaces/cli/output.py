@@ -132,7 +132,7 @@ def format_result(
         from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
-    if not result.total:
+    if not result.considered:
         lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
     elif not result.hits:
         lines.append("Nothing found.")
@@ -265,7 +265,7 @@ def _format_footer(result: SearchResult) -> str:
         freshness += f", the latest is {result.head_revision[:10]}" if result.stale else ", up to date"
     reranked = " · reranked" if result.reranked else ""
     degraded = " · degraded" if result.degraded else ""
-    pages = f"{len(result.hits)} of {format_count(result.total, 'page')}"
+    pages = f"{len(result.hits)} of {format_count(result.considered, 'page')}"
     return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
@@ -397,12 +397,12 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
 
     With `keep`, the complete bar stays on the screen.
     """
-    with _ProgressBar(name, " passages", visible=visible, keep=keep) as bar:
+    with _ProgressBar(name, " chunks", visible=visible, keep=keep) as bar:
 
         def update(progress: SyncProgress) -> None:
             if progress.pages_total:
-                total = max(progress.passages_expected, progress.passages_done)
-                bar.update(progress.passages_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+                total = max(progress.chunks_expected, progress.chunks_done)
+                bar.update(progress.chunks_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
 
         yield update
 

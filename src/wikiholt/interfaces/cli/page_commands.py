@@ -138,7 +138,7 @@ def run_links(context: CommandContext) -> int:
     handle, style = _open_wiki(context), context.style
     target = find_page(handle, context.arguments.page)
     links = handle.pages.get_links(target.path)
-    places = FilePlaces.for_wiki(handle.wiki)
+    places = FilePlaces.from_wiki(handle.wiki)
     files = {page.path: page.file for page in handle.pages.list().pages}
     outgoing = [
         f"  {places.format(target.file, link.line, style)} → {_format_end(link, files, places)}"
@@ -188,7 +188,7 @@ def run_recent(context: CommandContext) -> int:
         raise InvalidQuery(f"-n {arguments.n} is not possible.", hint=f"Use a number from 1 to {_MAX_RECENT}.")
     handle = _open_wiki(context)
     changes = find_changes(handle, context.service.get_source(handle.wiki), arguments.n)
-    places = FilePlaces.for_wiki(handle.wiki)
+    places = FilePlaces.from_wiki(handle.wiki)
     lines = []
     for change in changes:
         commit = change.commit
@@ -281,7 +281,7 @@ def run_open(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
     line, anchor = _find_place(handle, target)
-    path = FilePlaces.for_wiki(handle.wiki).find_path(target.file)
+    path = FilePlaces.from_wiki(handle.wiki).find_path(target.file)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if path is not None and editor and not context.arguments.browser:
         command = build_editor_command(editor, path, line)

@@ -199,7 +199,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
-    """Return an error response, as a page with the same status and headers if a browser asks for one."""
+    """An error response, as a page with the same status and headers if a browser asks for one."""
     if not request.app.state.has_pages:
         return response
     from wikiholt.interfaces.web.page_frame import render_error_page, wants_html  # noqa: PLC0415 - see create_app
@@ -225,7 +225,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
 
 
 def _find_access_error(request: Request) -> AccessDenied | None:
-    """Return the access error of the request, if any; it takes precedence over validation errors."""
+    """The access error of the request, if any; it takes precedence over validation errors."""
     if (getattr(request.scope.get("route"), "openapi_extra", None) or {}).get("security") == []:
         return None
     try:
@@ -264,7 +264,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def find_allowed_methods(request: Request) -> set[str]:
-    """Return the methods of all routes that match the path."""
+    """The methods of all routes that match the path."""
     methods: set[str] = set()
     for route in request.app.routes:
         match, _ = route.matches(dict(request.scope))

@@ -260,7 +260,7 @@ async def receive_webhook(request: Request, context: RequestContextDep, _: NoQue
 
 
 def is_signed(request: Request, expected: str, secret: str) -> bool:
-    """Return whether the request has the expected signature or, for GitLab, the secret itself."""
+    """Whether the request has the expected signature or, for GitLab, the secret itself."""
     signatures = [_get_header_bytes(request, name) for name in _HEX_SIGNATURE_HEADERS]
     signatures.append(_get_header_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
     # Compare all of them, so that the time does not depend on which one matches.
@@ -270,5 +270,5 @@ def is_signed(request: Request, expected: str, secret: str) -> bool:
 
 
 def _get_header_bytes(request: Request, name: str) -> bytes:
-    """Return the bytes of a header; Starlette decodes headers as Latin-1."""
+    """The bytes of a header; Starlette decodes headers as Latin-1."""
     return request.headers.get(name, "").encode("latin-1")

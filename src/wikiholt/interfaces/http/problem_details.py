@@ -105,7 +105,7 @@ class ProblemDetails(TypedDict):
 
 
 def get_public_message(error: WikiholtError) -> tuple[str, str]:
-    """Return the message and the hint that a client may see."""
+    """The message and the hint that a client may see."""
     if error.status < 500:
         is_command = _COMMAND_PATTERN.search(error.hint) is not None
         return error.message, _find_by_class(_CLIENT_HINTS, error) if is_command else error.hint

@@ -41,11 +41,11 @@ from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 from wikiholt.wikis.slugs import MAX_SLUG_CHARS
 
 M = TypeVar("M", bound=BaseModel)
-_HITS_TEXT = "Maximum number of pages; of passages if max_chunks_per_page is more than 1."
+_HITS_TEXT = "Maximum number of pages; of chunks if max_chunks_per_page is more than 1."
 
 
 def parse_query(model: type[M]) -> Any:
-    """Return a dependency that parses the query string as this model. It raises RequestValidationError."""
+    """A dependency that parses the query string as this model. It raises RequestValidationError."""
     repeatable = frozenset(name for name, field in model.model_fields.items() if field.default == [])
 
     async def read_query(request: Request) -> M:
@@ -254,7 +254,7 @@ class SearchParams(FacetParams):
         SearchMode.HYBRID, description="Search by meaning and words, by meaning only, or by words only."
     )
     max_chunks_per_page: Count = Field(
-        1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
+        1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of chunks of one page."
     )
     fresh: Flag = Field(False, description="Wait, for a limited time, until the index reaches HEAD.")
     at_least: str = Field(
@@ -303,7 +303,7 @@ class SemanticParams(SearchParams):
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
 
     def with_default_chunks(self, count: int) -> Self:
-        """These parameters with this number of passages per page, unless the client has set one."""
+        """These parameters with this number of chunks per page, unless the client has set one."""
         is_set = "max_chunks_per_page" in self.model_fields_set
         return self if is_set else self.model_copy(update={"max_chunks_per_page": count})
 

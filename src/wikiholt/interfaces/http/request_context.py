@@ -261,7 +261,7 @@ class RequestContext:
             self._application.access.require_any_key(self._identity)
 
     def require_operator(self) -> Application:
-        """Return the application, which reaches all wikis. Raises AccessDenied without an operator key."""
+        """The application, which reaches all wikis. Raises AccessDenied without an operator key."""
         with self._check_access():
             client = self._application.access.require_operator(self._identity)
         self._check_rate_limit(client)
@@ -280,7 +280,7 @@ class RequestContext:
         self._check_rate_limit(None)
 
     def list_visible_wikis(self) -> tuple[list[Wiki], bool]:
-        """Return the wikis that the client may see, and whether the client is the operator."""
+        """The wikis that the client may see, and whether the client is the operator."""
         with self._check_access():
             wikis = self._application.access.list_visible(self._identity)
             client = self._application.access.get_client(self._identity)
@@ -288,7 +288,7 @@ class RequestContext:
         return wikis, self._application.access.is_operator(client)
 
     def get_key_admin(self) -> "KeyAdmin":
-        """Return the keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""
+        """The keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""
         access = self._application.access
         with self._check_access():
             identity = self._identity
@@ -303,7 +303,7 @@ class RequestContext:
         return KeyAdmin(self._application.service.registry, wiki)
 
     def identify_unverified(self) -> Wiki | None:
-        """Return the wiki that a webhook names. The caller must verify the signature."""
+        """The wiki that a webhook names. The caller must verify the signature."""
         self._application.rate_limiter.check_failures(self._address)
         return self._application.access.identify_unverified(self._unverified_identity)
 
@@ -424,7 +424,7 @@ RequestContextDep = Annotated[RequestContext, Depends(_get_request_context)]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the listen address."""
+    """Whether only this machine can reach the listen address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -432,6 +432,6 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_bearer_token(header: str | None) -> str | None:
-    """Return the bearer token: None for another scheme, an empty string (an invalid key) for an empty token."""
+    """The bearer token: None for another scheme, an empty string (an invalid key) for an empty token."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None

@@ -34,7 +34,7 @@ def make_json_response(
 
 
 def limit_body(scope: Scope, receive: Receive, limit_bytes: int) -> Receive:
-    """Return a `receive` that raises HTTPException 413 once the announced or received body exceeds the limit."""
+    """A `receive` that raises HTTPException 413 once the announced or received body exceeds the limit."""
     received_bytes = 0
 
     async def receive_limited() -> Message:
@@ -78,7 +78,7 @@ def make_weak_etag(*parts: object) -> str:
 
 
 def matches_etag(header: str, etag: str) -> bool:
-    """Return whether If-None-Match contains the ETag, by weak comparison."""
+    """Whether If-None-Match contains the ETag, by weak comparison."""
     if header.strip() == "*":
         return True
     match = _ETAG_PATTERN.fullmatch(etag)

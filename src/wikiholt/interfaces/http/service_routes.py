@@ -98,7 +98,7 @@ class ReadinessDocument(TypedDict):
     | {200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": {}}}},
 )
 def get_metrics(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
-    """Return the metrics of the service; requires an operator key."""
+    """The metrics of the service; requires an operator key."""
     context.require_metrics_access()
     metrics: ServiceMetrics = request.app.state.metrics
     return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -143,7 +143,7 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
 
 @router.get("/api/v1/me", response_model=ClientDocument, **_ME_ROUTE)
 def describe_client(context: RequestContextDep, _: NoQuery) -> Response:
-    """Return who the client is."""
+    """Say who the client is."""
     description = context.describe_client()
     client, wiki, scope = description.client, description.wiki, description.scope
     can_write = scope is not None and scope.allows(Scope.WRITE)
@@ -205,7 +205,7 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def handle_openapi(request: Request) -> Response:
-    """Return the document, with the base path of the request as its server URL."""
+    """The document, with the base path of the request as its server URL."""
     base = request.scope.get("root_path", "") or "/"
     return make_json_response(
         build_openapi(request.app) | {"servers": [{"url": base}]}, headers={"Cache-Control": "no-cache"}
@@ -213,7 +213,7 @@ def handle_openapi(request: Request) -> Response:
 
 
 def handle_docs(request: Request) -> Response:
-    """Return an HTML page with all operations."""
+    """An HTML page with all operations."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     page = "".join(_render_page(build_openapi(request.app)))
     return HTMLResponse(page, headers={"Content-Security-Policy": _CSP.format(digest=digest)})

@@ -29,7 +29,7 @@ class StaticFiles:
     templates: dict[str, Template]
 
     def find_imports(self, script: str) -> list[str]:
-        """Return the direct and indirect imports of a script, for `modulepreload` links."""
+        """The direct and indirect imports of a script, for `modulepreload` links."""
         imports: set[str] = set()
         pending = [script]
         while pending:
@@ -39,7 +39,7 @@ class StaticFiles:
         return sorted(imports)
 
     def get_cache_control(self, version: str) -> str:
-        """Return the Cache-Control header of a file requested under this version.
+        """The Cache-Control header of a file requested under this version.
 
         An open tab may still request an older version: it gets the current file, which it must not cache.
         """
@@ -47,7 +47,7 @@ class StaticFiles:
 
 
 def get_web_static_directory() -> Traversable:
-    """Return the static directory of the web page, whose files the Otterwiki plugin uses too."""
+    """The static directory of the web page, whose files the Otterwiki plugin uses too."""
     return files("wikiholt.interfaces").joinpath("web", "static")
 
 

@@ -60,7 +60,7 @@ class LazyBody(Generic[BodyT]):
 
 
 def read_body(model: type[BodyT], *, optional: bool = False, media_type: str = "application/json") -> Any:
-    """Return a dependency that checks for a key and then receives the body, to be parsed as this model."""
+    """A dependency that checks for a key and then receives the body, to be parsed as this model."""
 
     async def receive_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
         await run_in_threadpool(context.require_key)
@@ -123,9 +123,10 @@ class PutPage(WriteBody):
 
 
 class DraftBody(StrictBody):
-    """The text of a page that is not saved."""
+    """The text of a page that is not saved; `revision` is that of the text which was opened (empty: none)."""
 
     content: _Text
+    revision: Annotated[str, Field(max_length=64)] | None = None
 
 
 class PatchPage(WriteBody):
@@ -156,7 +157,7 @@ class PreconditionFailed(RevisionMismatch):
 
 
 def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author:
-    """Return the author from the body, the header, the host, or the label of the key, in this order.
+    """The author from the body, the header, the host, or the label of the key, in this order.
 
     Raises Forbidden if a signed-in user of the host names another author.
     """
@@ -181,7 +182,7 @@ def make_key_author(key: Key | None) -> Author:
 
 
 def get_expected_revision(wiki: WikiSession, path: str, body: WriteBody, if_match: str | None) -> str | None:
-    """Return the expected revision of the page from If-Match or the body, or None. Raises PreconditionFailed."""
+    """The expected revision of the page from If-Match or the body, or None. Raises PreconditionFailed."""
     if if_match is None:
         return body.revision.lower() if body.revision else None
     revisions: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG_ETAG_PATTERN.findall(if_match)]

@@ -144,7 +144,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _make_metadata_handler(base: str, issuers: Sequence[str]) -> Any:
-    async def metadata(request: Request) -> Response:
+    async def handle_metadata(request: Request) -> Response:
         """The protected resource metadata (RFC 9728). It does not reveal whether the wiki exists."""
         slug = request.path_params["slug"]
         await run_in_threadpool(get_request_context(request).count_request)
@@ -159,4 +159,4 @@ def _make_metadata_handler(base: str, issuers: Sequence[str]) -> Any:
         }
         return make_json_response(document)
 
-    return metadata
+    return handle_metadata

@@ -65,7 +65,7 @@ class SearchArguments(FilterArguments):
 
 
 class SemanticSearchArguments(SearchArguments):
-    max_chunks_per_page: int = Field(1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages a page.")
+    max_chunks_per_page: int = Field(1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of chunks a page.")
 
     def to_request(self) -> SearchRequest:
         return replace(super().to_request(), chunks_per_page=self.max_chunks_per_page)
@@ -156,7 +156,7 @@ def search(wiki: WikiSession, params: SearchArguments, budget: int) -> SearchToo
 
 @tool(
     "Search by meaning",
-    f"Find pages of the wiki by meaning, with up to max_chunks_per_page passages of each. {DATA_NOTE}",
+    f"Find pages of the wiki by meaning, with up to max_chunks_per_page chunks of each. {DATA_NOTE}",
     _format_result,
     needs_own_writes=True,
     fixed_arguments={"mode": "semantic"},

@@ -38,5 +38,5 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _get_runtime() -> Any:
-    """Return the runtime of the plugin if Otterwiki runs in this process, else None."""
+    """The runtime of the plugin if Otterwiki runs in this process, else None."""
     return importlib.import_module(_PLUGIN).plugin.runtime if _PLUGIN in sys.modules else None

@@ -52,7 +52,7 @@ class AsgiBridge:
         self._body_bytes = body_bytes
 
     def call(self, wsgi_environ: dict[str, Any], host_grant: HostGrant | None) -> BridgeResponse:
-        """Return the response to a WSGI request with the rights that the host granted."""
+        """The response to a WSGI request with the rights that the host granted."""
         started: list[tuple[int, list[tuple[str, str]]]] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
@@ -65,7 +65,7 @@ class AsgiBridge:
         return BridgeResponse(status, tuple(headers), body)
 
     def _clean_environ(self, wsgi_environ: dict[str, Any], host_grant: HostGrant | None) -> dict[str, Any]:
-        """Return replacements for what a2wsgi cannot handle: invalid bytes in a URL, truncated bodies."""
+        """Replacements for what a2wsgi cannot handle: invalid bytes in a URL, truncated bodies."""
         path = wsgi_environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace").encode().decode("latin-1")
         query = quote(wsgi_environ.get("QUERY_STRING", ""), safe="%&=+:/?@!$'()*,;~[]-._", encoding="latin-1")
         body = self._read_body(wsgi_environ, host_grant)
@@ -100,7 +100,7 @@ class AsgiBridge:
 
 
 def _is_mcp_message(wsgi_environ: dict[str, Any]) -> bool:
-    """Return whether this is a small MCP request, which needs a body even to read."""
+    """Whether this is a small MCP request, which needs a body even to read."""
     is_mcp = (wsgi_environ.get("REQUEST_METHOD"), wsgi_environ.get("PATH_INFO")) == ("POST", "/api/v1/mcp")
     return is_mcp and (_get_content_length(wsgi_environ) or 0) <= MAX_MCP_MESSAGE_BYTES
 

@@ -80,7 +80,7 @@ def _cap(text: str, maximum: int) -> str:
 
 
 def _search_all(environ: Mapping[str, Any], words: str, call: Call) -> BridgeResponse:
-    """Return every page that contains a word of the query, best first, as far as a search can be paged."""
+    """Every page that contains a word of the query, best first, as far as a search can be paged."""
     document: dict[str, Any] = {}
     for offset in range(0, MAX_OFFSET + 1, MAX_HITS):
         query = urlencode({"q": words, "mode": "keyword", "n": MAX_HITS, "offset": offset})
@@ -122,7 +122,7 @@ def _add_unwritten_pages(route: str, response: BridgeResponse) -> BridgeResponse
 
 
 def _get_chroma_status(environ: Mapping[str, Any], call: Call) -> BridgeResponse:
-    """Return the status of the index in the fields of otterwiki-semantic-search; readers of the wiki may ask."""
+    """The status of the index in the fields of otterwiki-semantic-search; readers of the wiki may ask."""
     response = call({**environ, "PATH_INFO": f"{_PREFIX}status", "QUERY_STRING": ""})
     if response.status != _OK:
         return response

@@ -63,7 +63,7 @@ _SHARED_KEY_VARIABLES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTE
 
 
 def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
-    """Return the rights of the current request. Raises AccessDenied for an unknown key or a key of another wiki."""
+    """The rights of the current request. Raises AccessDenied for an unknown key or a key of another wiki."""
     token = parse_bearer_token(request.headers.get("Authorization"))
     if token is None:
         return _grant_by_otterwiki(current_wiki)
@@ -108,7 +108,7 @@ def require_csrf_token() -> None:
 
 
 def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
-    """Return the scopes that Otterwiki grants the user, and whether the user may attach files."""
+    """The scopes that Otterwiki grants the user, and whether the user may attach files."""
     from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
 
     # A user without READ gets no rights, whatever else a proxy grants.
@@ -153,7 +153,7 @@ def _grant_by_shared_key(current_wiki: CurrentWiki, shared_key: SharedKey) -> Ho
 
 
 def _is_forwarded_visitor() -> bool:
-    """Return whether a trusted proxy names the user or the permissions of this request."""
+    """Whether a trusted proxy names the user or the permissions of this request."""
     config = current_app.config
     if config.get("AUTH_METHOD") != "PROXY_HEADER":
         return False  # without that method any client can send the headers
@@ -161,7 +161,7 @@ def _is_forwarded_visitor() -> bool:
 
 
 def _is_proxy_token(token: str) -> bool:
-    """Return whether the token is not a Wikiholt key but the token of an authenticating proxy."""
+    """Whether the token is not a Wikiholt key but the token of an authenticating proxy."""
     if current_app.config.get("AUTH_METHOD") != "PROXY_HEADER" or token.startswith("wh_"):
         return False
     from otterwiki.auth import current_user  # noqa: PLC0415 - see above

@@ -35,7 +35,7 @@ def check_otterwiki_version(version: str) -> None:
 
 
 def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook that never raises; it logs an error, once for each reason, and returns None."""
+    """A hook that never raises; it logs an error, once for each reason, and returns None."""
 
     @functools.wraps(hook)
     def call_safely(*args: Any, **kwargs: Any) -> Any:

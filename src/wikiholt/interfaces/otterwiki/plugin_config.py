@@ -49,14 +49,14 @@ _CONFLICTING_PACKAGES = {"otterwiki_semantic_search": "otterwiki-semantic-search
 
 
 def translate_legacy_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the Wikiholt settings that replace variables of otterwiki-semantic-search. Never raises."""
+    """The Wikiholt settings that replace variables of otterwiki-semantic-search. Never raises."""
     interval = environ.get("CHROMA_SYNC_INTERVAL", "").strip()
     usable = interval.isdecimal() and 1 <= int(interval) <= 86_400
     return ({"WIKIHOLT_SYNC_INTERVAL": interval} if usable else {}) | _translate_chroma_server(environ)
 
 
 def _translate_chroma_server(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for the Chroma server of the old plugin, unless Wikiholt's own settings choose an engine."""
+    """The settings for the Chroma server of the old plugin, unless Wikiholt's own settings choose an engine."""
     backend, host, port = (environ.get(name, "").strip() for name in _CHROMA_SERVER_VARIABLES)
     port = port or _DEFAULT_CHROMA_PORT
     is_server = re.fullmatch(r"[A-Za-z0-9.-]+", host) and port.isdecimal() and 1 <= int(port) <= 65_535
@@ -167,7 +167,7 @@ class PluginConfig:
 
 
 def get_dialect(config: Mapping[str, object]) -> Dialect:
-    """Return the dialect that Otterwiki has with this configuration."""
+    """The dialect that Otterwiki has with this configuration."""
     link_style = _to_text(config.get("WIKILINK_STYLE")).upper().replace("_", "").strip()
     plain, with_case = (
         (OTTERWIKI_LINK_TITLE, OTTERWIKI_LINK_TITLE_CASE)

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_prefork_master() -> bool:
-    """Return whether this process must not start threads: it will fork workers, or it runs a command.
+    """Whether this process must not start threads: it will fork workers, or it runs a command.
 
     gunicorn with --preload, and uWSGI by default, load the application once and fork workers, which inherit no threads.
     """
@@ -65,7 +65,7 @@ def register_after_fork(callback: Callable[[], None]) -> None:
 
 
 def _load_uwsgi() -> Any:
-    """Return the uwsgi module, which exists only inside uWSGI, or None."""
+    """The uwsgi module, which exists only inside uWSGI, or None."""
     try:
         return importlib.import_module("uwsgi")
     except ImportError:
@@ -89,7 +89,7 @@ def _is_gunicorn_master() -> bool:
 
 
 def _is_cli_command() -> bool:
-    """Return whether this is a Flask or Otterwiki command that does not run the server."""
+    """Whether this is a Flask or Otterwiki command that does not run the server."""
     context = click.get_current_context(silent=True)
     return context is not None and context.info_name not in ("run", "gunicorn", "waitress-serve")
 
@@ -159,13 +159,13 @@ class Debouncer:
                 self._thread.start()
             self._changed.notify_all()
 
-    def stop(self, timeout: float) -> None:
-        """Stop, and wait up to `timeout` seconds for the running callback."""
+    def stop(self, timeout_s: float) -> None:
+        """Stop, and wait up to `timeout_s` seconds for the running callback."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join(timeout)
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while locations := self._take_pending():

@@ -94,7 +94,7 @@ def build_search_content(runtime: PluginRuntime, params: Mapping[str, Any]) -> S
 
 
 def _build_error_content(error: Exception) -> SearchPageContent:
-    """Return the error that a user may see: invalid queries in full, other errors without details."""
+    """The error that a user may see: invalid queries in full, other errors without details."""
     if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _SERVER_ERROR_STATUS):
         message, hint = get_public_message(error)
         is_first_indexing = isinstance(error, IndexMissing | NothingIndexed) and not isinstance(error, IndexRepairing)
@@ -115,19 +115,19 @@ def _log_once(error: Exception) -> None:
 
 
 def render_hit_snippet(hit: HitDocument) -> Markup:
-    """Return the snippet as HTML with its matches and the closest sentence marked."""
+    """The snippet as HTML with its matches and the closest sentence marked."""
     matches = tuple(Span(start, end) for start, end in hit["matches"])
     snippet = Snippet(hit["snippet"], matches, Span(*hit["sentence"]) if hit["sentence"] else None)
     return Markup(render_snippet(snippet))  # noqa: S704 - render_snippet escapes
 
 
 def render_hit_matches(text: str, spans: Sequence[Sequence[int]]) -> Markup:
-    """Return a name or heading as HTML with its matches marked."""
+    """A name or heading as HTML with its matches marked."""
     return Markup(render_matches(text, [Span(start, end) for start, end in spans]))  # noqa: S704 - it escapes
 
 
 def format_age(date: str) -> str:
-    """Return the approximate age of a date in words."""
+    """The approximate age of a date in words."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(date)).total_seconds()
     for unit, size in _TIME_UNITS_S:
         if seconds >= size:
@@ -190,7 +190,7 @@ def render_admin_page() -> "AnyResponse":
 
 
 def serve_static_file(version: str, name: str) -> Response:
-    """Return a static file; it needs no permission, because it contains no wiki data."""
+    """A static file; it needs no permission, because it contains no wiki data."""
     static_files = load_plugin_files()
     file = static_files.files.get(name)
     if file is None:
@@ -227,13 +227,13 @@ def load_plugin_files() -> StaticFiles:
 
 @cache
 def _find_script_imports(*scripts: str) -> tuple[str, ...]:
-    """Return the direct and indirect imports of these scripts, without the scripts themselves."""
+    """The direct and indirect imports of these scripts, without the scripts themselves."""
     imports = {name for script in scripts for name in load_plugin_files().find_imports(script)}
     return tuple(sorted(imports - {*scripts}))
 
 
 def render_head(_: object) -> str | None:
-    """Return the HTML for the head of every page: the stylesheet and the search box scripts."""
+    """The HTML for the head of every page: the stylesheet and the search box scripts."""
     if not _has_permission("READ"):
         return None
     runtime: PluginRuntime = current_app.extensions[_RUNTIME_KEY]
@@ -246,7 +246,7 @@ def render_head(_: object) -> str | None:
 
 
 def render_sidebar(page: object) -> str | None:
-    """Return an empty element for the sidebar, which a script fills with linking and related pages."""
+    """An empty element for the sidebar, which a script fills with linking and related pages."""
     if not page or not _has_permission("READ"):
         return None
     return (
@@ -256,14 +256,14 @@ def render_sidebar(page: object) -> str | None:
 
 
 def render_scripts(*names: str) -> str:
-    """Return script tags with preload links for all imports, so that the browser fetches them at once."""
+    """Script tags with preload links for all imports, so that the browser fetches them at once."""
     base = _get_static_base()
     preloads = "".join(f'<link rel="modulepreload" href="{base}{name}">' for name in _find_script_imports(*names))
     return preloads + "".join(f'<script type="module" src="{base}{name}"></script>' for name in names)
 
 
 def _get_static_base() -> str:
-    """Return the URL prefix of static files, which includes the prefix of the wiki."""
+    """The URL prefix of static files, which includes the prefix of the wiki."""
     return escape(
         url_for("wikiholt.asset", version=load_plugin_files().version, name="wiki.css").removesuffix("wiki.css")
     )

@@ -49,11 +49,11 @@ class WikiResolver:
         self._function: Callable[..., Any] | None = None
 
     def resolve_request(self) -> WikiLocation:
-        """Return the wiki of the current request. Raises WikiNotFound if it is ambiguous."""
+        """The wiki of the current request. Raises WikiNotFound if it is ambiguous."""
         return self._call_function() if self._function_name else WikiLocation(_get_storage_path())
 
     def find_outside_request(self) -> list[WikiLocation]:
-        """Return the wikis that code outside a request, such as a background pull, may have changed."""
+        """The wikis that code outside a request, such as a background pull, may have changed."""
         manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
         paths = {_get_path(holder) for holder in (*map(sys.modules.get, _STORAGE_MODULES), manager)}
         # With a resolver function there may be no wiki at the path of Otterwiki's configuration.
@@ -79,7 +79,7 @@ def _get_storage_path() -> str:
 
 
 def _get_path(holder: Any) -> str | None:
-    """Return the storage path of an Otterwiki module; None if it has no storage, or an unbound proxy."""
+    """The storage path of an Otterwiki module; None if it has no storage, or an unbound proxy."""
     try:
         return os.path.realpath(str(holder.storage.path))
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
@@ -180,7 +180,7 @@ class WikiRegistrar:
 
 
 def _propose_slugs(location: WikiLocation) -> list[str]:
-    """Return possible slugs, the best first."""
+    """Possible slugs, the best first."""
     if location.slug:
         return [location.slug]
     path = Path(location.path)
@@ -206,7 +206,7 @@ class OtterwikiPaths(PathStyle):
         return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
 
     def to_display_title(self, name: str, path: str) -> str:
-        """Return the name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
+        """The name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
         last = path.rpartition("/")[2]
         if name != make_page_name(last):
             return name
@@ -229,7 +229,7 @@ class OtterwikiPaths(PathStyle):
 
 
 def get_request_paths() -> OtterwikiPaths:
-    """Return the path style of the current request."""
+    """The path style of the current request."""
     config = current_app.config
     return OtterwikiPaths(
         bool(config.get("RETAIN_PAGE_NAME_CASE", False)),

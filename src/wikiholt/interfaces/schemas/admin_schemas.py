@@ -125,8 +125,8 @@ class ActivityDocument(TypedDict):
     pages_done: int
     pages_total: int
     chunks_embedded: int
-    passages_done: int
-    passages_expected: int
+    chunks_done: int
+    chunks_expected: int
 
 
 class StatusDocument(WikiDocument, IndexStatusDocument):
@@ -190,7 +190,7 @@ def build_setting_document(setting: "Setting") -> SettingDocument:
 
 
 def get_public_settings(wiki: "Wiki") -> dict[str, str]:
-    """Return a wiki's settings with secret values hidden."""
+    """A wiki's settings with secret values hidden."""
     return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
 
 

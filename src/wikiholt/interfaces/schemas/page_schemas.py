@@ -212,7 +212,7 @@ def _to_display_file(file: str, moved: MovedFile, path_style: PathStyle) -> str:
 
 
 def to_display_paths(links: Sequence[PageLink], path_style: PathStyle) -> list[str]:
-    """Return the path of each linked page once, in the order of the links."""
+    """The path of each linked page once, in the order of the links."""
     return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))
 
 

@@ -18,7 +18,7 @@ from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 def format_did_you_mean(result: SearchResult) -> str:
-    """Return a sentence that explains a corrected query."""
+    """A sentence that explains a corrected query."""
     words = (result.query[start:end] for start, end in find_replaced_words(result.query, result.did_you_mean))
     replaced = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
     return f"Showing results for “{result.did_you_mean}”; no page contains {replaced}."
@@ -89,7 +89,7 @@ def build_result_document(result: SearchResult, path_style: PathStyle = STORED_P
         as_typed=format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
         results=[build_hit_document(hit, path_style) for hit in result.hits],
         total=len(result.hits),
-        considered=result.total,
+        considered=result.considered,
         facets=build_property_documents(result.facets),
     )
 

@@ -248,7 +248,7 @@ _DIFF_LINE = re.compile(r"(?P<inserted>^\+[^\n]*+)|(?P<deleted>^-[^\n]*+)|(?P<na
 
 
 def color_code(code: str, language: str) -> str | None:
-    """Return the code as HTML with its parts marked; None if the language is not in the list."""
+    """The code as HTML with its parts marked; None if the language is not in the list."""
     pattern = _get_pattern(language.lower())
     if pattern is None:
         return None

@@ -48,6 +48,12 @@ _STYLES = {
 """Further style sheets of a view."""
 
 
+_SEARCH_ICON = (
+    '<svg class="short" viewBox="0 0 24 24" aria-hidden="true">'
+    '<circle cx="10.500" cy="10.500" r="6.500"/><path d="M15.500 15.500L21 21"/></svg>'
+)
+
+
 @cache
 def load_static_files() -> StaticFiles:
     """Read the static files and templates of the web page once."""
@@ -63,7 +69,7 @@ class Account:
     can_sign_out: bool = True
 
     @classmethod
-    def of_nobody(cls, request: Request) -> "Account":
+    def from_signed_out(cls, request: Request) -> "Account":
         """The account of a request that is not signed in."""
         settings = request.app.state.application.settings
         return cls(sign_in="sign-in" if settings.people_remember_days or settings.people_oidc_issuer else "")
@@ -80,7 +86,7 @@ class Account:
             is_proxy = signed_in.method is SignInMethod.PROXY
             name = signed_in.client.label or f"key {signed_in.client.id}"
             return cls(name, can_sign_out=not is_proxy or bool(settings.people_proxy_sign_out_url))
-        signed_out = cls.of_nobody(request)
+        signed_out = cls.from_signed_out(request)
         if not signed_out.sign_in or request.method != "GET" or request.scope["path"].endswith("/sign-in"):
             return signed_out
         path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
@@ -99,13 +105,13 @@ class PageContext:
 
     @classmethod
     def from_request(cls, request: Request) -> "PageContext":
-        return replace(cls.signed_out(request), account=Account.from_request(request))
+        return replace(cls.from_signed_out(request), account=Account.from_request(request))
 
     @classmethod
-    def signed_out(cls, request: Request) -> "PageContext":
+    def from_signed_out(cls, request: Request) -> "PageContext":
         """The context of a page after signing out."""
         slug = request.scope.get(SLUG_KEY)
-        return cls(slug, "../../" if slug is not None else "./", account=Account.of_nobody(request))
+        return cls(slug, "../../" if slug is not None else "./", account=Account.from_signed_out(request))
 
     @classmethod
     def from_unknown_path(cls, request: Request) -> "PageContext":
@@ -172,7 +178,9 @@ def _render_scripts(view: str, static: str) -> str:
 
 def _render_links(context: PageContext, current: str) -> str:
     all_wikis = current in ("wikis", "statuses")
-    first = (context.base or "./", "Wikis" if all_wikis else "Search", current in ("search", "wikis"))
+    # On a narrow screen the icon replaces the word, so that there is room for the name of the wiki.
+    search = f"{_SEARCH_ICON}<span>Search</span>" if context.slug else "Search"
+    first = (context.base or "./", "Wikis" if all_wikis else search, current in ("search", "wikis"))
     links = [first, (f"{context.base}status", "Status", current in ("status", "statuses"))]
     return "\n".join(
         f'<a href="{href}"{" aria-current=page" if is_current else ""}>{text}</a>' for href, text, is_current in links
@@ -197,7 +205,7 @@ def _render_account(context: PageContext) -> str:
 
 
 def wants_html(request: Request) -> bool:
-    """Return whether a browser asks for a page, and not a program for data."""
+    """Whether a browser asks for a page, and not a program for data."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     is_page = not path.startswith(("/api/", "/mcp", "/static/"))
     return is_page and "text/html" in request.headers.get("accept", "")

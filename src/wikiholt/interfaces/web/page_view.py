@@ -58,7 +58,7 @@ def handle_page(request: Request) -> Response:
 
 
 def handle_source(request: Request) -> Response:
-    """Return the Markdown of a page as plain text."""
+    """The Markdown of a page as plain text."""
     try:
         wiki = get_request_context(request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
@@ -69,7 +69,7 @@ def handle_source(request: Request) -> Response:
 
 
 def handle_file(request: Request) -> Response:
-    """Return a file of the wiki: an image to show, or a download."""
+    """A file of the wiki: an image to show, or a download."""
     wiki = get_request_context(request).open_wiki(Scope.READ)
     file = wiki.handle.pages.read_file(request.path_params["path"])
     is_shown = file.media_type in _SHOWN_MEDIA_TYPES

@@ -87,15 +87,17 @@ def preview_page(
     context: RequestContextDep,
     params: Annotated[PreviewParams, parse_query(PreviewParams)],
 ) -> Response:
-    """Return a page as sanitized HTML, with its headings and the pages that link to it."""
+    """A page as sanitized HTML, with its headings and the pages that link to it."""
     session = context.open_wiki(Scope.READ)
     return make_json_response(build_preview_document(request, session, session.handle.pages.read(path), params.q))
 
 
 class DraftDocument(PreviewDocument):
-    """A draft to display. `changes` is HTML: the difference from the saved page.
+    """A draft to display. `changes` is HTML: the difference from the saved page, at the revision of the request if it
+    has one.
 
-    `revision` is empty if there is no page yet; then `similar` lists pages with a similar title or text.
+    `revision` is that of the page now, empty if there is no page yet; then `similar` lists pages with a similar title
+    or text.
     """
 
     changes: str
@@ -110,13 +112,18 @@ def preview_draft(
     raw_body: Annotated[LazyBody[DraftBody], read_body(DraftBody)],
     _: NoQuery,
 ) -> Response:
-    """Render a text as the page would look with it, and compare it with the saved page. Nothing is written."""
+    """Render a text as the page would look with it, and compare it with the saved page. Nothing is written.
+
+    With `revision`, it is compared with the page at that revision, because the page may have been changed since then.
+    """
     session, body = context.open_wiki(Scope.WRITE), raw_body.read()
     pages = session.handle.pages
     draft = pages.read_draft(path, body.content)
     try:
-        saved = pages.read(path).content
+        saved = "" if body.revision == "" else pages.read(path, body.revision).content
     except (PageNotFound, InvalidPage):
+        if body.revision:
+            raise
         saved = ""
     document = build_preview_document(request, session, draft)
     similar = [] if draft.revision else _find_similar_pages(session.handle, draft)
@@ -167,7 +174,7 @@ def build_preview_document(
 
 
 def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkResolver:
-    """Return a function that resolves links on this page, from the links in the index."""
+    """A function that resolves links on this page, from the links in the index."""
     aliases = {link.path: link.aliases for link in content.links_to}
     names = PageNameIndex([*aliases, content.path], resolution=dialect.resolution, aliases=aliases)
     missing = frozenset(content.missing)  # such as an alias that another page has too

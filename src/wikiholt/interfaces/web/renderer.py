@@ -80,7 +80,7 @@ def _truncate_body(body: str) -> tuple[str, bool]:
 
 
 def _render_html(parser: Callable[[], MarkdownIt], body: str, environment: Mapping[str, Any]) -> str | None:
-    """Return the HTML of a body, or None if markdown-it fails on it."""
+    """The HTML of a body, or None if markdown-it fails on it."""
     try:
         return str(parser().render(body, dict(environment)))
     except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
@@ -129,7 +129,7 @@ def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 def _find_image(target: str, text: str) -> tuple[str, str] | None:
-    """Return the target and the text of an embedded image, whose order may be unknown; None for another embed."""
+    """The target and the text of an embedded image, whose order may be unknown; None for another embed."""
     pairs = ((target, text), (text, target))
     return next((pair for pair in pairs if _IMAGE_EXTENSION.search(pair[0])), None)
 
@@ -143,7 +143,7 @@ def _render_embedded_image(target: str, text: str) -> str:
 
 
 def _resolve_wiki_link(target: str, text: str, resolve: LinkResolver, dialect: Dialect) -> tuple[str, str]:
-    """Return the URL of a `[[link]]`, empty if it has none, and its text."""
+    """The URL of a `[[link]]`, empty if it has none, and its text."""
     other = (text, target) if dialect.link_order is LinkOrder.EITHER else (target, text)
     for candidate, label in dict.fromkeys(((target, text), other)):
         path = resolve(candidate, True)
@@ -180,7 +180,7 @@ _TEXT_PATTERN = re.compile(r"(<[^>]*+>)|([^<]++)")
 
 
 def highlight_words(html: str, query: str, language: str) -> str:
-    """Return sanitized HTML with the words of the query in `<mark>`. Function words of the language are not marked."""
+    """Sanitized HTML with the words of the query in `<mark>`. Function words of the language are not marked."""
     # The query is complete: its last word is no prefix of longer words.
     words = replace(parse_query(query, language), prefix="")
     if not words:

@@ -70,7 +70,7 @@ _VOID_TAGS = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed
 
 
 def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: str) -> str:
-    """Return safe HTML of the page in `file`.
+    """Safe HTML of the page in `file`.
 
     Ids are limited to `ids`; links lead to previews, headings, files of the wiki or external URLs; images are files of
     the wiki.
@@ -102,13 +102,13 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
 
 
 def resolve_file(target: str, file: str) -> str | None:
-    """Return the URL of a file of the wiki that the page in `file` shows; None for any other target."""
+    """The URL of a file of the wiki that the page in `file` shows; None for any other target."""
     paths = resolve_link_paths((target,), False, file)
     return f"files/{quote(paths[0])}" if paths and is_attachment(paths[0], False) else None
 
 
 def resolve_link(target: str, resolve: LinkResolver, file: str) -> str | None:
-    """Return the URL of a link to a preview, heading, file or external page; None if the target is not allowed."""
+    """The URL of a link to a preview, heading, file or external page; None if the target is not allowed."""
     if target.startswith(WIKI_SCHEME):
         path, _, fragment = target.removeprefix(WIKI_SCHEME).partition("#")
         return _format_preview_link(unquote(path), unquote(fragment))
@@ -125,7 +125,7 @@ def resolve_link(target: str, resolve: LinkResolver, file: str) -> str | None:
 
 
 def measure_depth(html: str) -> int:
-    """Return an upper bound of the nesting depth of elements."""
+    """An upper bound of the nesting depth of elements."""
     deepest = depth = 0
     for closing, name in _TAG_PATTERN.findall(html):
         if name.lower() not in _VOID_TAGS:

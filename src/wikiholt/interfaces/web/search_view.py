@@ -118,7 +118,7 @@ _DESCRIPTION = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def handle_description(request: Request) -> Response:
-    """Return the OpenSearch description of the wiki of this URL. It names only what the URL names."""
+    """The OpenSearch description of the wiki of this URL. It names only what the URL names."""
     base = escape_xml(str(request.base_url).rstrip("/") + "/", {'"': "&quot;"})
     name = escape_xml(str(request.scope.get(SLUG_KEY) or "Wikiholt")[:16])  # the longest short name
     text = _DESCRIPTION.format(name=name, base=base)
@@ -126,7 +126,7 @@ def handle_description(request: Request) -> Response:
 
 
 def handle_suggestions(request: Request) -> Response:
-    """Return names and addresses of pages for a query, in the form that browsers read."""
+    """Names and addresses of pages for a query, in the form that browsers read."""
     wiki = get_request_context(request).open_wiki(Scope.READ)
     query = request.query_params.get("q", "")
     with wiki.use_handle() as handle:

@@ -184,7 +184,7 @@ def _render_signed_out(request: Request, url: str) -> Response:
         f'<main id="app.main" class="plain narrow"><h1>You are signed out</h1><p>{hint}</p>'
         f'<p class="actions left">{more}<a class="button primary" href="./">Go to the start page</a></p></main>'
     )
-    page = PageContext.signed_out(request)
+    page = PageContext.from_signed_out(request)
     return render_page("plain", page, main, title="Signed out", headers=NO_STORE)
 
 

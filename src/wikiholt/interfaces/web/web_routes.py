@@ -62,7 +62,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
 
 
 def _can_read_default_wiki(request: Request) -> bool:
-    """Return whether the client may read the default wiki: the one of the host name, or the only one."""
+    """Whether the client may read the default wiki: the one of the host name, or the only one."""
     try:
         get_request_context(request).open_wiki(Scope.READ)
     except WikiholtError:

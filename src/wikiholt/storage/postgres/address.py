@@ -85,6 +85,6 @@ class DatabaseAddress:
         ]
 
     def with_login(self, role: str, secret: str) -> "DatabaseAddress":
-        """Return the same database with another login."""
+        """The same database with another login."""
         rest = {name: value for name, value in self.parameters if name not in _CREDENTIAL_PARAMETERS}
         return DatabaseAddress(tuple(sorted((rest | {"user": role, "password": secret}).items())))

@@ -73,7 +73,7 @@ class CatalogDatabase:
 
 
 def find_same_database(connection: Connection, databases: Sequence[CatalogDatabase]) -> str | None:
-    """Return the name of the database that the open transaction is in, whatever its address; None if unknown.
+    """The name of the database that the open transaction is in, whatever its address; None if unknown.
 
     Skips databases that are unreachable.
     """
@@ -128,7 +128,7 @@ class Catalog:
         return self._connections.open_dedicated()
 
     def get_database(self, name: str) -> CatalogDatabase:
-        """Return a database of the catalog, from the cache if possible. Raises InvalidSetting if it is unknown.
+        """A database of the catalog, from the cache if possible. Raises InvalidSetting if it is unknown.
 
         A running node keeps the address it read first.
         """

@@ -72,13 +72,13 @@ def make_login_error() -> LoginRefused:
 
 
 def is_connection_limit(error: psycopg.Error) -> bool:
-    """Return whether a server or a role has no connection left. libpq gives no code, only the text."""
+    """Whether a server or a role has no connection left. libpq gives no code, only the text."""
     text = str(error).lower()
     return error.sqlstate == "53300" or any(part in text for part in _CONNECTION_LIMIT_TEXTS)
 
 
 def is_statement_timeout(error: WikiholtError) -> bool:
-    """Return whether the server cancelled a statement because of its timeout."""
+    """Whether the server cancelled a statement because of its timeout."""
     return isinstance(error.__cause__, psycopg.errors.QueryCanceled)
 
 
@@ -93,7 +93,7 @@ def make_missing_error() -> IndexMissing:
 
 
 def _to_error(error: psycopg.Error, *, lost: bool) -> WikiholtError | None:
-    """Return the Wikiholt error, or None for a programming error of the caller."""
+    """The Wikiholt error, or None for a programming error of the caller."""
     code = error.sqlstate
     if lost or (code is None and isinstance(error, psycopg.OperationalError)):
         return make_unavailable_error(error)

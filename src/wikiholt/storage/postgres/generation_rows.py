@@ -222,7 +222,7 @@ def read_dropped(db: Connection, tables: GenerationTables, after_version: int = 
 
 
 def split_problem(tables: GenerationTables, problem: PageProblem) -> list[tuple[str, str]]:
-    """Return the names and texts of the rows of a problem."""
+    """The names and texts of the rows of a problem."""
     text = json.dumps([problem.file, problem.blob, problem.reason, problem.detail])
     return rows.split_text(tables.get_problem_name(problem.file), text)
 

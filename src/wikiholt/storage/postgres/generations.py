@@ -246,7 +246,7 @@ def get_schema_bytes(connection: Connection) -> int:
 
 
 def _validate_note_name(name: str) -> str:
-    """Return the name. Raises ValueError if the store itself uses it."""
+    """The name. Raises ValueError if the store itself uses it."""
     if name in _RESERVED_NOTES or name.startswith("#") or "." in name:
         raise ValueError(f"the note name {name} is reserved")
     return name

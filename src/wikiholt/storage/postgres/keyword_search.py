@@ -91,7 +91,7 @@ class SearchSession:
         """The last search for the nearest chunks of all: the vector, the limit and the result."""
 
     def take_units(self) -> list[TermUnit]:
-        """Return the units of the expected terms, once."""
+        """The units of the expected terms, once."""
         units = _QueryUnits(self._guess()).all_units
         self._guess = KeywordQuery
         return units
@@ -210,7 +210,7 @@ def _build_any_tsquery(units: Sequence[TermUnit]) -> str:
 
 
 def _split_fields(packed: bytes, *, oversized: bool) -> list[str]:
-    """Return the fields of a page, each with a space before every term and at the end."""
+    """The fields of a page, each with a space before every term and at the end."""
     fields = decode_terms(packed).fields
     if not oversized and not any(joiner in field for joiner in JOINERS for field in fields):
         return [f" {field} " for field in fields]
@@ -248,7 +248,7 @@ class PostgresKeywordSearch:
         return sum(compute_max_score(matches.pages, len(matches.counts[unit])) for unit in scored)
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        """Return the sorted ids of pages with every phrase and without excluded phrases."""
+        """The sorted ids of pages with every phrase and without excluded phrases."""
         units = _QueryUnits(query)
         wanted = [*units.phrases, *units.excluded]
         if units.phrases:

@@ -99,9 +99,9 @@ class LeaseManager:
         self._threads: dict[str, Thread] = {}
 
     @contextmanager
-    def hold(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
+    def hold(self, wiki_id: str, name: str, timeout_s: float) -> Iterator[Lease]:
         """Hold a lease of a placed wiki. Raises Busy, IndexMissing, DatabaseUnavailable."""
-        lease = self._acquire(wiki_id, name, timeout)
+        lease = self._acquire(wiki_id, name, timeout_s)
         self._register(lease)
         try:
             yield lease
@@ -143,8 +143,8 @@ class LeaseManager:
                     with self._changed:
                         self._leases.pop(lease.holder, None)
 
-    def _acquire(self, wiki_id: str, name: str, timeout: float) -> Lease:
-        deadline, waited = time.monotonic() + timeout, False
+    def _acquire(self, wiki_id: str, name: str, timeout_s: float) -> Lease:
+        deadline, waited = time.monotonic() + timeout_s, False
         lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}")
         while True:
             fence, locked = None, False

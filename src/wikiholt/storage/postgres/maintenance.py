@@ -94,11 +94,11 @@ class IndexBuilder:
         if is_first:
             self.wait_idle(self._first_wait_s)
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until no request is left. Returns whether that is so."""
         thread = self._thread
         if thread is not None:
-            thread.join(timeout)
+            thread.join(timeout_s)
         return self._thread is None
 
     def _run(self) -> None:

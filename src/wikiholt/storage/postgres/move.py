@@ -45,25 +45,25 @@ _READER_TIMEOUT_S = 120.0
 """How long to wait for the last readers of the old schema."""
 
 
-def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout: float = 30.0) -> bool:
+def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout_s: float = 30.0) -> bool:
     """Move a wiki to a database of the catalog. Returns False if it is already there.
 
     Raises Busy, DatabaseUnavailable, IndexCorrupt.
     """
     placements = store.placements
     placements.catalog.get_database(target)
-    finish_move(store, wiki_id, timeout)
+    finish_move(store, wiki_id, timeout_s)
     if placements.get(wiki_id, refresh=True).database == target:
         return False
-    with store.write_lock(wiki_id, timeout):
+    with store.write_lock(wiki_id, timeout_s):
         old = placements.get(wiki_id, refresh=True)
         if old.database != target:
             _move_locked(store, old, target)
-    finish_move(store, wiki_id, timeout)
+    finish_move(store, wiki_id, timeout_s)
     return True
 
 
-def finish_move(store: PostgresStore, wiki_id: str, timeout: float = 30.0) -> bool:
+def finish_move(store: PostgresStore, wiki_id: str, timeout_s: float = 30.0) -> bool:
     """Remove the schema that a move left behind, once nobody uses it. Returns whether there was one."""
     leftover = _find_leftover(store.placements, wiki_id)
     if leftover is None:
@@ -74,7 +74,7 @@ def finish_move(store: PostgresStore, wiki_id: str, timeout: float = 30.0) -> bo
         _wait_until_quiet(store.placements, placement)
         _remove_leftover(store.placements, placement)
     else:
-        with store.write_lock(wiki_id, timeout):  # a move in progress holds the lock
+        with store.write_lock(wiki_id, timeout_s):  # a move in progress holds the lock
             _discard_unswitched(store.placements, wiki_id)
     return True
 
@@ -98,7 +98,7 @@ def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
 
 
 def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
-    """Return the placement that a move left behind, and whether it is the old one (else the new one)."""
+    """The placement that a move left behind, and whether it is the old one (else the new one)."""
     with placements.catalog.read_connection() as connection:
         statement = f"SELECT {PLACEMENT_COLUMNS}, switched FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s"
         row = connection.execute(statement, (wiki_id,)).fetchone()

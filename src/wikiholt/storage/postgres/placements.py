@@ -71,7 +71,7 @@ class PlacementCatalog:
         self._lock = Lock()
 
     def find(self, wiki_id: str, *, refresh: bool = False) -> Placement | None:
-        """Return the placement of a wiki in any condition; None if there is none. `refresh` bypasses the cache."""
+        """The placement of a wiki in any condition; None if there is none. `refresh` bypasses the cache."""
         validate_wiki_id(wiki_id)
         since, cached = self._cache.get(wiki_id, (0.0, None))
         if not refresh and cached is not None and time.monotonic() - since < _PLACEMENT_TTL_S:
@@ -87,7 +87,7 @@ class PlacementCatalog:
         return placement
 
     def get(self, wiki_id: str, *, refresh: bool = False) -> Placement:
-        """Return the placement of a wiki that is ready. Raises IndexMissing."""
+        """The placement of a wiki that is ready. Raises IndexMissing."""
         placement = self.find(wiki_id, refresh=refresh)
         if placement is None or placement.condition is not PlacementCondition.READY:
             self._cache.pop(wiki_id, None)
@@ -165,12 +165,12 @@ class PlacementCatalog:
         return [schema for schema in schemas if schema not in known]
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
-        """Return connections to the wiki's schema as its role. They follow the wiki to another database."""
+        """Connections to the wiki's schema as its role. They follow the wiki to another database."""
         validate_wiki_id(wiki_id)
         return RoleConnections(self._pool, lambda refresh: self.make_login(self.get(wiki_id, refresh=refresh)), wiki_id)
 
     def get_operator_connections(self, placement: Placement) -> RoleConnections:
-        """Return connections to the wiki's database as the operator. The search path is the types schema."""
+        """Connections to the wiki's database as the operator. The search path is the types schema."""
         return self.get_database(placement).connections.with_subject(placement.schema)
 
     def get_database(self, placement: Placement) -> CatalogDatabase:
@@ -185,7 +185,7 @@ class PlacementCatalog:
         self._cache.pop(wiki_id, None)
 
     def make_login(self, placement: Placement) -> Login:
-        """Return the login of the wiki's role."""
+        """The login of the wiki's role."""
         database = self.get_database(placement)
         address = database.address.with_login(placement.role, placement.secret)
         return Login(address, placement.role, (placement.schema, database.types_schema))
@@ -263,25 +263,25 @@ class PlacementCatalog:
 
 
 def make_schema_name(wiki_id: str) -> str:
-    """Return the schema name of a wiki. PostgreSQL names have at most 63 bytes, so a long id is hashed."""
+    """The schema name of a wiki. PostgreSQL names have at most 63 bytes, so a long id is hashed."""
     digest = hashlib.sha256(wiki_id.encode()).hexdigest()[:_MAX_SCHEMA_ID_CHARS]
     return f"w_{wiki_id if len(wiki_id) <= _MAX_SCHEMA_ID_CHARS else digest}"
 
 
 def make_placement(wiki_id: str, database: str) -> Placement:
-    """Return a new placement. The role name is unique: roles belong to the server, schemas to one database of it."""
+    """A new placement. The role name is unique: roles belong to the server, schemas to one database of it."""
     schema, layout = make_schema_name(wiki_id), postgres_schema.SCHEMA_LAYOUT
     role, secret = f"{schema}_{secrets.token_hex(4)}", secrets.token_urlsafe(24)
     return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition.CREATING)
 
 
 def _get_lock_name(wiki_id: str) -> str:
-    """Return the name of the lock for creating or removing this wiki's placement."""
+    """The name of the lock for creating or removing this wiki's placement."""
     return f"placement {wiki_id}"
 
 
 def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Placement:
-    """Return the placement of a wiki, after inserting one if there is none."""
+    """The placement of a wiki, after inserting one if there is none."""
     values = "(%s, %s, %s, %s, %s, %s, %s)"
     statement = f"INSERT INTO placements ({PLACEMENT_COLUMNS}) VALUES {values} ON CONFLICT DO NOTHING"
     connection.execute(statement, astuple(make_placement(wiki_id, database)))

@@ -55,7 +55,7 @@ _IDLE_CHECK_S = 30.0
 _RETRY_DELAY_S = 1.0
 _CONNECT_TRY_S = 4.0
 _ROOM_DELAYS_S = (0.02, 0.1, 0.3, 1.0)
-_IDLE_TRANSACTION_TIMEOUT = "15s"
+_IDLE_TRANSACTION_TIMEOUT_S = 15
 """The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
 """Connections inherited by a forked child. Closing them would close those of the parent."""
@@ -115,7 +115,7 @@ class ConnectionPool:
         self._pid = os.getpid()
 
     def acquire(self, login: Login) -> PooledConnection:
-        """Return a connection of exactly this login. Raises LoginRejected, DatabaseUnavailable, Busy."""
+        """A connection of exactly this login. Raises LoginRejected, DatabaseUnavailable, Busy."""
         if self._pid != os.getpid():
             _INHERITED.append(self._idle)
             self._reset()
@@ -278,7 +278,7 @@ class ConnectionPool:
         return connection
 
     def _get_timeouts(self, login: Login) -> tuple[float, float]:
-        """Return the lock timeout and the statement timeout of a login."""
+        """The lock timeout and the statement timeout of a login."""
         if login.is_operator:
             return self._lock_timeout_s or OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S
         return self._lock_timeout_s or WIKI_LOCK_TIMEOUT_S, self._statement_timeout_s
@@ -304,7 +304,7 @@ class RoleConnections:
         return self._pool.timeout_counter
 
     def with_subject(self, subject: str) -> "RoleConnections":
-        """Return the same connections with another name for log messages."""
+        """The same connections with another name for log messages."""
         return RoleConnections(self._pool, self._login, self.wiki_id, subject)
 
     def read_connection(self) -> AbstractContextManager[Connection]:
@@ -323,7 +323,7 @@ class RoleConnections:
 
         With `lock_timeout_s` the caller polls for locks, and records a timeout itself when it gives up.
         """
-        begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE_TRANSACTION_TIMEOUT}'"
+        begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE_TRANSACTION_TIMEOUT_S}s'"
         if lock_timeout_s is not None:
             begin += f"; SET LOCAL lock_timeout TO '{lock_timeout_s:.3f}s'"
         if statement_timeout_s is not None:
@@ -358,7 +358,7 @@ class RoleConnections:
             self._pool.release(pooled)
 
     def _has_moved(self, login: Login) -> bool:
-        """Return whether the session ended because the wiki was moved or removed, not because the database is down."""
+        """Whether the session ended because the wiki was moved or removed, not because the database is down."""
         try:
             return self._login(True) != login
         except IndexMissing:
@@ -400,7 +400,7 @@ class RoleConnections:
 
 
 def _is_alive(pooled: PooledConnection) -> bool:
-    """Return whether an idle connection is still usable."""
+    """Whether an idle connection is still usable."""
     connection = pooled.connection
     try:
         poll = select.poll()  # select() fails for descriptors above 1,023
@@ -417,7 +417,7 @@ def _is_alive(pooled: PooledConnection) -> bool:
 
 
 def _is_answering(address: DatabaseAddress, error: psycopg.Error) -> bool:
-    """Return whether the server accepts connections, though not this one."""
+    """Whether the server accepts connections, though not this one."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return False
     return PGconn.ping(address.conninfo.encode()) == Ping.OK

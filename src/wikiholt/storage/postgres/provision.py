@@ -90,7 +90,7 @@ def require_rights(connection: Connection, dbname: str) -> None:
 
 
 def _ensure_vector_extension(connection: Connection) -> str:
-    """Return the schema of the extension `vector`, after creating it if it is missing. Raises InvalidSetting."""
+    """The schema of the extension `vector`, after creating it if it is missing. Raises InvalidSetting."""
     statement = (
         "SELECT extversion, nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace"
         " WHERE extname = 'vector'"
@@ -171,7 +171,7 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
 
 
 def _find_missing_parts(connection: Connection, schema: str, role: str, group: str) -> tuple[bool, ...]:
-    """Return whether the group, the role, the schema and the tables of the schema are missing."""
+    """Whether the group, the role, the schema and the tables of the schema are missing."""
     statement = (
         "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
         " NOT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%(schema)s || '.state')"
@@ -240,13 +240,13 @@ def _try_drop_role(connection: Connection, role: str, group: str) -> bool:
 
 
 def _find_schemas(connection: Connection, schema: str) -> list[str]:
-    """Return the wiki's schema and its quarantined schemas (see `provision_wiki`)."""
+    """The wiki's schema and its quarantined schemas (see `provision_wiki`)."""
     exists = connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() != (None,)
     return [*([schema] if exists else []), *postgres_schema.find_quarantined_schemas(connection, schema)]
 
 
 def _find_roles(connection: Connection, schema: str) -> list[str]:
-    """Return the roles named after a schema that have rights on it."""
+    """The roles named after a schema that have rights on it."""
     statement = (
         "SELECT DISTINCT rolname FROM pg_namespace, aclexplode(nspacl) JOIN pg_roles ON pg_roles.oid = grantee"
         " WHERE nspname = %s AND NOT rolsuper AND grantee <> nspowner"
@@ -317,7 +317,7 @@ def _execute_as_admin(connection: Connection, role: str, group: str, statements:
 
 
 def _find_admin(connection: Connection, role: str, creator: str) -> tuple[bool, str | None]:
-    """Return whether the operator is a superuser, and a role that may change this role."""
+    """Whether the operator is a superuser, and a role that may change this role."""
     row = connection.execute(_FIND_CREATOR, {"role": role, "creator": creator}).fetchone()
     is_superuser, admin = row or (False, None)
     return is_superuser, admin

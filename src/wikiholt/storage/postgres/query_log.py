@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 _CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS {schema}.searches (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
-    " at float8 NOT NULL, surface text NOT NULL, query text NOT NULL, mode text NOT NULL, filtered int2 NOT NULL,"
+    " at float8 NOT NULL, interface text NOT NULL, query text NOT NULL, mode text NOT NULL, filtered int2 NOT NULL,"
     " hits int4 NOT NULL, nothing_relevant int2 NOT NULL, degraded int2 NOT NULL, score float8 NOT NULL,"
     " ms float8 NOT NULL, did_you_mean text NOT NULL, pages text NOT NULL, lost int8 NOT NULL)"
 )

@@ -105,7 +105,7 @@ def join_texts(parts: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def get_part_names(name: str) -> tuple[str, str]:
-    """Return the first possible name of a further part of a text, and the first name after all of them."""
+    """The first possible name of a further part of a text, and the first name after all of them."""
     return f"{name}.", f"{name}/"
 
 
@@ -271,7 +271,7 @@ STATE_COLUMNS = ", ".join(STATE_FIELDS)
 
 
 def make_initial_state(number: int, recipe: Recipe) -> GenerationState:
-    """Return the state of an empty generation."""
+    """The state of an empty generation."""
     return GenerationState(
         number, recipe.fingerprint, recipe.dimensions, recipe.pipeline, recipe.model, recipe.precision
     )

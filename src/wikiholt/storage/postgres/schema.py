@@ -261,7 +261,7 @@ MIGRATIONS: tuple[SchemaMigration, ...] = tuple(map(_make_migration, range(FIRST
 
 
 def get_oldest_compatible() -> int:
-    """Return the oldest layout a program must know to use what this program writes."""
+    """The oldest layout a program must know to use what this program writes."""
     return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else FIRST_LAYOUT
 
 

@@ -80,11 +80,11 @@ class PostgresStore:
         return self._scratch / wiki_id
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
-        """Return connections to the wiki's schema as its role."""
+        """Connections to the wiki's schema as its role."""
         return self.placements.get_connections(wiki_id)
 
     def get_fence(self, wiki_id: str) -> int | None:
-        """Return the fence of the writer's lease; None if this process does not hold it."""
+        """The fence of the writer's lease; None if this process does not hold it."""
         return self._fences.get(wiki_id)
 
     def exists(self, wiki_id: str) -> bool:
@@ -198,9 +198,9 @@ class PostgresStore:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def write_lock(self, wiki_id: str, timeout: float) -> Iterator[None]:
+    def write_lock(self, wiki_id: str, timeout_s: float) -> Iterator[None]:
         self._ensure_provisioned(wiki_id)
-        with self.leases.hold(wiki_id, WRITE_LEASE, timeout) as lease:
+        with self.leases.hold(wiki_id, WRITE_LEASE, timeout_s) as lease:
             if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
                 # Another writer of this process has lost its lease without noticing. It must not write with this fence.
                 raise Busy("another process is at work on this wiki's index", hint="try again in a moment")
@@ -318,7 +318,7 @@ class PostgresStore:
         )
 
     def _take_status(self, wiki_id: str) -> SchemaStatus | None:
-        """Return the status that this thread has just read with `get_published`, once."""
+        """The status that this thread has just read with `get_published`, once."""
         known_id, status, until = self._last_status.value
         self._last_status.value = ("", None, 0.0)
         return status if known_id == wiki_id and time.monotonic() < until else None

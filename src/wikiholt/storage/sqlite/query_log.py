@@ -25,11 +25,11 @@ _LOG = logging.getLogger(__name__)
 QUERY_LOG_FILE = "queries.sqlite"
 _SCHEMA_VERSION = 2
 QUERY_COLUMNS = (
-    "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+    "at, interface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
 )
 _CREATE_TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, interface TEXT NOT NULL, query TEXT NOT NULL,
     mode TEXT NOT NULL, filtered INTEGER NOT NULL, hits INTEGER NOT NULL, nothing_relevant INTEGER NOT NULL,
     degraded INTEGER NOT NULL, score REAL NOT NULL, ms REAL NOT NULL, did_you_mean TEXT NOT NULL,
     pages TEXT NOT NULL, lost INTEGER NOT NULL) STRICT;
@@ -158,7 +158,7 @@ class SqliteQueryLog:
 def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
     """Convert a record to the columns of either store."""
     return (
-        *(record.at, record.surface, record.query, record.mode, int(record.filtered), record.hits),
+        *(record.at, record.interface, record.query, record.mode, int(record.filtered), record.hits),
         *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
         *(record.did_you_mean, json.dumps(record.pages), record.lost),
     )
@@ -166,26 +166,13 @@ def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
 
 def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
     """Convert the columns of either store to a record. Raises IndexCorrupt if `pages` cannot be decoded."""
-    at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost = columns
+    values = dict(zip(QUERY_COLUMNS.split(", "), columns, strict=True))
     try:
-        paths = tuple(json.loads(pages))
+        pages = tuple(json.loads(values["pages"]))
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
-    return QueryRecord(
-        at=at,
-        surface=surface,
-        query=query,
-        mode=mode,
-        filtered=bool(filtered),
-        hits=hits,
-        nothing_relevant=bool(nothing_relevant),
-        degraded=bool(degraded),
-        score=score,
-        ms=ms,
-        did_you_mean=did_you_mean,
-        pages=paths,
-        lost=lost,
-    )
+    flags = {name: bool(values[name]) for name in ("filtered", "nothing_relevant", "degraded")}
+    return QueryRecord(**values | flags | {"pages": pages})
 
 
 def get_query_log_owner(db: sqlite3.Connection) -> str:

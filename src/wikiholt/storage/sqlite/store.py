@@ -136,10 +136,10 @@ class SqliteStore:
             return self._get_generations(wiki_id).recover_published()
 
     @contextmanager
-    def write_lock(self, wiki_id: str, timeout: float) -> Iterator[None]:
+    def write_lock(self, wiki_id: str, timeout_s: float) -> Iterator[None]:
         with translate_os_errors():
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        with lock_file(self.get_directory(wiki_id) / "write.lock", timeout):
+        with lock_file(self.get_directory(wiki_id) / "write.lock", timeout_s):
             self._remove_leftovers(wiki_id)
             yield
             if self.get_directory(wiki_id).exists():

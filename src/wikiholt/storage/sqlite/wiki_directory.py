@@ -45,7 +45,7 @@ def list_files(directory: Path) -> list[str]:
 
 
 def get_directory_bytes(directory: Path) -> int:
-    """Return the size of all files in a directory."""
+    """The size of all files in a directory."""
     total = 0
     for file in directory.rglob("*"):
         with suppress(OSError):  # a writer creates and removes files meanwhile
@@ -54,7 +54,7 @@ def get_directory_bytes(directory: Path) -> int:
 
 
 @contextmanager
-def lock_file(file: Path, timeout: float) -> Iterator[None]:
+def lock_file(file: Path, timeout_s: float) -> Iterator[None]:
     """Hold the exclusive lock of this file, in one thread of one process. Raises Busy after the timeout."""
     try:
         descriptor = open_lock(file)
@@ -63,7 +63,7 @@ def lock_file(file: Path, timeout: float) -> Iterator[None]:
             f"the write lock cannot be created ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
-        _acquire_lock(descriptor, timeout)
+        _acquire_lock(descriptor, timeout_s)
         if not os.fstat(descriptor).st_nlink:
             # The previous holder removed the wiki: writing now would bring it back.
             raise IndexMissing("this wiki was removed while waiting for its index", hint="run `wikiholt list`")
@@ -148,8 +148,8 @@ def read_activity(directory: Path) -> str | None:
         os.close(descriptor)
 
 
-def _acquire_lock(descriptor: int, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
+def _acquire_lock(descriptor: int, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
     while not _try_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() >= deadline:
             raise Busy(

@@ -120,7 +120,7 @@ def test_every_command_has_json(synced: CommandRunner) -> None:
     assert parse_document(synced("sync", "--json")[1])["wikis"][0]["wiki"] == "night"
     assert parse_document(synced("settings", "--json")[1])["model"] == DEFAULT_MODEL
     findings = parse_document(synced("doctor", "--json")[1])
-    assert findings["well"]
+    assert findings["ok"]
     assert {"git", "model", "disk", "data directory", "registry", "wiki night"} <= {
         f["subject"] for f in findings["findings"]
     }

@@ -83,8 +83,8 @@ class TerminalProcess:
 
         wait_until(has_ended)
 
-    def get_passages_done(self) -> list[int]:
-        """The numbers of passages that the bar has shown."""
+    def get_chunks_done(self) -> list[int]:
+        """The numbers of chunks that the bar has shown."""
         return [int(number) for number in re.findall(r"(\d+)/\d+ \[", self.output)]
 
 
@@ -121,7 +121,7 @@ def test_ctrl_c_keeps_what_was_embedded_and_ends_soon(
     run: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
 ) -> None:
     with run_in_terminal(tmp_path / "data", 0.02, "sync", "notes") as sync:
-        wait_until(lambda: len(set(sync.get_passages_done())) > 3)
+        wait_until(lambda: len(set(sync.get_chunks_done())) > 3)
 
         def get_activity() -> dict[str, Any] | None:
             activity: dict[str, Any] | None = json.loads(run("status", "notes", "--json").stdout)["activity"]
@@ -137,12 +137,12 @@ def test_ctrl_c_keeps_what_was_embedded_and_ends_soon(
         assert sync.wait() == INTERRUPTED_EXIT_CODE, sync.output
     assert "Interrupted. Pages indexed so far are kept; the next sync continues." in sync.output
     assert "Traceback" not in sync.output
-    done = sync.get_passages_done()
+    done = sync.get_chunks_done()
     assert done == sorted(done)
     status = json.loads(run("status", "notes", "--json").stdout)
     assert status["activity"] is None
     assert 0 < status["pages"] < PAGES
-    assert status["pages"] >= max(done) - 64, "pages whose passages were embedded are kept"
+    assert status["pages"] >= max(done) - 64, "pages whose chunks were embedded are kept"
 
 
 def test_a_second_ctrl_c_ends_at_once(run: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> None:
@@ -166,5 +166,5 @@ def test_the_first_search_shows_a_bar_and_then_only_the_answer(tmp_path: Path, m
         with run_in_terminal(tmp_path / "data", 0.01, "search", "text", "7", "-n", "1") as search:
             assert search.wait() == 0
         assert ("Added vault: 60 pages" in search.output) == is_first
-        assert bool(search.get_passages_done()) == is_first
+        assert bool(search.get_chunks_done()) == is_first
         assert "1 of 60 pages" in search.output

@@ -1,6 +1,7 @@
 """Appearance and accessibility: light and dark, phone, screen reader, reduced motion."""
 
 import re
+import zlib
 from typing import Any
 
 import pytest
@@ -241,3 +242,65 @@ def test_reduced_motion_disables_animations(server: WebServer, visit: OpenTab) -
         }).length"""
     )
     assert moving == 0
+
+
+def read_pixel(page: Page, x: int, y: int) -> tuple[int, ...]:
+    """The colour of a pixel: red, green and blue."""
+    png = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})
+    at = png.index(b"IDAT") + 4
+    data = png[at : at + int.from_bytes(png[at - 8 : at - 4])]
+    # The only row begins with the number of a filter, which changes nothing in the first pixel.
+    return tuple(zlib.decompressobj().decompress(data)[1:4])
+
+
+def is_similar(color: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return max(abs(a - b) for a, b in zip(color, other, strict=True)) <= 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_has_a_shade_where_there_is_more_to_scroll(server: WebServer, visit: OpenTab, scheme: str) -> None:
+    size = {"width": 375, "height": 720}
+    address, wait = VIEWS["page"]
+    page = visit(server.url + address, wait=wait, viewport=size, color_scheme=scheme).page
+    table = page.locator(".wide").first
+    table.evaluate("table => table.querySelector('table').style.minWidth = '60rem'")
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    assert box is not None
+    left, right, y = int(box["x"]), int(box["x"] + box["width"]) - 1, int(box["y"]) + 3
+
+    def read_edges() -> tuple[bool, bool]:
+        plain = read_pixel(page, left + 100, y)
+        return is_similar(read_pixel(page, left, y), plain), is_similar(read_pixel(page, right, y), plain)
+
+    assert read_edges() == (True, False)
+    table.evaluate("table => table.scrollTo(200, 0)")
+    assert read_edges() == (False, False)
+    table.evaluate("table => table.scrollTo(9999, 0)")
+    assert read_edges() == (False, True)
+    table.evaluate("table => table.querySelector('table').style.minWidth = '0'")
+    table.evaluate("table => table.querySelector('table').style.fontSize = '2px'")
+    assert read_edges() == (True, True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_backdrop_of_a_dialog_reaches_the_edge(server: WebServer, visit: OpenTab, scheme: str) -> None:
+    page = visit(f"{server.url}w/runbook/status", wait=".figures", color_scheme=scheme).page
+    bright = read_pixel(page, 5, 790)
+    assert is_similar(read_pixel(page, 1279, 790), bright)
+    page.locator("#app\\.key").click()
+    expect(page.locator("#app\\.key-dialog")).to_be_visible()
+    dimmed = read_pixel(page, 5, 790)
+    assert dimmed != bright
+    assert is_similar(read_pixel(page, 1279, 790), dimmed)
+
+
+def test_only_devices_with_a_keyboard_show_shortcuts(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS).page
+    expect(page.locator(".tips")).to_contain_text("excludes pages, ? shows shortcuts")
+    expect(page.locator(".tips kbd")).to_be_visible()
+    options = {"viewport": {"width": 800, "height": 1000}, "has_touch": True, "is_mobile": True}
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, **options).page
+    expect(page.locator(".tips")).to_be_visible()
+    expect(page.locator(".tips kbd")).to_be_hidden()
+    expect(page.locator(".slash")).to_be_hidden()

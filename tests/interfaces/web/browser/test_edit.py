@@ -72,6 +72,31 @@ def test_a_page_is_edited_with_preview_and_changes(managed: ManagedServer, visit
     assert written["last_commit"]["message"].strip() == "Longer"
 
 
+def test_changes_are_those_of_the_writer_even_if_the_page_was_changed_meanwhile(
+    managed: ManagedServer, visit: OpenTab
+) -> None:
+    write_page(managed, "Notes/Kitchen", "# Kitchen\n\nTwo cups.\n")
+    page = open_editor(managed, visit, "Notes/Kitchen", "404")
+    page.fill(TEXT, "# Kitchen\n\nThree cups.\n")
+    panel, note = page.locator("#app\\.panel"), page.locator("#app\\.panel .note")
+    page.get_by_role("radio", name="Changes").check()
+    expect(panel.locator("del")).to_have_text("Two cups.")
+    expect(note).to_have_count(0)
+    write_page(managed, "Notes/Kitchen", "# Kitchen\n\nTwo cups.\n\nThe tin is new.\n")
+    page.get_by_role("radio", name="Preview").check()
+    page.get_by_role("radio", name="Changes").check()
+    expect(note).to_contain_text("This page was changed while you edited it.")
+    expect(panel.locator("del")).to_have_text(["Two cups."])
+    expect(panel.locator("ins")).to_have_text(["Three cups."])
+    assert managed.call("DELETE", "pages/Notes/Kitchen").status_code == 200
+    page.get_by_role("radio", name="Preview").check()
+    page.get_by_role("radio", name="Changes").check()
+    expect(note).to_contain_text("This page was deleted while you edited it.")
+    expect(panel.locator("del")).to_have_text(["Two cups."])
+    page.get_by_role("radio", name="Write").check()
+    page.fill(TEXT, "# Kitchen\n\nTwo cups.\n")  # nothing to lose
+
+
 @pytest.mark.parametrize("choice", ["mine", "other"])
 def test_a_conflict_shows_both_versions_and_the_reader_chooses(
     managed: ManagedServer, visit: OpenTab, choice: str

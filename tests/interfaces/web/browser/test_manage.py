@@ -55,7 +55,7 @@ def test_the_index_is_rebuilt_after_an_estimate(managed: ManagedServer, visit: O
     page = open_section(managed, visit, "Index")
     page.get_by_role("button", name="Rebuild").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ passages: about \d+ (second|minute)"))
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ chunks: about \d+ (second|minute)"))
     dialog.get_by_role("button", name="Rebuild").click()
     expect(page.locator(".note.done")).to_contain_text("The index was rebuilt")
     expect(page.get_by_role("button", name="Rebuild")).to_be_enabled()
@@ -130,6 +130,43 @@ def test_an_operator_changes_settings_and_sees_why_one_is_refused(managed: Manag
     page.get_by_role("button", name="Save the settings").click()
     expect(page.locator(".note.done")).to_be_visible()
     assert {"hide", "webhook_secret"}.isdisjoint(managed.call("GET", "wikis/runbook").json()["settings"])
+
+
+def test_an_operator_key_of_a_wikis_page_is_used_everywhere_and_another_key_only_there(
+    managed: ManagedServer, visit: OpenTab
+) -> None:
+    tab = managed.sign_in(visit, "operator")
+    page = tab.page
+    expect(page.get_by_role("link", name="Settings")).to_be_visible()
+    page.goto(f"{managed.server.url}manage")
+    expect(page.get_by_role("button", name="Add a wiki")).to_be_visible()
+    page.goto(managed.server.url)
+    expect(page.locator(".tiles .name")).to_have_count(2)
+    page.locator("#app\\.key").click()
+    page.get_by_role("button", name="Forget the key").click()
+    expect(page.locator(".message")).to_contain_text("without a key")
+    assert page.evaluate("sessionStorage.length") == 0
+    for kind in ("read", "write", "admin"):
+        tab = managed.open(visit, kind, "", "#app\\.results .card")
+        sent: list[str | None] = []
+        tab.page.wait_for_load_state("networkidle")
+        tab.page.on("request", lambda request, sent=sent: sent.append(request.headers.get("authorization")))
+        for path in ("w/allotment/", "manage", ""):
+            tab.page.goto(managed.server.url + path)
+            tab.page.wait_for_load_state("networkidle")
+        assert sent
+        assert set(sent) == {None}
+
+
+def test_on_a_phone_a_key_leaves_room_for_the_name_of_the_wiki(managed: ManagedServer, visit: OpenTab) -> None:
+    options = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}
+    page = managed.open(visit, "operator", "", "#app\\.results .card", **options).page
+    expect(page.get_by_role("link", name="Manage")).to_be_visible()
+    expect(page.get_by_role("button", name="Key in use")).to_be_visible()
+    expect(page.get_by_role("link", name="Search", exact=True)).to_be_visible()
+    name = page.locator(".wiki-name")
+    name.evaluate("name => name.textContent = 'vet-handbook'")
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
 
 
 def test_an_operator_adds_a_directory_writes_in_it_and_removes_it(

@@ -1,5 +1,5 @@
 // What the user may do here. Links and buttons that need more are not shown.
-import { get, key } from "./api.js";
+import { ROOT, get, key } from "./api.js";
 import { byId, el } from "./dom.js";
 import { renderKeyButton } from "./key.js";
 import { showMessage } from "./messages.js";
@@ -7,7 +7,13 @@ import { showMessage } from "./messages.js";
 const NOTHING = { wiki: null, scope: null, writable: false, operator: false };
 
 // An answer that does not come hides buttons; the API refuses what is not allowed in any case.
-export const loadAccess = () => get("me").catch(() => NOTHING);
+export async function loadAccess() {
+  const secret = key.get();
+  const access = await get("me").catch(() => NOTHING);
+  // The key of a wiki must not leave it: the answer has to be about this key.
+  if (secret && secret === key.get() && access.kind === "key" && access.operator) { key.forget(); key.set(secret, ROOT); }
+  return access;
+}
 
 export const isAdmin = (access) => access.scope === "admin" || access.operator;
 

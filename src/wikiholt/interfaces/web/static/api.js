@@ -5,14 +5,14 @@ export { encodePath } from "./request.js";
 
 const BASE = new URL("api/v1/", new URL("./", location.href));
 const PAGE_PATH = new URL("./", location.href).pathname;
-const ROOT = new URL(document.querySelector(".brand").getAttribute("href"), location.href).pathname;
+export const ROOT = new URL(document.querySelector(".brand").getAttribute("href"), location.href).pathname;
 
 const storageKey = (path) => `wikiholt.key:${path}`;
 
-// A key is stored for the tab only. A key entered on the start page is used for all wikis.
+// A key is stored for the tab only. A key entered on the start page is used for all wikis, and so is an operator key.
 export const key = {
   get: () => { try { return sessionStorage.getItem(storageKey(PAGE_PATH)) || sessionStorage.getItem(storageKey(ROOT)); } catch { return null; } },
-  set: (value) => { try { sessionStorage.setItem(storageKey(PAGE_PATH), value); } catch { /* the next page asks again */ } },
+  set: (value, path = PAGE_PATH) => { try { sessionStorage.setItem(storageKey(path), value); } catch { /* the next page asks again */ } },
   forget: () => { try { sessionStorage.removeItem(storageKey(PAGE_PATH)); sessionStorage.removeItem(storageKey(ROOT)); } catch { /* nothing stored */ } },
 };
 

@@ -89,7 +89,7 @@ async function showPanel(kind) {
   panel.setAttribute("aria-label", kind === "preview" ? "Preview" : "Changes");
   panel.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
-    const draft = await send("POST", `preview/${encodePath(getPath() || "New page")}`, { content: getText() });
+    const draft = await send("POST", `preview/${encodePath(getPath() || "New page")}`, { content: getText(), revision: page.revision });
     panel.replaceChildren(...renderPanel(kind, draft));
   } catch (error) {
     panel.replaceChildren(renderError(error));
@@ -105,9 +105,15 @@ function renderPanel(kind, draft) {
     if (href.startsWith("?page=")) link.setAttribute("href", `read${href}`);
     link.target = "_blank";
   }
-  if (kind === "changes") return [...body.childNodes];
+  if (kind === "changes") return [renderChangeNote(draft), ...body.childNodes];
   const cut = draft.cut && el("p", { class: "note" }, "This page is long; the preview is truncated here.");
   return [el("article", { class: "page" }, ...body.childNodes), cut || ""];
+}
+
+function renderChangeNote(draft) {
+  if (draft.revision === page.revision) return "";
+  const what = isNew() ? "A page with this path exists already" : draft.revision ? "This page was changed while you edited it" : "This page was deleted while you edited it";
+  return el("p", { class: "note" }, `${what}. Only your own changes are shown here. When you save, you choose between the versions.`);
 }
 
 async function save(revision = page.revision) {

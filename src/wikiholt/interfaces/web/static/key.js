@@ -53,6 +53,7 @@ export function renderKeyButton(message, hint, done) {
 export function setUpKeyButton(done) {
   const button = byId("key");
   button.hidden = hasAccount() && !key.get();
-  button.textContent = key.get() ? "Key in use" : "Key";
+  button.classList.toggle("used", Boolean(key.get()));
+  button.lastChild.textContent = key.get() ? "Key in use" : "Key";
   button.onclick = () => openKeyDialog("", "", done);
 }

@@ -1,4 +1,4 @@
-// Keyboard shortcuts: "/" focuses the search box, arrows move through the results, Escape closes the preview, then clears.
+// Keyboard shortcuts of the search page: arrows move through the results, Escape closes the preview, then clears.
 
 const wide = matchMedia("(min-width: 62rem)");
 
@@ -20,10 +20,8 @@ export function addKeyboardShortcuts({ input, results, preview, open, clear }) {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
     const focused = document.activeElement;
-    const typing = focused.matches("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable]");
     const inSearch = focused === input || results.contains(focused);
-    if (event.key === "/" && !typing) { event.preventDefault(); input.focus(); input.select(); }
-    else if (event.key === "ArrowDown" && inSearch) { event.preventDefault(); move(focused === input ? links().length && 1 : 1); }
+    if (event.key === "ArrowDown" && inSearch) { event.preventDefault(); move(focused === input ? links().length && 1 : 1); }
     else if (event.key === "ArrowUp" && results.contains(focused)) { event.preventDefault(); move(-1); }
     else if (event.key === "Home" && results.contains(focused)) { event.preventDefault(); links()[0]?.focus(); }
     else if (event.key === "End" && results.contains(focused)) { event.preventDefault(); links().at(-1)?.focus(); }

@@ -30,8 +30,8 @@ export function renderProgress(activity, name = "progress") {
   const done = activity.pages_done || 0;
   const total = activity.pages_total || 0;
   const text = total ? `${done.toLocaleString("en")} of ${plural(total, "page")}` : "Comparing with the repository…";
-  // Pages are committed in batches; passages move the bar in between.
-  const [part, all] = activity.passages_expected ? [activity.passages_done, activity.passages_expected] : [done, total];
+  // Pages are committed in batches; chunks move the bar in between.
+  const [part, all] = activity.chunks_expected ? [activity.chunks_done, activity.chunks_expected] : [done, total];
   return el("div", { class: "progress" }, el("label", { for: `app.${name}` }, text, getTimeLeft(activity.since, part, all)),
     el("progress", all ? { id: `app.${name}`, max: String(all), value: Math.min(part, all) } : { id: `app.${name}` }));
 }

@@ -13,7 +13,7 @@ from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdo
 from wikiholt.domain.page import Chunk, Page
 from wikiholt.embedding.model_files import ModelFiles, find_model
 from wikiholt.embedding.tokenizer import ModelTokenizer
-from wikiholt.text.chunking import build_chunks, chunk_page
+from wikiholt.text.chunks import build_chunks, chunk_page
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.segmentation import TokenCounter, TokenSpans
 

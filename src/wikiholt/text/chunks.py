@@ -1,4 +1,4 @@
-"""Splits a page into sections and chunks, the passages that are embedded and found."""
+"""Splits a page into sections and chunks, the pieces that are stored and embedded."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -149,7 +149,7 @@ class _ChunkBuilder:
         self._emit_chunk()
 
     def _extend_last(self, end: int) -> bool:
-        """Extend the last chunk to `end` if it fits: headings at the end of a page are not a passage of their own."""
+        """Extend the last chunk to `end` if it fits: headings at the end of a page are not a chunk of their own."""
         if not self.chunks or not self._has_room(self.chunks[-1].start, end):
             return False
         last = self.chunks[-1]
