@@ -1,9 +1,11 @@
 """Locates repositories on disk: the one at a path, and all in a directory of wikis; checks that each is confined."""
 
+import errno
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +33,7 @@ def find_repository(path: Path) -> RepositoryLocation:
         if kind == stat.S_IFDIR and get_file_type(dot_git / "HEAD") == stat.S_IFREG:
             return _build_location(dot_git)
         if kind == stat.S_IFREG:
-            return _build_location(_resolve_git_file(dot_git))
+            return _build_location(_find_linked_git_dir(dot_git))
         if _is_git_dir(path):
             return _build_location(path)
     except OSError as error:
@@ -48,17 +50,14 @@ def make_unreadable_error(path: Path, error: OSError) -> SourceError:
 
 
 def _build_location(git_dir: Path) -> RepositoryLocation:
-    pointer = git_dir / "commondir"
-    if not get_file_type(pointer):
+    if not get_file_type(git_dir / "commondir"):
         return RepositoryLocation(git_dir, git_dir)
-    target = os.fsdecode(_read_start(pointer).strip())
-    return RepositoryLocation(git_dir, Path(os.path.normpath(git_dir / target)))
+    return RepositoryLocation(git_dir, Path(_resolve_common_dir(str(git_dir))))
 
 
-def _resolve_git_file(dot_git: Path) -> Path:
-    content = _read_start(dot_git)
-    git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
-    if content.startswith(b"gitdir:") and get_file_type(git_dir / "HEAD") == stat.S_IFREG:
+def _find_linked_git_dir(dot_git: Path) -> Path:
+    git_dir = Path(_resolve_git_file(str(dot_git)))
+    if get_file_type(git_dir / "HEAD") == stat.S_IFREG:
         return git_dir
     raise SourceCorrupt(
         f"{dot_git} does not point to a repository.",
@@ -66,13 +65,32 @@ def _resolve_git_file(dot_git: Path) -> Path:
     )
 
 
-def _read_start(path: str | Path, max_bytes: int = _MAX_GIT_FILE_BYTES) -> bytes:
-    """The beginning of a small file; does not block if the file is a named pipe."""
+# Confinement is checked with the same functions. Each path is resolved as git does: links before `..`.
+
+
+def _resolve_git_file(dot_git: str) -> str:
+    """The path in a `.git` file; one without `gitdir:` leads nowhere."""
+    word, _, target = _read_git_file(dot_git).partition(b":")
+    path = os.fsdecode(target.strip()) if word == b"gitdir" else f"{dot_git}/-"
+    return os.path.realpath(os.path.join(os.path.dirname(dot_git), path))  # noqa: PTH118, PTH120
+
+
+def _resolve_common_dir(git_dir: str) -> str:
+    """The path in the file `commondir`, of which git removes only the line end."""
+    target = os.fsdecode(_read_git_file(f"{git_dir}/commondir").rstrip(b"\r\n"))
+    return os.path.realpath(os.path.join(git_dir, target))  # noqa: PTH118
+
+
+def _read_git_file(path: str) -> bytes:
+    """A file that contains paths; does not block if it is a named pipe. Raises OSError if it is too long or binary."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, max_bytes)
+        content = os.read(descriptor, _MAX_GIT_FILE_BYTES)
     finally:
         os.close(descriptor)
+    if b"\0" in content or len(content) == _MAX_GIT_FILE_BYTES:
+        raise OSError(errno.EINVAL, "it does not contain a path", path)
+    return content
 
 
 def _is_git_dir(path: Path) -> bool:
@@ -122,74 +140,121 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
 # could serve another wiki's pages, or any repository of the machine, as their own: by a link, a `.git` file, a linked
 # work tree, or borrowed objects (alternates).
 
-_CHECKED_PATHS = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
+_CHECKED_PATHS = ("HEAD", "commondir", "packed-refs", "refs", "refs/heads", "reftable", "objects")
+_CHECKED_OBJECT_PATHS = ("info", "pack")
+_WRITTEN_DIRECTORIES = ("refs", "logs", "reftable")
 _ALTERNATES_FILE = "objects/info/alternates"
-_MAX_ALTERNATES_BYTES = 4096
 _MAX_LINK_STEPS = 5
+"""More are suspicious."""
+_MAX_KNOWN_DIRECTORIES = 1024
 
 
-def has_outside_references(repository: Path, root: Path, *, check_objects: bool = False) -> bool:
-    """Whether the repository uses anything outside `root`; `check_objects` checks every object file too.
+class ObjectLinks:
+    """Finds links among object files. Remembers directories at rest without links. Safe to use from many threads."""
 
-    Without `check_objects` this takes a dozen `stat` calls; discovery does that for thousands of repositories.
+    def __init__(self) -> None:
+        self._stamps: dict[str, bytes] = {}
+
+    def lead_outside(self, objects: str, root: str) -> bool:
+        """Whether a link in this directory of objects, or in a directory of it, leads out of `root`."""
+        directories = [objects]
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(objects) as entries:
+            directories += [entry.path for entry in entries if entry.is_dir()]
+        return any(self._has_outside_link(directory, root) for directory in directories)
+
+    def _has_outside_link(self, directory: str, root: str) -> bool:
+        if self._stamps.get(directory) == compute_stamp((directory,)):
+            return False
+        now_ns = time.time_ns()
+        stamp = take_stamp((directory,), now_ns)
+        links = _list_links(directory)
+        if stamp is not None and not links and len(self._stamps) < _MAX_KNOWN_DIRECTORIES:
+            self._stamps[directory] = stamp  # not with a link, whose target may change
+        return any(not is_within(link, root) for link in links)
+
+
+def has_outside_references(repository: Path, root: Path, links: ObjectLinks | None = None) -> bool:
+    """Whether the repository uses anything outside `root`; with `links`, every object file is checked too.
+
+    Without `links` this takes a dozen `stat` calls; discovery does that for thousands of repositories. Raises OSError.
     """
     return any(
-        _is_path_outside(str(root), path, _MAX_LINK_STEPS, check_objects)
-        for path in (str(repository), f"{repository}/.git")
+        _is_path_outside(str(root), path, _MAX_LINK_STEPS, links) for path in (str(repository), f"{repository}/.git")
     )
 
 
-def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> bool:
+def has_written_links(location: RepositoryLocation) -> bool:
+    """Whether a write could follow a link in the git directory, even one that leads to the inside. Raises OSError."""
+    directories = {str(location.git_dir), str(location.common_dir)}
+    for directory in tuple(directories):
+        for name in _WRITTEN_DIRECTORIES:
+            directories.update(folder for folder, _, _ in os.walk(f"{directory}/{name}"))
+    return any(map(_list_links, directories))
+
+
+def _is_path_outside(root: str, path: str, steps: int, links: ObjectLinks | None) -> bool:
     kind = get_file_type(path, follow=False)
     if kind == stat.S_IFLNK:
         if path != root and not is_within(path, root):
             return True
         kind = get_file_type(path)
     if not kind or steps == 0:
-        return bool(kind)  # a longer chain is suspicious
+        return bool(kind)
     if kind == stat.S_IFREG:
-        target = os.path.join(os.path.dirname(path), _read_line(path).removeprefix("gitdir:").strip())  # noqa: PTH118, PTH120
-        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
-    common = f"{path}/commondir"
-    if get_file_type(common, follow=False):
-        target = os.path.join(path, _read_line(common))  # noqa: PTH118 - the path in the file may be absolute
-        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
-            return True
-    return any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS) or _has_outside_objects(
-        root, path, steps, check_objects
-    )
-
-
-def _has_outside_objects(root: str, git_dir: str, steps: int, check_objects: bool) -> bool:
-    """Whether objects come from outside: through `alternates`, or through links to single objects."""
-    if check_objects and any(_has_outside_link(f"{git_dir}/{part}", root) for part in ("objects", "objects/pack")):
+        target = _resolve_git_file(path)
+        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, links)
+    if any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS):
         return True
-    alternates = f"{git_dir}/{_ALTERNATES_FILE}"
+    if get_file_type(f"{path}/commondir"):
+        target = _resolve_common_dir(path)
+        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, links):
+            return True
+    return _has_outside_objects(root, f"{path}/objects", links)
+
+
+def _has_outside_objects(root: str, objects: str, links: ObjectLinks | None) -> bool:
+    """Whether objects come from outside: through `alternates`, or through links to directories and single objects."""
+    pending, known = [objects], {objects}
+    while pending:
+        directory = pending.pop()
+        if any(_is_outside_link(f"{directory}/{part}", root) for part in _CHECKED_OBJECT_PATHS):
+            return True
+        if links is not None and links.lead_outside(directory, root):
+            return True
+        for alternate in _read_alternates(directory):
+            if not is_within(alternate, root):
+                return True
+            if alternate not in known:
+                pending.append(alternate)
+                known.add(alternate)
+        if len(known) > _MAX_LINK_STEPS:
+            return True
+    return False
+
+
+def _read_alternates(objects: str) -> Iterator[str]:
+    """The directories from which objects are borrowed. Git removes `..` here before it follows links."""
+    alternates = f"{objects}/info/alternates"
     if not get_file_type(alternates, follow=False):
-        return False
-    text = os.fsdecode(_read_start(alternates, _MAX_ALTERNATES_BYTES))
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    directories = [os.path.normpath(os.path.join(git_dir, "objects", line)) for line in lines]  # noqa: PTH118
-    return any(
-        not is_within(directory, root) or _is_path_outside(root, os.path.dirname(directory), steps - 1, check_objects)  # noqa: PTH120
-        for directory in directories
-    )
+        return
+    base = os.path.realpath(objects)
+    for line in _read_git_file(alternates).split(b"\n"):
+        if line.startswith(b'"'):
+            yield "/"  # git removes the quotes; none is needed for a path inside
+        elif line and not line.startswith(b"#"):
+            yield os.path.normpath(os.path.join(base, os.fsdecode(line)))  # noqa: PTH118
 
 
-def _has_outside_link(directory: str, root: str) -> bool:
+def _list_links(directory: str) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return any(entry.is_symlink() and not is_within(entry.path, root) for entry in entries)
+            return [entry.path for entry in entries if entry.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return []
 
 
 def _is_outside_link(path: str, root: str) -> bool:
     return get_file_type(path, follow=False) == stat.S_IFLNK and not is_within(path, root)
-
-
-def _read_line(path: str) -> str:
-    return os.fsdecode(_read_start(path, _MAX_ALTERNATES_BYTES)).strip()
 
 
 # Discovery of the repositories in a directory of wikis: `slug/`, `slug/repo`, `slug/repository`, `slug.git`.
