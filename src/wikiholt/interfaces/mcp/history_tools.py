@@ -37,6 +37,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     HistoryDocument,
     build_changelog_document,
 )
+from wikiholt.text.comparison import BoundedMatcher, ComparisonTooLong
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import is_below
 from wikiholt.wikis.session import WikiSession
@@ -240,4 +241,10 @@ def _compare(old: Sequence[str], new: Sequence[str], old_name: str, new_name: st
             f"more than {_MAX_DIFF_LINES:,} lines follow the first difference",
             hint="read both revisions with read_page instead",
         )
+    try:
+        BoundedMatcher(old, new, autojunk=True).get_opcodes()
+    except ComparisonTooLong:
+        raise InvalidPage(
+            "these revisions take too long to compare", hint="read both revisions with read_page instead"
+        ) from None
     return difflib.unified_diff(old, new, old_name[:12] or "none", new_name[:12], lineterm="")
