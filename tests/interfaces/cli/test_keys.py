@@ -12,6 +12,7 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized
 from wikiholt.interfaces.cli.wiki_commands import format_files
@@ -441,6 +442,24 @@ def test_remove_of_the_only_copy_asks_on_a_terminal(
     assert run("remove", "notes")[0] == code
     assert "Delete all pages, the index, the settings and 0 keys of notes? There is no other copy." in errors.getvalue()
     assert managed.exists() == (code != 0)
+
+
+def test_remove_does_not_delete_another_wiki_that_got_the_name_meanwhile(
+    run: CommandRunner, garden: Repository, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace_wiki(question: str) -> bool:
+        assert "The repository is not touched." in question
+        service = open_service(data)
+        service.remove("garden")
+        service.create("garden", {})
+        service.close()
+        return True
+
+    monkeypatch.setattr("wikiholt.interfaces.cli.wiki_commands.confirm", replace_wiki)
+    code, out, _ = run("remove", "garden")
+    assert (code, out) == (3, "")
+    assert list(data.rglob("HEAD")), "the pages of the new wiki stay"
+    assert garden.path.exists()
 
 
 def test_removed_folders_show_how_many_files_they_had() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.app.settings.setting import build_unknown_error
+from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists
 from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.interfaces.cli.command import (
@@ -160,11 +161,12 @@ def run_rebind(context: CommandContext) -> int:
 
 
 def run_remove(context: CommandContext) -> int:
-    arguments = context.arguments
-    if not _confirm_removal(context):
+    confirmed = context.service.registry.get(context.arguments.slug)
+    if not _confirm_removal(context, confirmed):
         sys.stderr.write("Nothing was removed.\n")
         return CANCELLED_EXIT_CODE
-    removed = context.service.remove(arguments.slug)
+    # Not another wiki that got this name while the question was on the screen.
+    removed = context.service.remove(confirmed.slug, confirmed.id)
     wiki, keys = removed.wiki, [key.id for key in removed.keys]
     and_keys = f" and {format_count(len(keys), 'key')}" if keys else ""
     lines = [
@@ -178,12 +180,11 @@ def run_remove(context: CommandContext) -> int:
     return context.print_result(build_removed_document(removed), lines)
 
 
-def _confirm_removal(context: CommandContext) -> bool:
+def _confirm_removal(context: CommandContext, wiki: Wiki) -> bool:
     """Whether the options or the answer on the terminal allow the removal. Without a terminal, the only copy of pages
     is deleted with --delete-pages alone."""
-    arguments, registry = context.arguments, context.service.registry
-    wiki = registry.get(arguments.slug)
-    key_count = format_count(len(registry.keys.list(wiki.id)), "key")
+    arguments = context.arguments
+    key_count = format_count(len(context.service.registry.keys.list(wiki.id)), "key")
     if not wiki.is_managed:
         question = f"Delete the index, the settings and {key_count} of {wiki.slug}? The repository is not touched."
         return arguments.yes or confirm(question)
