@@ -10,7 +10,7 @@ from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
-from wikiholt.git import process
+from wikiholt.git import history, objects, process
 from wikiholt.git.repository import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.scheduler.scheduler_state import SchedulerState
@@ -71,6 +71,39 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
     repository.run_git("update-ref", "HEAD", long)
     (entry,) = GitSource(repository.path).read_log(1)
     assert len(entry.commit.message) < 2 << 20
+
+
+@pytest.mark.parametrize("position", [0, 30, 59, 60, 119])
+def test_a_blob_of_gigabytes_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    repository = make_repository(tmp_path / "wiki")
+    huge = repository.write_blob(b"0" * (8 << 20))
+    blobs = [repository.write_blob(b"%d" % number) for number in range(4)] * 30
+    blobs[position] = huge
+    blobs[5] = "0" * 40
+    monkeypatch.setattr(objects, "_MAX_SKIPPED_BYTES", 1 << 20)
+    skipped: list[int] = []
+    monkeypatch.setattr(objects, "_skip_bytes", lambda _, size: skipped.append(size))
+    found = list(GitSource(repository.path).read_blobs(blobs, 1000))
+    assert [blob.id for blob in found] == blobs
+    assert found[position].size == 8 << 20
+    expected = [None if n in (position, 5) else b"%d" % (n % 4) for n in range(120)]
+    assert [blob.data for blob in found] == expected
+    assert not skipped
+
+
+def test_renames_that_take_long_to_find_do_not_occupy_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(history, "_MAX_RENAME_WALK_S", 0.0)
+    repository = make_repository(tmp_path / "wiki")
+    for number in range(20):
+        repository.run_git("mv", "Home.md" if not number else f"P{number - 1}.md", f"P{number}.md")
+        repository.run_git("commit", "-m", "move")
+    source = GitSource(repository.path)
+    assert len(source.get_former_files(["P19.md"], source.get_head()).get("P19.md", ())) < 5
+    assert "renames in older commits are not found" in caplog.text
 
 
 def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:
