@@ -1,6 +1,8 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,25 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
     repository.run_git("update-ref", "HEAD", long)
     (entry,) = GitSource(repository.path).read_log(1)
     assert len(entry.commit.message) < 2 << 20
+
+
+def test_a_repository_that_does_not_answer_leaves_threads_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_MAX_QUEUE_S", 0.2)
+    repository = make_repository(tmp_path / "wiki")
+    source, head = GitSource(repository.path, timeout=8), repository.get_head()
+    config = repository.path / ".git/config"
+    config.rename(tmp_path / "config")
+    os.mkfifo(config)
+    with ThreadPoolExecutor(20) as pool:
+        readers = [pool.submit(source.read_tree, head) for _ in range(20)]
+        refused = list(islice(as_completed(readers), 12))
+        assert all("get no answer" in str(reader.exception()) for reader in refused)
+        assert sum(not reader.done() for reader in readers) == 8
+    config.unlink()
+    (tmp_path / "config").rename(config)
+    assert source.read_tree(head)
 
 
 @pytest.mark.parametrize("position", [0, 30, 59, 60, 119])

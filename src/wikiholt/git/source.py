@@ -55,7 +55,7 @@ from wikiholt.git.objects import (
     read_other_files,
     read_tree,
 )
-from wikiholt.git.process import GitRunner
+from wikiholt.git.process import GitRunner, WaitLimit
 from wikiholt.git.repository import (
     ObjectLinks,
     RepositoryLocation,
@@ -101,6 +101,7 @@ class GitSource:
         self._timeout = timeout
         self._confined_to = confined_to
         self._object_links = ObjectLinks()
+        self._wait_limit = WaitLimit()
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
         self._renames: RenameHistory | None = None
@@ -113,7 +114,7 @@ class GitSource:
         location = self._find_location()
         # A `.git` file may change its target, so only a git directory at the path itself is cached.
         self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
-        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
+        return self._head_reader.read_head(location) or resolve_head(self._make_runner(location), location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
@@ -232,10 +233,13 @@ class GitSource:
                 )
         except OSError as error:
             raise make_unreadable_error(self._path, error) from error
-        return CommitWriter(GitRunner(location, self._timeout), self._path, location, self._page_files, self._timeout)
+        return CommitWriter(self._make_runner(location), self._path, location, self._page_files, self._timeout)
 
     def _open_git(self) -> GitRunner:
-        return GitRunner(self._find_location(), self._timeout)
+        return self._make_runner(self._find_location())
+
+    def _make_runner(self, location: RepositoryLocation) -> GitRunner:
+        return GitRunner(location, self._timeout, self._wait_limit)
 
     def _find_location(self) -> RepositoryLocation:
         location = find_repository(self._path)
