@@ -1,6 +1,7 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
@@ -73,6 +74,20 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
     repository.run_git("update-ref", "HEAD", long)
     (entry,) = GitSource(repository.path).read_log(1)
     assert len(entry.commit.message) < 2 << 20
+
+
+def test_a_head_that_git_cannot_read_does_not_delay_the_checks_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.git.source._HEAD_TIMEOUT_S", 0.2)
+    repository = make_repository(tmp_path / "wiki")
+    (repository.path / ".git/HEAD").write_text("ref: refs/heads/.other\n")  # only git can tell that this is invalid
+    (repository.path / ".git/config").unlink()
+    os.mkfifo(repository.path / ".git/config")
+    began = time.monotonic()
+    with pytest.raises(SourceCorrupt, match="timed out"):
+        GitSource(repository.path, timeout=60).get_head_and_probe()
+    assert time.monotonic() - began < 30
 
 
 def test_a_repository_that_does_not_answer_leaves_threads_for_others(

@@ -68,6 +68,7 @@ from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
+_HEAD_TIMEOUT_S = 10.0
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
@@ -114,7 +115,9 @@ class GitSource:
         location = self._find_location()
         # A `.git` file may change its target, so only a git directory at the path itself is cached.
         self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
-        return self._head_reader.read_head(location) or resolve_head(self._make_runner(location), location)
+        # One thread reads HEAD of all wikis: it must not wait long for one of them.
+        git = GitRunner(location, min(self._timeout, _HEAD_TIMEOUT_S), self._wait_limit)
+        return self._head_reader.read_head(location) or resolve_head(git, location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
