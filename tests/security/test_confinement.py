@@ -137,8 +137,15 @@ def test_links_to_objects_are_noticed_in_directories_that_were_checked_before(
 
 
 @pytest.mark.usefixtures("victim")
-def test_alternates_that_lead_to_each_other_do_not_block_discovery(eve: Repository) -> None:
-    write_alternates(eve, "../objects\n" * 1000)
+def test_alternates_of_alternates_do_not_block_discovery(eve: Repository) -> None:
+    write_alternates(eve, "../objects\n" * 200)
+    assert {found.slug: found.reason for found in find_repositories(eve.path.parent)} == {"eve": "", "victim": ""}
+    write_alternates(eve, "../../x1/objects\n" * 200)  # each leads to the next one, in 200 ways
+    for number in range(1, 5):
+        directory = eve.path / f"x{number}/objects/info"
+        directory.mkdir(parents=True)
+        if number < 4:
+            (directory / "alternates").write_text(f"../../x{number + 1}/objects\n" * 200)
     assert {found.slug: found.reason for found in find_repositories(eve.path.parent)} == {"eve": "", "victim": ""}
     write_alternates(eve, "".join(f"../x{number}\n" for number in range(1000)))
     assert {found.slug: found.reason for found in find_repositories(eve.path.parent)} == {"eve": _OUTSIDE, "victim": ""}
