@@ -165,7 +165,7 @@ def test_packed_refs_at_rest_are_parsed_once(repository: Repository, monkeypatch
     file = make_packed(repository)
     reader, location = HeadReader(), RepositoryLocation(file.parent, file.parent)
     commit = reader.read_head(location)
-    monkeypatch.setattr("wikiholt.git.source._parse_packed_refs", None)
+    monkeypatch.setattr("wikiholt.git.source._find_in_packed_refs", None)
     assert reader.read_head(location) == commit
 
 

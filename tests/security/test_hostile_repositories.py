@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author, DiscoveredRepository, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
-from wikiholt.git import process
+from wikiholt.git import history, objects, process
 from wikiholt.git.repository import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.scheduler.scheduler_state import SchedulerState
@@ -73,6 +75,72 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
     repository.run_git("update-ref", "HEAD", long)
     (entry,) = GitSource(repository.path).read_log(1)
     assert len(entry.commit.message) < 2 << 20
+
+
+def test_a_head_that_git_cannot_read_does_not_delay_the_checks_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.git.source._HEAD_TIMEOUT_S", 0.2)
+    repository = make_repository(tmp_path / "wiki")
+    (repository.path / ".git/HEAD").write_text("ref: refs/heads/.other\n")  # only git can tell that this is invalid
+    (repository.path / ".git/config").unlink()
+    os.mkfifo(repository.path / ".git/config")
+    began = time.monotonic()
+    with pytest.raises(SourceCorrupt, match="timed out"):
+        GitSource(repository.path, timeout_s=60).get_head_and_probe()
+    assert time.monotonic() - began < 30
+
+
+def test_a_repository_that_does_not_answer_leaves_threads_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_MAX_QUEUE_S", 0.2)
+    repository = make_repository(tmp_path / "wiki")
+    source, head = GitSource(repository.path, timeout_s=8), repository.get_head()
+    config = repository.path / ".git/config"
+    config.rename(tmp_path / "config")
+    os.mkfifo(config)
+    with ThreadPoolExecutor(20) as pool:
+        readers = [pool.submit(source.read_tree, head) for _ in range(20)]
+        refused = list(islice(as_completed(readers), 12))
+        assert all("get no answer" in str(reader.exception()) for reader in refused)
+        assert sum(not reader.done() for reader in readers) == 8
+    config.unlink()
+    (tmp_path / "config").rename(config)
+    assert source.read_tree(head)
+
+
+@pytest.mark.parametrize("position", [0, 30, 59, 60, 119])
+def test_a_blob_of_gigabytes_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    repository = make_repository(tmp_path / "wiki")
+    huge = repository.write_blob(b"0" * (8 << 20))
+    blobs = [repository.write_blob(b"%d" % number) for number in range(4)] * 30
+    blobs[position] = huge
+    blobs[5] = "0" * 40
+    monkeypatch.setattr(objects, "_MAX_SKIPPED_BYTES", 1 << 20)
+    skipped: list[int] = []
+    monkeypatch.setattr(objects, "_skip_bytes", lambda _, size: skipped.append(size))
+    found = list(GitSource(repository.path).read_blobs(blobs, 1000))
+    assert [blob.id for blob in found] == blobs
+    assert found[position].size == 8 << 20
+    expected = [None if n in (position, 5) else b"%d" % (n % 4) for n in range(120)]
+    assert [blob.data for blob in found] == expected
+    assert not skipped
+
+
+def test_renames_that_take_long_to_find_do_not_occupy_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(history, "_MAX_RENAME_WALK_S", 0.0)
+    repository = make_repository(tmp_path / "wiki")
+    for number in range(20):
+        repository.run_git("mv", "Home.md" if not number else f"P{number - 1}.md", f"P{number}.md")
+        repository.run_git("commit", "-m", "move")
+    source = GitSource(repository.path)
+    assert len(source.get_former_files(["P19.md"], source.get_head()).get("P19.md", ())) < 5
+    assert "renames in older commits are not found" in caplog.text
 
 
 def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ therefore does not make old pages look new, but a page edited during a merge cou
 """
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -279,6 +280,8 @@ def _parse_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
 
 _MAX_RENAME_COMMITS = 5_000
 """Renames in older commits are not found."""
+_MAX_RENAME_WALK_S = 30.0
+"""Nor those that a longer walk would find: git compares each new file of a commit with each that was removed."""
 _MAX_FORMER_FILES = 5
 _MAX_COMPARED_FILES = 500
 """More files of one commit are compared by their hashes only."""
@@ -327,5 +330,9 @@ def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[s
 
 def _walk_renames(git: GitRunner, commits: Sequence[str]) -> Iterator[list[_Rename]]:
     options = ("--no-merges", "--diff-filter=AR", "-M80%", f"-l{_MAX_COMPARED_FILES}")
+    deadline = time.monotonic() + _MAX_RENAME_WALK_S
     for changes in _iter_commits(git, *options, f"--max-count={_MAX_RENAME_COMMITS}", *commits, "--"):
         yield [_Rename(old if status == b"R" else "", new) for status, _, old, new in changes]
+        if time.monotonic() > deadline:
+            _LOG.warning("renames in older commits are not found: the walk took more than %g s", _MAX_RENAME_WALK_S)
+            return

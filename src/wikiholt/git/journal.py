@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, NotWritable
 from wikiholt.git.tree_editor import GitEntry
-from wikiholt.regular_files import write_atomically
+from wikiholt.regular_files import open_regular, read_regular, write_atomically
 
 _LOCK_POLL_INTERVAL_S = 0.01
 _CLAIM_CONTENT = b"wikiholt\n"
@@ -24,7 +24,7 @@ def lock_file(file: Path, deadline: float) -> Iterator[None]:
     Raises Busy at the deadline.
     """
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = open_regular(file, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise _make_write_error(error) from error
     try:
@@ -44,7 +44,9 @@ def lock_index(git_dir: Path, deadline: float) -> Iterator[None]:
     """Hold git's own lock on the index. Raises Busy if another git process still holds it at the deadline."""
     lock, claim = git_dir / "index.lock", git_dir / "wikiholt.claim"
     try:
-        claim.write_bytes(_CLAIM_CONTENT)
+        claim.unlink(missing_ok=True)
+        with claim.open("xb") as out:  # creates the file, and follows no link
+            out.write(_CLAIM_CONTENT)
         while True:
             try:
                 # A hard link appears together with its content: a lock without this content is not Wikiholt's.
@@ -66,7 +68,7 @@ def release_stale_lock(git_dir: Path) -> None:
     """Remove the index lock of a killed Wikiholt writer. Requires the writer lock."""
     lock = git_dir / "index.lock"
     with suppress(OSError):
-        if lock.read_bytes() == _CLAIM_CONTENT:
+        if read_regular(lock) == _CLAIM_CONTENT:
             lock.unlink()
 
 
@@ -96,6 +98,7 @@ def _make_write_error(error: OSError, place: str = "repository") -> NotWritable:
 # moves until the work tree is updated. Using it requires the writer lock, so an existing journal is a dead writer's.
 
 _JOURNAL_FILE = "wikiholt.pending"
+_MAX_JOURNAL_BYTES = 64 * 1024 * 1024
 # Git holds branch locks for milliseconds. A lock created right after a dead writer's journal belongs to that writer's
 # git process, which was killed with it unless it is just finishing.
 _SAME_WRITER_WINDOW_S = 5.0
@@ -146,7 +149,7 @@ class WriteJournal:
     def read(self) -> tuple[str, list[PlannedChange]] | None:
         """The commit and its files, or None when there is no valid journal."""
         try:
-            record = json.loads(self._file.read_text())
+            record = json.loads(read_regular(self._file, _MAX_JOURNAL_BYTES))
             files = [
                 PlannedChange(
                     str(entry["path"]),
@@ -157,7 +160,7 @@ class WriteJournal:
                 for entry in record["files"]
             ]
             return str(record["commit"]), files
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def clear(self) -> None:

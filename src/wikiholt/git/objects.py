@@ -18,6 +18,8 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS
 # 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
 _READ_BLOCK_BYTES = 1 << 16
+_MAX_SKIPPED_BYTES = 1 << 26
+"""Instead of skipping more, git is started again: a file of some megabytes can contain a blob of many gigabytes."""
 OBJECT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -28,22 +30,24 @@ def read_blobs(git: GitRunner, blobs: Iterable[str], limit: int) -> Iterator[Blo
     while window:
         with git.start("cat-file", "--batch") as process:
             while window:
-                answered = 0
+                answers = 0
+                is_cut = False
                 for blob in _read_answers(process, window, limit):
-                    answered += 1
+                    answers += 1
+                    is_cut = blob.data is None and blob.size > limit + _MAX_SKIPPED_BYTES
                     yield blob
-                if answered < len(window):
-                    window = window[answered:]
+                window = window[answers:]
+                if window or is_cut:
                     break
                 window = list(islice(remaining, _REQUESTS_IN_FLIGHT))
-        if window:
+        if window and not is_cut:
             _check_repository(git)
             yield Blob(window.pop(0), -1, None)
-            window = window or list(islice(remaining, _REQUESTS_IN_FLIGHT))
+        window = window or list(islice(remaining, _REQUESTS_IN_FLIGHT))
 
 
 def _read_answers(process: GitProcess, ids: list[str], limit: int) -> Iterator[Blob]:
-    """One blob per id; ends early if git exits."""
+    """One blob per id; ends early if git exits, and after a blob that is too large to be skipped."""
     valid = [blob for blob in ids if OBJECT_ID_PATTERN.fullmatch(blob)]
     if valid and not process.write("".join(f"{blob}\n" for blob in valid).encode()):
         return
@@ -55,6 +59,8 @@ def _read_answers(process: GitProcess, ids: list[str], limit: int) -> Iterator[B
         if answer is None:
             return
         yield answer
+        if answer.data is None and answer.size > limit + _MAX_SKIPPED_BYTES:
+            return
 
 
 def _read_answer(process: GitProcess, blob: str, limit: int) -> Blob | None:
@@ -66,7 +72,8 @@ def _read_answer(process: GitProcess, blob: str, limit: int) -> Blob | None:
         return None
     kind, size = header[1], int(header[2])
     if kind != b"blob" or size > limit:
-        if not _skip_bytes(process, size + 1):
+        is_skipped = kind != b"blob" or size <= limit + _MAX_SKIPPED_BYTES
+        if is_skipped and not _skip_bytes(process, size + 1):
             return None
         return Blob(blob, size if kind == b"blob" else -1, None)
     data = process.read(size + 1)

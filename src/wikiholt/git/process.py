@@ -21,6 +21,9 @@ MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 times: without a limit, anybody who can push to a wiki could exhaust the service's memory."""
 MAX_MEMORY_BYTES = 2 * 1024**3
 _PIPE_BLOCK_BYTES = 1 << 16
+_MAX_WAITING = 8
+_MAX_QUEUE_S = 5.0
+"""How long a command waits while that many others get no answer."""
 # Variables and settings of the user or of a hook (GIT_DIR, aliases) must not change what git does here: the result
 # depends on the repository alone. Git may not use the network: in a partial clone an object that was not fetched is
 # a missing object.
@@ -66,10 +69,39 @@ class GitResult:
         )
 
 
+class WaitLimit:
+    """Limits how many threads wait for git in one repository: one that does not answer must leave some for others."""
+
+    def __init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(_MAX_WAITING)
+        self._since: dict[int, float] = {}
+
+    @contextmanager
+    def wait(self, name: str) -> Iterator[None]:
+        """Wait for an answer of git in this block. Raises SourceCorrupt if too many others do, for too long."""
+        if not self._slots.acquire(timeout=max(0.0, _MAX_QUEUE_S - self._get_shortest_wait())):
+            raise SourceCorrupt(
+                f"`git {name}` was not started: {_MAX_WAITING} commands get no answer from this repository.",
+                hint="A slow network disk is the usual cause; try again.",
+            )
+        thread = threading.get_ident()
+        self._since[thread] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._since[thread]
+            self._slots.release()
+
+    def _get_shortest_wait(self) -> float:
+        """For how many seconds all threads have waited; 0 if there is a free slot."""
+        since = list(self._since.values())
+        return time.monotonic() - max(since) if len(since) >= _MAX_WAITING else 0.0
+
+
 class GitRunner:
     """Runs git commands in one repository, without a shell, in a clean environment. Safe to use from many threads."""
 
-    def __init__(self, location: RepositoryLocation, timeout_s: float) -> None:
+    def __init__(self, location: RepositoryLocation, timeout_s: float, wait_limit: WaitLimit | None = None) -> None:
         # An explicit git directory keeps git from searching parent directories,
         # and from refusing a repository that belongs to another user.
         self._location = location
@@ -77,17 +109,20 @@ class GitRunner:
         for setting in (f"safe.directory={location.git_dir}", *_GIT_CONFIG):
             self._prefix += ["-c", setting]
         self._timeout_s = timeout_s
+        self._wait_limit = wait_limit or WaitLimit()
 
     def run(self, *arguments: str, input_data: bytes = b"", environment: Mapping[str, str] | None = None) -> GitResult:
         """Run one command with `input_data` on its standard input. Raises SourceCorrupt on timeout."""
-        process = self._spawn(arguments, subprocess.PIPE, environment)
-        stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout_s)
+        with self._wait_limit.wait(arguments[0]):
+            process = self._spawn(arguments, subprocess.PIPE, environment)
+            stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout_s)
         return GitResult(process.returncode, stdout, _get_first_line(stderr))
 
     @contextmanager
     def start(self, *arguments: str, timeout_factor: float = 1) -> Iterator["GitProcess"]:
         """Start a command for requests and answers; the process is ended when the block is left."""
-        process = GitProcess(self._spawn(arguments, subprocess.DEVNULL), arguments[0], self._timeout_s * timeout_factor)
+        timeout_s, spawned = self._timeout_s * timeout_factor, self._spawn(arguments, subprocess.DEVNULL)
+        process = GitProcess(spawned, arguments[0], timeout_s, self._wait_limit)
         try:
             yield process
         finally:
@@ -125,8 +160,9 @@ class GitRunner:
 class GitProcess:
     """A running git process: write requests, read answers. Raises SourceCorrupt when an answer times out."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", name: str, timeout_s: float) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", name: str, timeout_s: float, wait_limit: WaitLimit) -> None:
         self._process = process
+        self._wait_limit = wait_limit
         self._name = name
         self._timeout_s = timeout_s
         self._waiting_since: float | None = None
@@ -182,9 +218,10 @@ class GitProcess:
         self._watchdog.join()
 
     def _read_with_timeout(self, read: Callable[[], bytes]) -> bytes:
-        self._waiting_since = time.monotonic()
-        data = read()
-        self._waiting_since = None
+        with self._wait_limit.wait(self._name):
+            self._waiting_since = time.monotonic()
+            data = read()
+            self._waiting_since = None
         if self._timed_out:
             raise make_timeout_error(self._name, self._timeout_s)
         return data

@@ -129,7 +129,18 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
 # could serve another wiki's pages, or any repository of the machine, as their own: by a link, a `.git` file, a linked
 # work tree, or borrowed objects (alternates).
 
-_CHECKED_PATHS = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
+_CHECKED_PATHS = (
+    "HEAD",
+    "commondir",
+    "packed-refs",
+    "refs",
+    "refs/heads",
+    "reftable",
+    "objects",
+    "objects/info",
+    "objects/pack",
+)
+_WRITTEN_DIRECTORIES = ("refs", "logs", "reftable")
 _MAX_LINK_STEPS = 5
 _FAN_OUT_CHARS = 2
 """Loose objects are in directories that are named by the first characters of their id."""
@@ -157,17 +168,26 @@ def _is_path_outside(root: str, path: str, steps: int, checked_objects: "Checked
     if kind == stat.S_IFREG:
         target = _resolve_pointer(path, _GIT_FILE_PREFIX)
         return not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects)
+    if any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS):
+        return True
     common = f"{path}/commondir"
     if get_file_type(common, follow=False):
         target = _resolve_pointer(common)
         if not is_within(target, root) or _is_path_outside(root, target, steps - 1, checked_objects):
             return True
-    return (
-        any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS)
-        # Alternates may be quoted, relative to a link, or have alternates themselves: it is safer to refuse all.
-        or bool(get_file_type(f"{path}/objects/info/alternates", follow=False))
-        or (checked_objects is not None and checked_objects.has_outside_link(f"{path}/objects", root))
+    # Alternates may be quoted, relative to a link, or have alternates themselves: it is safer to refuse all.
+    return bool(get_file_type(f"{path}/objects/info/alternates", follow=False)) or (
+        checked_objects is not None and checked_objects.has_outside_link(f"{path}/objects", root)
     )
+
+
+def has_written_links(location: RepositoryLocation) -> bool:
+    """Whether a write could follow a link in the git directory, even one that leads to the inside. Raises OSError."""
+    directories = {str(location.git_dir), str(location.common_dir)}
+    for directory in tuple(directories):
+        for name in _WRITTEN_DIRECTORIES:
+            directories.update(folder for folder, _, _ in os.walk(f"{directory}/{name}"))
+    return any(map(_list_links, directories))
 
 
 class CheckedObjects:

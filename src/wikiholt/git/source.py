@@ -55,18 +55,20 @@ from wikiholt.git.objects import (
     read_other_files,
     read_tree,
 )
-from wikiholt.git.process import GitRunner
+from wikiholt.git.process import GitRunner, WaitLimit
 from wikiholt.git.repository import (
     CheckedObjects,
     RepositoryLocation,
     find_repository,
     has_outside_references,
+    has_written_links,
     make_unreadable_error,
 )
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
+_HEAD_TIMEOUT_S = 10.0
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
@@ -99,6 +101,7 @@ class GitSource:
         )
         self._timeout_s = timeout_s
         self._confined_to = confined_to
+        self._wait_limit = WaitLimit()
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
         self._checked_objects = CheckedObjects()
@@ -114,7 +117,9 @@ class GitSource:
         is_at_path = location.git_dir in (self._path, self._path / ".git")
         is_fixed = is_at_path and not os.path.lexists(location.git_dir / "commondir")
         self._known_location = location if is_fixed else None
-        return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout_s), location)
+        # One thread reads HEAD of all wikis: it must not wait long for one of them.
+        git = GitRunner(location, min(self._timeout_s, _HEAD_TIMEOUT_S), self._wait_limit)
+        return self._head_reader.read_head(location) or resolve_head(git, location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
@@ -226,12 +231,20 @@ class GitSource:
 
     def _make_writer(self) -> CommitWriter:
         location = self._find_location()
-        return CommitWriter(
-            GitRunner(location, self._timeout_s), self._path, location, self._page_files, self._timeout_s
-        )
+        try:
+            if self._confined_to is not None and has_written_links(location):
+                raise NotWritable(
+                    "The repository's git directory contains a symbolic link.", hint="Replace it by a real file."
+                )
+        except OSError as error:
+            raise make_unreadable_error(self._path, error) from error
+        return CommitWriter(self._make_runner(location), self._path, location, self._page_files, self._timeout_s)
 
     def _open_git(self) -> GitRunner:
-        return GitRunner(self._find_location(), self._timeout_s)
+        return self._make_runner(self._find_location())
+
+    def _make_runner(self, location: RepositoryLocation) -> GitRunner:
+        return GitRunner(location, self._timeout_s, self._wait_limit)
 
     def _find_location(self) -> RepositoryLocation:
         location = find_repository(self._path)
@@ -274,8 +287,9 @@ _COMMIT_ID_PATTERN = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH_PATTERN = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
 _MAX_SYMREF_HOPS = 5
 _READ_BLOCK_BYTES = 1 << 16
+_MAX_REF_BYTES = 4096
 _MAX_PACKED_REFS_BYTES = 64 * 1024 * 1024
-"""About half a million packed refs. A longer file is not read; git resolves the ref."""
+"""About half a million packed refs. In a longer file git finds the ref."""
 
 PackedRefsStamp = tuple[int, int, int, int]
 
@@ -284,7 +298,7 @@ class HeadReader:
     """Reads HEAD from files and caches the packed refs until their file changes. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._packed: tuple[Path, PackedRefsStamp, dict[bytes, bytes], int] | None = None
+        self._packed: tuple[Path, PackedRefsStamp, bytes, int, bytes | None] | None = None
 
     def read_head(self, location: RepositoryLocation) -> str | None:
         """The commit at HEAD, or None when the files are not conclusive."""
@@ -312,9 +326,10 @@ class HeadReader:
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         packed = self._packed
         # A file that was as new when it was read may have changed once more at the same time.
-        if packed is None or packed[:2] != (path, stamp) or max(stamp[:2]) > packed[3] - TIMESTAMP_GRANULARITY_NS:
-            packed = self._packed = (path, stamp, _parse_packed_refs(_read_small_file(path) or b""), now_ns)
-        return packed[2].get(name)
+        if packed is None or packed[:3] != (path, stamp, name) or max(stamp[:2]) > packed[3] - TIMESTAMP_GRANULARITY_NS:
+            content = _read_small_file(path, _MAX_PACKED_REFS_BYTES) or b""
+            packed = self._packed = (path, stamp, name, now_ns, _find_in_packed_refs(content, name))
+        return packed[4]
 
 
 def resolve_head(git: GitRunner, location: RepositoryLocation) -> str:
@@ -343,18 +358,16 @@ def _make_unborn_error(git: GitRunner, branch: bytes) -> SourceError:
     return NoCommits(f"The repository has no commits on its branch {name}.", hint=hint)
 
 
-def _read_small_file(path: Path) -> bytes | None:
-    """The stripped content of a small file; None when there is no such file."""
+def _read_small_file(path: Path, max_bytes: int = _MAX_REF_BYTES) -> bytes | None:
+    """The stripped start of a file; None when there is no such file."""
     try:
         # The repository's owner may replace a file by a named pipe: do not block on it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            content = os.read(descriptor, _READ_BLOCK_BYTES)
-            while (
-                content and len(content) < _MAX_PACKED_REFS_BYTES and (more := os.read(descriptor, _READ_BLOCK_BYTES))
-            ):
-                content += more
-            return content.strip()
+            content = bytearray()
+            while len(content) < max_bytes and (block := os.read(descriptor, _READ_BLOCK_BYTES)):
+                content += block
+            return bytes(content).strip()
         finally:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # with a branch `a/b`, `a` is a directory
@@ -363,10 +376,8 @@ def _read_small_file(path: Path) -> bytes | None:
         raise make_unreadable_error(path, error) from error
 
 
-def _parse_packed_refs(content: bytes) -> dict[bytes, bytes]:
-    refs = {}
-    for line in content.splitlines():
-        commit, _, name = line.partition(b" ")
-        if _COMMIT_ID_PATTERN.fullmatch(commit):
-            refs[name] = commit
-    return refs
+def _find_in_packed_refs(content: bytes, name: bytes) -> bytes | None:
+    """The commit of a ref. Searches instead of parsing: there may be millions of others."""
+    end = (content + b"\n").find(b" " + name + b"\n")
+    commit = content[content.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
+    return commit if _COMMIT_ID_PATTERN.fullmatch(commit) else None

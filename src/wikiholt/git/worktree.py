@@ -17,7 +17,7 @@ from pathlib import Path
 from wikiholt.errors import NotWritable
 from wikiholt.git.journal import PlannedChange, WriteJournal, lock_index
 from wikiholt.git.objects import hash_object
-from wikiholt.git.process import GitRunner
+from wikiholt.git.process import MAX_OUTPUT_BYTES, GitRunner
 from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.tree_editor import GitEntry
 
@@ -31,10 +31,11 @@ def is_same_as_entry(root: Path, path: str, entry: GitEntry | None) -> bool:
     """Whether the file on disk has the content of the entry (CRLF line ends allowed), or is absent as it should be."""
     try:
         with open_parent(root, path) as (directory, name):
-            if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-                return False
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_OUTPUT_BYTES:
+                return False  # git could not return as much either
             with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory), "rb") as file:
-                data = file.read()
+                data = file.read(MAX_OUTPUT_BYTES)
     except FileNotFoundError:
         return entry is None
     except NotADirectoryError:

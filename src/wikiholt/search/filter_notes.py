@@ -18,6 +18,7 @@ _MAX_VALUES = 3
 _MAX_WORD_CHARS = 100
 _MAX_COMPARED = 1000
 """Known values that an unknown one is compared with; the most frequent ones."""
+_MIN_SIMILARITY = 0.6
 _PROPERTY_WORD = re.compile(r"(?:(?<=\s)|^)(?P<name>[^\W\d_][\w-]*):(?P<value>[^\s:/<>=!\"“”„«»][^\s\"“”„«»]*)")
 
 
@@ -91,8 +92,8 @@ def _explain_values(label: str, values: Sequence[str], facets: Sequence[Facet]) 
 
 def _suggest(value: str, facets: Sequence[Facet]) -> str:
     """A question with the most similar value; empty if none is similar."""
-    import difflib  # noqa: PLC0415 - few searches need it
+    from wikiholt.text.comparison import find_close_matches  # noqa: PLC0415 - few searches need it
 
     by_key = {facet.value.casefold(): facet.value for facet in facets[:_MAX_COMPARED]}
-    close = difflib.get_close_matches(value.casefold(), by_key, n=1)
+    close = find_close_matches(value.casefold(), by_key, 1, _MIN_SIMILARITY)
     return f"; did you mean {by_key[close[0]]!r}?" if close else ""

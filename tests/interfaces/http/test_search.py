@@ -196,6 +196,29 @@ def test_an_unchanged_answer_is_304(writable: ServedApplication) -> None:
     assert moved.json()["stale"]
 
 
+@pytest.mark.parametrize("path", ["search?q=printer", "similar?path=Home", "facets", "pages", "links"])
+def test_an_answer_of_one_wiki_is_never_304_for_another(writable: ServedApplication, path: str) -> None:
+    # Two wikis of one repository, with the same HEAD and the same number of changes of the index.
+    writable.alpha.commit({"a/Home.md": "printer a", "a/X.md": "x", "b/Home.md": "printer b", "b/X.md": "x"})
+    service = writable.application.service
+    for name in "ab":
+        service.add(name, str(writable.alpha.path), {"subdirectory": name})
+        service.get_handle(name).sync()
+    client = writable.make_client("operator")
+    tags = [client.get(f"/w/{name}/api/v1/{path}").headers["etag"] for name in "ab"]
+    assert tags[0] != tags[1]
+    assert client.get(f"/w/b/api/v1/{path}", headers={"If-None-Match": tags[0]}).status_code == 200
+
+
+def test_an_answer_with_other_settings_of_the_wiki_is_not_304(writable: ServedApplication) -> None:
+    client = writable.make_client("read")
+    tag = client.get("/api/v1/search", params={"q": "printer"}).headers["etag"]
+    writable.application.service.configure("alpha", {"url": "https://wiki.example.org/{path}"})
+    changed = client.get("/api/v1/search", params={"q": "printer"}, headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.json()["results"][0]["url"].startswith("https://wiki.example.org/")
+
+
 def test_fresh_waits_for_the_latest_commit(writable: ServedApplication) -> None:
     client = writable.make_client("read")
     writable.alpha.commit({"Zebra.md": "# Zebra\n\nstripes and savannah"})

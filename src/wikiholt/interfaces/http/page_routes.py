@@ -101,7 +101,7 @@ def list_pages(
     with wiki.handle.open_snapshot() as snapshot:
         where = wiki.to_git_filter(params.to_filter())
         return make_cached_response(
-            make_weak_etag("pages", snapshot.version, params),
+            make_weak_etag("pages", wiki.wiki, snapshot.version, params),
             if_none_match,
             lambda: build_page_list_document(snapshot.pages.list(where, params.limit, params.offset), wiki.path_style),
         )
@@ -357,7 +357,7 @@ def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNone
     wiki = context.open_wiki(Scope.READ)
     with wiki.handle.open_snapshot() as snapshot:
         return make_cached_response(
-            make_weak_etag("links", snapshot.version),
+            make_weak_etag("links", wiki.wiki, snapshot.version),
             if_none_match,
             lambda: build_graph_document(snapshot.pages.build_graph(), wiki.path_style),
         )

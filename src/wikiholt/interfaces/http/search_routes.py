@@ -88,7 +88,7 @@ def find_similar(
     wiki = context.open_wiki(Scope.READ)
     with suggest_paths(wiki, params.path), wiki.open_snapshot() as snapshot:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
-        tag = make_weak_etag("similar", snapshot.version, path, params.n, where)
+        tag = make_weak_etag("similar", wiki.wiki, snapshot.version, path, params.n, where)
         return make_cached_response(
             tag,
             if_none_match,
@@ -116,7 +116,7 @@ def get_facets(
             result = handle.search(SearchRequest(params.q, MAX_HITS, params.mode, where, rerank=False))
         return make_json_response(build_facets_document(count_hit_facets(result.hits, where.path_prefix)))
     with wiki.open_snapshot() as snapshot:
-        tag = make_weak_etag("facets", snapshot.version, params.to_filter(), params.facets)
+        tag = make_weak_etag("facets", wiki.wiki, snapshot.version, params.to_filter(), params.facets)
         return make_cached_response(
             tag, if_none_match, lambda: build_facets_document(snapshot.pages.get_facets(where, params.facets))
         )
@@ -130,7 +130,7 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
     elif params.at_least:
         wiki.wait_for_revision(params.at_least)
     with wiki.open_snapshot() as snapshot:
-        tag = make_weak_etag(snapshot.version, wiki.handle.reranker_identity, request)
+        tag = make_weak_etag(wiki.wiki, snapshot.version, wiki.handle.reranker_identity, request)
         return make_cached_response(
             tag,
             if_none_match,

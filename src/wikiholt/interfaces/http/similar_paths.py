@@ -1,12 +1,12 @@
 """Suggests existing pages for a path that was not found."""
 
-import difflib
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import PageNotFound, WikiholtError
+from wikiholt.text.comparison import find_close_matches
 from wikiholt.wikis.session import WikiSession
 
 _MAX_COMPARED_PAGES = 2000
@@ -49,7 +49,7 @@ def find_similar_paths(wiki: WikiSession, error: PageNotFound, requested: str) -
 
 
 def _find_close(wanted: str, known: list[str]) -> list[str]:
-    return difflib.get_close_matches(wanted, known, n=_MAX_SUGGESTIONS, cutoff=_MIN_SIMILARITY)
+    return find_close_matches(wanted, known, _MAX_SUGGESTIONS, _MIN_SIMILARITY)
 
 
 def _fold(path: str) -> str:

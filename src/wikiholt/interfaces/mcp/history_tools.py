@@ -38,6 +38,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     HistoryDocument,
     build_changelog_document,
 )
+from wikiholt.text.comparison import BoundedMatcher, ComparisonTooLong
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import is_below
 from wikiholt.wikis.session import WikiSession
@@ -242,6 +243,12 @@ def _compare(old_page: PageContent | None, new_page: PageContent) -> Iterator[st
             f"more than {_MAX_DIFF_LINES:,} lines follow the first difference",
             hint="read both revisions with read_page instead",
         )
+    try:
+        BoundedMatcher(old, new, autojunk=True).get_opcodes()
+    except ComparisonTooLong:
+        raise InvalidPage(
+            "these revisions take too long to compare", hint="read both revisions with read_page instead"
+        ) from None
     old_name = f"a/{new_page.file}" if old_page else "/dev/null"
     for line in difflib.unified_diff(old, new, old_name, f"b/{new_page.file}"):
         yield line.removesuffix("\n")

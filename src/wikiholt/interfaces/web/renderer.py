@@ -7,7 +7,6 @@ wiki or are replaced by their description.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cache
 from html import escape, unescape
 from itertools import islice
@@ -21,6 +20,7 @@ from markdown_it.rules_inline import StateInline
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.markdown_rules import add_rules, format_callout
 from wikiholt.interfaces.web.sanitizer import WIKI_SCHEME, LinkResolver, measure_depth, sanitize_html
+from wikiholt.text.comparison import BoundedMatcher, ComparisonTooLong
 from wikiholt.text.dialect import GFM, Dialect, LinkOrder
 from wikiholt.text.dialect_blocks import convert_to_markdown
 from wikiholt.text.dialect_markup import get_link_text
@@ -209,7 +209,8 @@ def highlight_words(html: str, query: str, language: str) -> str:
 
 
 _MAX_COMPARED_LINES = 3_000
-"""Maximum number of lines that are compared; comparing takes quadratic time."""
+"""Maximum number of lines that are compared."""
+_TOO_LONG = '<p class="note">This page is too long to compare its versions here. Use git diff.</p>'
 _CONTEXT_LINES = 3
 
 
@@ -217,15 +218,18 @@ def render_changes(old: str, new: str) -> str:
     """Render removed and added lines with some lines around them."""
     before, after = old.splitlines(), new.splitlines()
     if max(len(before), len(after)) > _MAX_COMPARED_LINES:
-        return '<p class="note">This page is too long to compare its versions here. Use git diff.</p>'
-    lines = "".join(_render_diff(before, after))
+        return _TOO_LONG
+    try:
+        lines = "".join(_render_diff(before, after))
+    except ComparisonTooLong:
+        return _TOO_LONG
     if not lines:
         return '<p class="hint">The text of the page did not change.</p>'
     return f'<div class="diff" tabindex="0" role="region" aria-label="Changes">{lines}</div>'
 
 
 def _render_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    matcher = BoundedMatcher(before, after)
     for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
         yield f'<p class="place">From line {group[0][3] + 1}</p>'
         for kind, old_start, old_end, new_start, new_end in group:
