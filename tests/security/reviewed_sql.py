@@ -96,6 +96,7 @@ _BY_MODULE = {
         "self._tables.chunks",
         "self._tables.pages",
         "HAS_ALIAS",
+        "HAS_WARNINGS",
         "clause or 'true'",
         "source",
         "within",
@@ -221,6 +222,7 @@ _BY_MODULE = {
         "table",
         "CONTENTS_COLUMNS",
         "HAS_ALIAS",
+        "HAS_WARNINGS",
         "LINK_COLUMNS",
         "clause or 'true'",
         "execute(sql.format(''))",
@@ -264,6 +266,7 @@ _BY_MODULE = {
     "storage/sqlite/schema.py": (
         "', '.join(PageRow._fields)",
         "HAS_ALIAS",
+        "HAS_WARNINGS",
         "HASH_PREFIX_BYTES",
         "FTS_TABLE",
         "HAS_ORDER_OVERRIDE",
