@@ -63,7 +63,7 @@ def test_inline_tags_and_comments_follow_the_dialect(vault: IndexedWiki) -> None
         hits = vault.handle.search(SearchRequest("secret", mode=mode)).hits
         assert "secret" not in "".join(hit.text + hit.snippet.text for hit in hits)
     hit = vault.handle.search(SearchRequest("dark worms", mode=SearchMode.KEYWORD)).hits[0]
-    assert hit.snippet.text == "status: wet Dark. Made by worms, see Leek."
+    assert hit.snippet.text == "status: wet · Dark. Made by worms, see Leek."
 
 
 @pytest.mark.parametrize(

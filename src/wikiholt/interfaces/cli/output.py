@@ -291,16 +291,14 @@ def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[st
 
 def _format_problems(slug: str, result: SyncReport | WikiStatus, style: TerminalStyle) -> list[str]:
     """The first problems, and the first pages with warnings."""
-    see = f"see `wikiholt status {slug} --json`"
-    lines = [f"  problem: {p.file}: {p.reason}: {p.detail}" for p in result.problems[:_MAX_PROBLEMS]]
-    if len(result.problems) > len(lines):
-        lines.append(f"  … and {len(result.problems) - len(lines)} more; {see}")
-    warned = result.warnings[:_MAX_PROBLEMS]
+    problems, warned = result.problems[:_MAX_PROBLEMS], result.warnings[:_MAX_PROBLEMS]
+    lines = [f"  problem: {p.file}: {p.reason}: {p.detail}" for p in problems]
+    if more := len(result.problems) - len(problems):
+        lines.append(f"  … and {more} more; see `wikiholt status {slug} --json`")
     lines += [f"  warning: {page.file}: {'; '.join(page.warnings)}" for page in warned]
-    if result.pages_with_warnings > len(warned):
-        lines.append(
-            f"  … and {format_count(result.pages_with_warnings - len(warned), 'more page')} with warnings; {see}"
-        )
+    if more := result.pages_with_warnings - len(warned):
+        more_pages = format_count(more, "more page")
+        lines.append(f"  … and {more_pages} with warnings; see `wikiholt status {slug} --json`")
     return [style.format_warning(to_safe_line(line)) for line in lines]
 
 
@@ -393,10 +391,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 @contextmanager
 def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[ProgressCallback]:
-    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work.
-
-    With `keep`, the complete bar stays on the screen.
-    """
+    """A callback for the progress of a sync. It draws a bar if `visible` and there is work; with `keep` it stays."""
     with _ProgressBar(name, " chunks", visible=visible, keep=keep) as bar:
 
         def update(progress: SyncProgress) -> None:

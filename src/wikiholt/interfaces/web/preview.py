@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
-from wikiholt.domain.search import Confidence, Hit
+from wikiholt.domain.search import Hit
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.interfaces.http.page_routes import PagePath
@@ -34,6 +34,8 @@ from wikiholt.wikis.session import WikiSession
 
 _MAX_SIMILAR = 5
 _SIMILAR_TEXT_CHARS = 300
+_MIN_SIMILAR_SCORE = 0.5
+"""The hint stops the first attempt to save, so the page must be more likely than not."""
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -140,7 +142,7 @@ def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefD
         words = " ".join(re.findall(r"\w+", query))
         with suppress(WikiholtError):
             for hit in handle.search(SearchRequest(words, _MAX_SIMILAR)).hits if words else ():
-                if hit.confidence is not Confidence.LOW or hit.name.casefold() == title.casefold():
+                if hit.score >= _MIN_SIMILAR_SCORE or hit.name.casefold() == title.casefold():
                     found[hit.path] = max(found.get(hit.path, hit), hit, key=lambda known: known.score)
     best = sorted(found.values(), key=lambda hit: -hit.score)[:_MAX_SIMILAR]
     return build_documents(PageRefDocument, best)

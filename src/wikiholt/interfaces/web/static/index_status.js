@@ -4,15 +4,7 @@ import { renderProgress, renderStatusLabel } from "./status_label.js";
 
 export const renderFigure = (name, value, more) => el("div", { class: "figure" }, el("dt", {}, name), el("dd", {}, value, more && el("span", { class: "more" }, more)));
 
-function renderError(error) {
-  return error && el("div", { class: "message problem" }, el("p", { class: "title" }, toSentence(error.message)), error.hint && el("p", { class: "hint" }, toSentence(error.hint)));
-}
-
-function renderRepair(health) {
-  if (!health || health.condition === "ok") return null;
-  return el("div", { class: "message problem" }, el("p", { class: "title" }, "The index was damaged and is being repaired."),
-    health.reason && el("p", { class: "hint" }, toSentence(health.reason)));
-}
+const renderProblem = (title, hint) => el("div", { class: "message problem" }, el("p", { class: "title" }, toSentence(title)), hint && el("p", { class: "hint" }, toSentence(hint)));
 
 // A table of files, each with a text. `total` counts also those that are not listed.
 function renderFiles(title, column, rows, total, getUrl) {
@@ -28,15 +20,17 @@ function renderFiles(title, column, rows, total, getUrl) {
 
 // `behind` is the number of commits by which the index is behind, if known. `getUrl` returns the URL of a file's page.
 export function renderIndexStatus(status, behind = 0, getUrl = null) {
+  const { error, health } = status;
   return [
     el("p", { class: "verdict" }, renderStatusLabel(status), status.synced_at && el("span", {}, "synced ", renderTime(status.synced_at))),
-    renderProgress(status.activity) || "", renderError(status.error) || "", renderRepair(status.health) || "",
+    renderProgress(status.activity) || "", error ? renderProblem(error.message, error.hint) : "",
+    health && health.condition !== "ok" ? renderProblem("The index was damaged and is being repaired.", health.reason) : "",
     el("dl", { class: "figures" },
       renderFigure("Pages", status.pages.toLocaleString("en")),
       renderFigure("Passages", status.chunks.toLocaleString("en")),
       renderFigure("Problems", status.problems.length.toLocaleString("en")),
       renderFigure("On disk", formatBytes(status.disk_bytes)),
-      status.health && status.health.checked_at ? renderFigure("Checked", renderTime(status.health.checked_at)) : "",
+      health && health.checked_at ? renderFigure("Checked", renderTime(health.checked_at)) : "",
       renderFigure("Indexed revision", el("code", { title: status.indexed_revision || "" }, shortRevision(status.indexed_revision))),
       renderFigure("Repository", el("code", { title: status.head_revision || "" }, shortRevision(status.head_revision)),
         status.stale && behind > 0 ? `${plural(behind, "commit")} ahead of the index` : "")),
