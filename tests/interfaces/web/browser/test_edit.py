@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.interfaces.web.browser.conftest import ManagedServer
 from tests.support.browser import OpenTab
@@ -95,6 +95,33 @@ def test_changes_are_those_of_the_writer_even_if_the_page_was_changed_meanwhile(
     expect(panel.locator("del")).to_have_text(["Two cups."])
     page.get_by_role("radio", name="Write").check()
     page.fill(TEXT, "# Kitchen\n\nTwo cups.\n")  # nothing to lose
+
+
+def test_the_panel_that_was_chosen_last_is_shown_if_its_answer_comes_first(
+    managed: ManagedServer, visit: OpenTab
+) -> None:
+    write_page(managed, "Notes/Pantry", "# Pantry\n\nTwo jars.\n")
+    page = open_editor(managed, visit, "Notes/Pantry", "404")
+    page.fill(TEXT, "# Pantry\n\nThree jars.\n")
+    waiting: list[Route] = []
+
+    def delay_first(route: Route) -> None:
+        waiting.append(route)
+        if len(waiting) > 1:
+            route.continue_()
+
+    page.route("**/preview/**", delay_first)
+    page.get_by_role("radio", name="Preview").check()
+    page.get_by_role("radio", name="Changes").check()
+    panel = page.locator("#app\\.panel")
+    expect(panel.locator("del")).to_have_text("Two jars.")
+    with page.expect_response("**/preview/**"):
+        waiting[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(panel.locator("del")).to_have_text("Two jars.")
+    page.unroute("**/preview/**")
+    page.get_by_role("radio", name="Write").check()
+    page.fill(TEXT, "# Pantry\n\nTwo jars.\n")  # nothing to lose
 
 
 @pytest.mark.parametrize("choice", ["mine", "other"])

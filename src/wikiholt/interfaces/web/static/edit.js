@@ -81,8 +81,12 @@ function updateSave() {
   byId("save").disabled = isSaving || !isChanged() || (isNew() && (!getPath() || !text.value.trim()));
 }
 
+let panelRound = 0;
+
 async function showPanel(kind) {
-  const panel = byId("panel");
+  const panel = byId("panel"), round = ++panelRound;
+  // Only the panel that was chosen last is shown, whichever answer comes last.
+  const show = (...nodes) => round === panelRound && panel.replaceChildren(...nodes);
   text.hidden = kind !== "write";
   panel.hidden = kind === "write";
   if (kind === "write") { text.focus(); return; }
@@ -90,9 +94,9 @@ async function showPanel(kind) {
   panel.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
     const draft = await send("POST", `preview/${encodePath(getPath() || "New page")}`, { content: getText(), revision: page.revision });
-    panel.replaceChildren(...renderPanel(kind, draft));
+    show(...renderPanel(kind, draft));
   } catch (error) {
-    panel.replaceChildren(renderError(error));
+    show(renderError(error));
   }
 }
 
