@@ -10,7 +10,8 @@ questions are of other collections. *Near* questions are of the same collection,
 The questions of bench/user_questions.tsv were written for this test, in other words than the pages have: for the two
 example wikis (14 pages each), and for parts of two collections with 50 pages. For near questions their page is removed.
 
-Scores are those of pages, without the limit by the shown passage (docs/adr/0046). Neither these questions nor XQuAD were used for a fit or a weight. Candidates are kept in bench/data/small_wikis.
+Scores are those of pages, without the limit by the shown passage (docs/adr/0046). Neither these questions nor XQuAD
+were used for a fit or a weight. Candidates are kept in bench/data/small_wikis.
 """
 
 import argparse
