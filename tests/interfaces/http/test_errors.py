@@ -82,6 +82,15 @@ def test_an_unknown_path_and_an_unsupported_method(shared: ServedApplication) ->
     assert client.request("BREW", "/healthz").status_code == 405
 
 
+def test_a_path_that_is_not_utf8_is_refused_and_writes_nothing(writable: ServedApplication) -> None:
+    client, before = writable.make_client("write"), writable.alpha.get_head()
+    for method in ("GET", "PUT", "DELETE"):
+        answer = client.request(method, "/w/alpha/api/v1/pages/Caf%E9", content="# A page")
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid-input")
+    assert writable.alpha.get_head() == before
+    assert client.put("/w/alpha/api/v1/pages/Odd%EF%BF%BD", json={"content": "# A page"}).status_code == 201
+
+
 def test_a_body_over_the_limit_is_rejected_with_or_without_content_length(writable: ServedApplication) -> None:
     limit = writable.application.settings.limit_body_bytes
     before, client = writable.alpha.get_head(), writable.make_client("write")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
 from anyio.lowlevel import RunVar
@@ -96,7 +97,7 @@ class RequestMiddleware:
             self._metrics.record_request(_get_route(scope), response.method, response.status, seconds)
 
     def _prepare_scope(self, scope: Scope) -> Response | None:
-        """Move the slug from the path to the scope and treat HEAD as GET; return a redirect if the path needs one."""
+        """Move the slug from the path to the scope, treat HEAD as GET, and redirect or refuse a path that needs it."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if match := _WIKI_PREFIX_PATTERN.fullmatch(path):
             scope[SLUG_KEY] = match[1]
@@ -105,7 +106,7 @@ class RequestMiddleware:
                 return RedirectResponse(f"{scope['root_path']}/", 308)
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
-        return None
+        return _refuse_undecodable_path(scope)
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
@@ -114,6 +115,17 @@ class RequestMiddleware:
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
         headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}
         return make_error_response(503, "overloaded", "Too many requests are waiting.", hint, headers)
+
+
+def _refuse_undecodable_path(scope: Scope) -> Response | None:
+    """The response to a path that is not UTF-8. The server replaces its bytes, so it would name another page."""
+    if "\ufffd" in scope["path"]:
+        try:
+            unquote_to_bytes(scope.get("raw_path") or scope["path"]).decode()
+        except UnicodeDecodeError:
+            hint = "Encode it as UTF-8, then with percent signs."
+            return make_error_response(400, "invalid-input", "The path is not UTF-8.", hint)
+    return None
 
 
 def _get_route(scope: Scope) -> str:
