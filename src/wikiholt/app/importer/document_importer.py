@@ -158,8 +158,8 @@ class _OwnerMap:
         self.unclear = UnclearOwnership()
         self.rows = 0
         self.excluded = 0
-        for slug in (*options.rules.tenants.values(), *(slug for _, slug in options.rules.owners)):
-            if slug != IGNORE and slug not in slugs and not options.create:
+        for slug in options.rules.list_slugs():
+            if slug not in slugs and not options.create:
                 raise InvalidImport(f"there is no wiki {slug!r}", hint="create it, or use --create")
 
     def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:

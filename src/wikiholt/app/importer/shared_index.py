@@ -93,6 +93,10 @@ class OwnershipRules:
     """Patterns of page paths, for rows without a tenant. The first match counts."""
     tenants: Mapping[str, str] = field(default_factory=dict)
 
+    def list_slugs(self) -> list[str]:
+        """The wikis that the rules name."""
+        return [slug for slug in (*(slug for _, slug in self.owners), *self.tenants.values()) if slug != IGNORE]
+
     def find_owner(self, page: str) -> str | None:
         path = page.casefold()
         return next((slug for pattern, slug in self.owners if fnmatchcase(path, pattern.casefold())), None)
