@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
-from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
+from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
 from wikiholt.git.process import build_environment
 from wikiholt.git.source import GitSource
@@ -48,7 +48,12 @@ def run_demo(context: CommandContext) -> int:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
-        results = [_run_query(service, query) for query in DEMO_QUERIES]
+        results = [
+            service.get_handle(query.slug).search(
+                SearchRequest(query.text, 3, query.mode, PageFilter(tags=query.tags, path_prefix=query.path))
+            )
+            for query in DEMO_QUERIES
+        ]
     finally:
         service.close()
     for query, result in zip(DEMO_QUERIES, results, strict=True):
@@ -67,11 +72,6 @@ def _register(service: WikiService, slug: str, source: str) -> None:
     except WikiExists:
         if service.registry.get(slug).source != source:
             raise
-
-
-def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:
-    where = PageFilter(tags=query.tags, path_prefix=query.path)
-    return service.get_handle(query.slug).search(SearchRequest(query.text, 3, SearchMode(query.mode), where))
 
 
 def _format_command(query: DemoQuery, data: Path) -> str:
@@ -127,12 +127,6 @@ PATHS_IN_WIKI = {
     "Practices/handover-ja.md": "Practices/当番の引き継ぎ.md",
     "Growing/Crop rotation.md": "Growing/Rotation.md",
 }
-
-
-def _read_histories() -> dict[str, list[DemoCommit]]:
-    """The commits of each wiki, oldest first."""
-    text = files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8")
-    return {slug: [DemoCommit(**commit) for commit in commits] for slug, commits in tomllib.loads(text).items()}
 
 
 # Example queries, each with the page that should come first.
@@ -193,10 +187,10 @@ _GIT_TIMEOUT_S = 60
 def write_demo_wikis(directory: Path) -> dict[str, Path]:
     """Create the demo wikis in a directory, by slug. An existing one is not changed."""
     directory.mkdir(parents=True, exist_ok=True)
-    histories = _read_histories()
+    histories = tomllib.loads(files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8"))
     for slug, commits in histories.items():
         if not _exists(directory / slug):
-            _write_repository(slug, commits, directory / slug)
+            _write_repository(slug, [DemoCommit(**commit) for commit in commits], directory / slug)
     return {slug: directory / slug for slug in histories}
 
 

@@ -315,7 +315,9 @@ def run_import_pages(context: CommandContext) -> int:
             f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; lines before it are written"
         ) from error
     if not arguments.json:
-        sys.stdout.write(_format_summary(arguments.slug, counts))
+        results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
+        slug, lines = arguments.slug, format_count(counts.total(), "line")
+        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n")
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 
@@ -327,10 +329,3 @@ def _print_line(document: BulkResultDocument, *, as_json: bool) -> None:
     elif error is not None:
         path = f" ({to_safe_line(document['path'])})" if document["path"] else ""
         sys.stderr.write(f"line {document['line']}{path}: {error['code']}: {to_safe_line(error['message'])}\n")
-
-
-def _format_summary(slug: str, counts: Counter[str]) -> str:
-    results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
-    return (
-        f"{slug}: {format_count(counts.total(), 'line')}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n"
-    )

@@ -84,7 +84,9 @@ def run_add(context: CommandContext) -> int:
     slug = arguments.slug
     if slug is None:
         _check_not_registered(context, source)
-        slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
+        # The last part of the path or URL.
+        folder = source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+        slug = propose_free_slug(folder, [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
 
@@ -119,11 +121,6 @@ def _get_settings(arguments: Namespace) -> dict[str, str]:
     if arguments.public:
         settings["public"] = "true"
     return settings
-
-
-def _get_folder_name(source: str) -> str:
-    """The last part of a path or URL, from which a slug is made."""
-    return source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
 
 
 def run_set(context: CommandContext) -> int:
