@@ -112,24 +112,17 @@ _PLUGIN_OPTION_NAMES = ("RESOLVER", "HIDE", "DROPDOWN")
 
 
 @dataclass(frozen=True, slots=True)
-class PluginOptions:
-    """Settings of the plugin itself."""
-
-    resolver: str = ""
-    """`module:function` that returns the wiki of a request."""
-    hide: str | None = None
-    """Patterns of pages to hide from search; None if not set."""
-    dialect: str = OTTERWIKI.name
-    """The dialect of links, by Otterwiki's WIKILINK_STYLE and RETAIN_PAGE_NAME_CASE."""
-    dropdown: bool = True
-    """Whether the search box shows results while the user types."""
-
-
-@dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """All settings at the start of Otterwiki, as texts."""
+    """All settings at the start of Otterwiki: those of the plugin itself, and the general ones as texts."""
 
-    options: PluginOptions
+    resolver: str
+    """`module:function` that returns the wiki of a request."""
+    hide: str | None
+    """Patterns of pages to hide from search; None if not set."""
+    dialect: str
+    """The dialect of links, by Otterwiki's WIKILINK_STYLE and RETAIN_PAGE_NAME_CASE."""
+    dropdown: bool
+    """Whether the search box shows results while the user types."""
     values: Mapping[str, str]
     default_data_directory: Path
     """The data directory if WIKIHOLT_DATA is not set: beside the repository."""
@@ -140,14 +133,14 @@ class PluginConfig:
         values = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
         values |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
         hide = values.get(f"{_PLUGIN_PREFIX}HIDE")
-        options = PluginOptions(
+        return cls(
             resolver=values.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
             dialect=get_dialect(config).name,
             dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
+            values=translate_legacy_settings({**environ, **values}) | values,
+            default_data_directory=Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt",
         )
-        data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
-        return cls(options, translate_legacy_settings({**environ, **values}) | values, data_directory)
 
     def load_settings(self) -> Settings:
         """Load the general settings. Raises InvalidSetting."""

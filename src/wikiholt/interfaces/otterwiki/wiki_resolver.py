@@ -20,7 +20,6 @@ from otterwiki.util import titleSs
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
-from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.service import WikiService
@@ -121,11 +120,11 @@ _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 class WikiRegistrar:
     """Maps repositories to the wikis of one service. Safe to use from many threads."""
 
-    def __init__(self, service: WikiService, options: PluginOptions) -> None:
-        """The options apply to every wiki, the dialect only to those that have one of Otterwiki's."""
+    def __init__(self, service: WikiService, hide: str | None = None, dialect: str = OTTERWIKI.name) -> None:
+        """`hide` applies to every wiki, the dialect only to those that have one of Otterwiki's."""
         self._service = service
-        self._hide = options.hide
-        self._dialect = options.dialect
+        self._hide = hide
+        self._dialect = dialect
         self._ids: dict[str, str] = {}
 
     def is_known(self, location: WikiLocation) -> bool:
