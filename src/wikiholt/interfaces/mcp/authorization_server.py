@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from html import escape
+from math import inf
 from urllib.parse import urlencode, urlsplit
 
 from mcp.server.auth.provider import (
@@ -42,7 +43,6 @@ from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S,
 from wikiholt.wikis.registry import Registry
 
 _CONSENT_PATH = "/oauth/consent"
-_FOREVER = float("inf")
 _UNSAFE_SCHEMES = frozenset({"javascript", "data", "vbscript", "file", "blob", "about", "ftp", "ws", "wss"})
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _MAX_REDIRECT_URIS = 10
@@ -115,7 +115,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         return AuthorizationCode(
             code=authorization_code,
             scopes=_to_scope_names(grant.scope),
-            expires_at=_FOREVER,  # the registry finds no expired one
+            expires_at=inf,  # the registry finds no expired one
             client_id=grant.client_id,
             code_challenge=grant.code_challenge,
             redirect_uri=AnyUrl(grant.redirect_uri.removeprefix(_IMPLICIT_MARK)),
