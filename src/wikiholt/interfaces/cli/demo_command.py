@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
-from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
 from wikiholt.git.process import build_environment
 from wikiholt.git.source import GitSource
@@ -50,7 +50,7 @@ def run_demo(context: CommandContext) -> int:
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
         results = [
             service.get_handle(query.slug).search(
-                SearchRequest(query.text, 3, query.mode, PageFilter(tags=query.tags, path_prefix=query.path))
+                SearchRequest(query.text, 3, where=PageFilter(path_prefix=query.path))
             )
             for query in DEMO_QUERIES
         ]
@@ -75,11 +75,8 @@ def _register(service: WikiService, slug: str, source: str) -> None:
 
 
 def _format_command(query: DemoQuery, data: Path) -> str:
-    options = [f"--mode {query.mode}"] if query.mode != SearchMode.HYBRID else []
-    options += [f"--tag {tag}" for tag in query.tags]
-    options += [f"--path {query.path}"] if query.path else []
-    quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"{_get_program()} --data {shlex.quote(str(data))} search -w {query.slug}", quoted, *options])
+    option = f" --path {query.path}" if query.path else ""
+    return f'{_get_program()} --data {shlex.quote(str(data))} search -w {query.slug} "{query.text}"{option}'
 
 
 def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
@@ -140,8 +137,6 @@ class DemoQuery:
     text: str
     expected_path: str
     description: str
-    mode: SearchMode = SearchMode.HYBRID
-    tags: tuple[str, ...] = ()
     path: str = ""
 
 
