@@ -30,6 +30,7 @@ from wikiholt.interfaces.cli.command import (
     add_command,
     add_group,
     add_quiet,
+    add_repeatable,
     add_slug,
     print_error,
 )
@@ -70,22 +71,16 @@ def add_arguments(commands: Subparsers) -> None:
     postgres = add_command(kinds, "postgres", run_import, text="import a PostgreSQL table")
     postgres.add_argument("location", metavar="ADDRESS", help="a connection string: postgresql://…")
     postgres.add_argument("--table", default="chunks", metavar="NAME", help="default: chunks")
-    postgres.add_argument(
-        "--column", action="append", default=[], metavar="NAME=COLUMN", help="name of a column; repeatable"
-    )
+    add_repeatable(postgres, "--column", metavar="NAME=COLUMN", text="name of a column; repeatable")
     chroma.add_argument("--tenant-field", default="", metavar="NAME", help="metadata field that names the tenant")
     for parser in (chroma, faiss, postgres):
         parser.add_argument("--documents", action="store_true", help="write the texts as pages, one wiki per tenant")
         parser.add_argument("--create", action="store_true", help="with --documents: create the wikis of new tenants")
         parser.add_argument("--join", action="store_true", help="with --documents: join the rows of a page, in order")
         parser.add_argument("--dry-run", action="store_true", help="only show what would be done and its duration")
-        parser.add_argument("--wiki", action="append", default=[], metavar="SLUG", help="only this wiki; repeatable")
-        parser.add_argument(
-            "--owner", action="append", default=[], metavar="PATTERN=SLUG", help="the wiki of these pages; repeatable"
-        )
-        parser.add_argument(
-            "--tenant", action="append", default=[], metavar="NAME=SLUG", help="the wiki of a tenant; repeatable"
-        )
+        add_repeatable(parser, "--wiki", metavar="SLUG", text="only this wiki; repeatable")
+        add_repeatable(parser, "--owner", metavar="PATTERN=SLUG", text="the wiki of these pages; repeatable")
+        add_repeatable(parser, "--tenant", metavar="NAME=SLUG", text="the wiki of a tenant; repeatable")
         parser.add_argument("--sample", type=int, default=64, metavar="N", help="vectors to verify (default: 64)")
         parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="read timeout (default: 120)")
         add_quiet(parser)

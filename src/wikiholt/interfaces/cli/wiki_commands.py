@@ -16,6 +16,7 @@ from wikiholt.interfaces.cli.command import (
     CommandContext,
     Subparsers,
     add_command,
+    add_repeatable,
     add_slug,
     can_ask,
     confirm,
@@ -61,17 +62,15 @@ def add_arguments(commands: Subparsers) -> None:
 
 
 def _add_setting_options(add: ArgumentParser) -> None:
-    add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
-    add.add_argument(
-        "--hide", action="append", default=[], metavar="GLOB", help="pages to exclude from search; repeatable"
-    )
+    add_repeatable(add, "--ignore", metavar="GLOB", text="files to ignore; repeatable")
+    add_repeatable(add, "--hide", metavar="GLOB", text="pages to exclude from search; repeatable")
     add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
     add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
     add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
     add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
     add.add_argument("--public", action="store_true", help="allow reading without a key")
-    add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
+    add_repeatable(add, "--host", metavar="NAME", text="host name of the wiki; repeatable")
     add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
 
