@@ -125,7 +125,10 @@ class DocumentImporter:
                 outcomes[BulkOutcome.FAILED] += len(faults)
                 faults |= {result.path: result.error.message for result in results if result.error is not None}
                 failed |= dict(islice(faults.items(), MAX_EXAMPLES - len(failed)))
-            proof = self._sync(slug)
+            with self._open_progress(slug) as progress:
+                handle.sync(progress)
+            config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
+            proof = verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
         except WikiholtError as error:
             fault = (error.code, error.message)
         return DocumentImport(slug, planned.is_new, planned.rows, dict(+outcomes), failed, proof, fault)
@@ -135,13 +138,6 @@ class DocumentImporter:
         if len(texts) > 1 and not self._options.join:
             return _AMBIGUOUS
         return "" if any(text.strip() for text in texts) else _NO_TEXT
-
-    def _sync(self, slug: str) -> ImportProof:
-        handle = self._service.get_handle(slug)
-        with self._open_progress(slug) as progress:
-            handle.sync(progress)
-        config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
-        return verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
 
 
 _AMBIGUOUS = "it has several rows: they are chunks, or the table has several versions of it"

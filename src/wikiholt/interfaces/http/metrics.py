@@ -72,14 +72,11 @@ class ServiceMetrics:
             buckets=_DURATION_BUCKETS_S,
             registry=request_registry,
         )
-        self._untrusted_headers = Counter(
+        self.untrusted_headers = Counter(
             "wikiholt_untrusted_identity_headers",
             "Names of persons that were ignored, because no trusted proxy sent them",
             registry=request_registry,
         )
-
-    def count_untrusted_header(self) -> None:
-        self._untrusted_headers.inc()
 
     def add_process_collector(self, collector: Collector) -> None:
         """Add metrics that each process of a service has."""

@@ -109,7 +109,9 @@ class RequestMiddleware:
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
-        if _count_waiting_requests() < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
+        limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
+        waiting = sum(limiter.statistics().tasks_waiting for limiter in limiters)
+        if waiting < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
         headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}
@@ -173,12 +175,6 @@ def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         return await anyio.to_thread.run_sync(call)
 
     return run
-
-
-def _count_waiting_requests() -> int:
-    """The number of requests that wait for a thread or for other searches."""
-    limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
-    return sum(limiter.statistics().tasks_waiting for limiter in limiters)
 
 
 async def _run_in_slot(call: Callable[[], T]) -> T:

@@ -162,7 +162,7 @@ _last_report_s = -_LOG_INTERVAL_S
 def _report_untrusted(request: Request) -> None:
     """Count the header, and log it at most once a minute: any client can send it."""
     global _last_report_s  # noqa: PLW0603
-    request.app.state.metrics.count_untrusted_header()
+    request.app.state.metrics.untrusted_headers.inc()
     now = time.monotonic()
     if now - _last_report_s >= _LOG_INTERVAL_S:
         _last_report_s = now

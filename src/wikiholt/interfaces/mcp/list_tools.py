@@ -25,7 +25,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 )
 from wikiholt.interfaces.schemas.page_schemas import (
     LinksDocument,
-    ListedPageDocument,
     OrphansDocument,
     PageListDocument,
     build_facets_document,
@@ -67,13 +66,11 @@ def _format_page_list(result: ListPagesResult | OrphansResult) -> str:
         return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
     last = result["offset"] + len(result["pages"])
     head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
-    lines = [head, *map(_format_listed_page, result["pages"])]
+    lines = [head]
+    for page in result["pages"]:
+        details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
+        lines.append(f"- {page['path']}: {page['name']} ({', '.join(details)})")
     return join_lines(lines, result["continuation"], stale=result["stale"])
-
-
-def _format_listed_page(page: ListedPageDocument) -> str:
-    details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
-    return f"- {page['path']}: {page['name']} ({', '.join(details)})"
 
 
 @tool(

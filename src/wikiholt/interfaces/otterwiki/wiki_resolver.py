@@ -202,7 +202,9 @@ class OtterwikiPaths(PathStyle):
     """Whether titles show a space for an underscore (TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES)."""
 
     def to_display_path(self, path: str) -> str:
-        return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
+        # Otterwiki did not create a name that is not lower case, and shows it unchanged.
+        parts = (str(titleSs(part)) if part == part.lower() else part for part in path.split("/"))
+        return path if self.retain_case else "/".join(parts)
 
     def to_display_title(self, name: str, path: str) -> str:
         """The name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
@@ -235,8 +237,3 @@ def get_request_paths() -> OtterwikiPaths:
         request.script_root,
         bool(config.get("TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES", False)),
     )
-
-
-def _capitalize(part: str) -> str:
-    # Otterwiki did not create a name that is not lower case, and shows it unchanged.
-    return str(titleSs(part)) if part == part.lower() else part

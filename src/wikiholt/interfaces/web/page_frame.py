@@ -142,6 +142,8 @@ def render_page(
     name = context.slug or "Wikiholt"
     static_files = load_static_files()
     static = f"{context.base}static/{static_files.version}"
+    modules = static_files.find_imports(f"{view}.js")
+    preloads = [f'<link rel="modulepreload" href="{static}/{module}">' for module in modules]
     html = static_files.templates["layout"].substitute(
         view=view,
         title=escape(f"{title} · {name}" if title else name),
@@ -149,7 +151,7 @@ def render_page(
         base=context.base,
         static=static,
         style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
-        script=_render_scripts(view, static),
+        script="\n".join([*preloads, f'<script type="module" src="{static}/{view}.js"></script>']),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
         links=_render_links(context, current),
@@ -166,14 +168,6 @@ def render_view(
     """Render one of the views that a script fills."""
     main = load_static_files().templates[name].substitute({key: escape(value) for key, value in values.items()})
     return render_page(name, context, main, current=name, title=title, body_class=body_class)
-
-
-def _render_scripts(view: str, static: str) -> str:
-    lines = [
-        f'<link rel="modulepreload" href="{static}/{module}">'
-        for module in load_static_files().find_imports(f"{view}.js")
-    ]
-    return "\n".join([*lines, f'<script type="module" src="{static}/{view}.js"></script>'])
 
 
 def _render_links(context: PageContext, current: str) -> str:
