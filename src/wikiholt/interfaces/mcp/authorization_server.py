@@ -224,11 +224,7 @@ class _RateLimited:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_in_threadpool(get_request_context(Request(scope)).count_request)
-        except WikiholtError as error:
-            await make_problem_response(error)(scope, receive, send)
-            return
+        await run_in_threadpool(get_request_context(Request(scope)).count_request)
         await self._app(scope, receive, send)
 
 
