@@ -161,16 +161,16 @@ class _OwnerMap:
     def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
         """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
         self.rows += 1
-        owner = self._find_wiki_of_tenant(row.tenant) if row.tenant is not None else self._find_wiki_of_page(row.page)
+        if row.tenant is not None:
+            owner = self._find_wiki_of_tenant(row.tenant)
+        else:
+            owner = self._options.rules.find_owner(row.page)
+            owner = owner if owner in (None, IGNORE) else self._claim("", owner)
         if owner == IGNORE:
             self.excluded += 1
         elif owner is None:
             self.unclear.add(row.page, row.tenant)
         return None if owner in (None, IGNORE) else (owner, row.page.strip("/"), row.index, row.text)
-
-    def _find_wiki_of_page(self, page: str) -> str | None:
-        owner = self._options.rules.find_owner(page)
-        return owner if owner is None or owner == IGNORE else self._claim("", owner)
 
     def _find_wiki_of_tenant(self, tenant: str) -> str | None:
         if tenant not in self._tenants:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
 from wikiholt.domain.git import Commit
-from wikiholt.domain.page import Heading, PageContent, PageLink
+from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import InvalidQuery, InvalidSetting, NoCommits, PageNotFound
@@ -135,10 +135,11 @@ def run_links(context: CommandContext) -> int:
     links = handle.pages.get_links(target.path)
     places = FilePlaces.from_wiki(handle.wiki)
     files = {page.path: page.file for page in handle.pages.list().pages}
-    outgoing = [
-        f"  {places.format(target.file, link.line, style)} → {_format_end(link, files, places)}"
-        for link in links.links_to
-    ]
+    outgoing = []
+    for link in links.links_to:
+        end = places.to_shown_path(files.get(link.path, link.path)) + (f"#{link.anchor}" if link.anchor else "")
+        start = places.format(target.file, link.line, style)
+        outgoing.append(f"  {start} → {to_safe_line(end)}  {to_safe_line(link.name)}")
     incoming = [
         f"  {places.format(files.get(link.path, link.path), link.line, style)}  {to_safe_line(link.name)}"
         for link in links.linked_from
@@ -151,11 +152,6 @@ def run_links(context: CommandContext) -> int:
     for title, rows in (("Links", outgoing), ("Linked from", incoming), ("Broken links", broken)):
         lines += [*([""] if lines else []), style.format_bold(f"{title} ({len(rows)})"), *rows]
     return context.print_result(build_links_document(links), lines)
-
-
-def _format_end(link: PageLink, files: Mapping[str, str], places: FilePlaces) -> str:
-    anchor = f"#{link.anchor}" if link.anchor else ""
-    return f"{to_safe_line(places.to_shown_path(files.get(link.path, link.path)) + anchor)}  {to_safe_line(link.name)}"
 
 
 # Recent changes.

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
-from wikiholt.interfaces.http.problem_details import get_public_message
+from wikiholt.interfaces.http.problem_details import get_public_message, to_sentence
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
@@ -251,9 +251,9 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
 
 def render_message(message: str, hint: str, noscript: str = "") -> str:
     """Render a message. `noscript` is a hint for browsers without JavaScript only."""
-    hint_html = f'<p class="hint">{escape(_to_sentence(hint))}</p>' if hint else ""
-    hint_html += f'<noscript><p class="hint">{escape(_to_sentence(noscript))}</p></noscript>' if noscript else ""
-    return f'<div class="message problem"><p class="title">{escape(_to_sentence(message))}</p>{hint_html}</div>'
+    hint_html = f'<p class="hint">{escape(to_sentence(hint))}</p>' if hint else ""
+    hint_html += f'<noscript><p class="hint">{escape(noscript)}</p></noscript>' if noscript else ""
+    return f'<div class="message problem"><p class="title">{escape(to_sentence(message))}</p>{hint_html}</div>'
 
 
 def _get_error_title(status: int) -> str:
@@ -265,8 +265,3 @@ def _get_error_title(status: int) -> str:
         503: "Not available",
     }
     return titles.get(status, "Error" if status < 500 else "The service has a problem")
-
-
-def _to_sentence(text: str) -> str:
-    first = text[:1].upper() + text[1:]
-    return first if first.endswith((".", "!", "?", "…")) else f"{first}."
