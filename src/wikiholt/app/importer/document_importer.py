@@ -150,7 +150,8 @@ class _OwnerMap:
     def __init__(self, options: DocumentImportOptions, slugs: frozenset[str]) -> None:
         self._options = options
         self._slugs = slugs
-        self._tenants: dict[str, str | None] = {}
+        self._tenants: dict[str, str] = {}
+        """The tenant of each wiki that has a row; empty for rows without one."""
         self.unclear = UnclearOwnership()
         self.rows = 0
         self.excluded = 0
@@ -161,35 +162,24 @@ class _OwnerMap:
     def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
         """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
         self.rows += 1
-        if row.tenant is not None:
-            owner = self._find_wiki_of_tenant(row.tenant)
-        else:
-            owner = self._options.rules.find_owner(row.page)
-            owner = owner if owner in (None, IGNORE) else self._claim("", owner)
+        owner = self._options.rules.find_wiki(row.tenant, row.page, self._slugs)
+        if owner is None and row.tenant and self._options.create and _is_slug(row.tenant):
+            owner = row.tenant
+        if owner is None:
+            self.unclear.add(row.page, row.tenant)
+            return None
         if owner == IGNORE:
             self.excluded += 1
-        elif owner is None:
-            self.unclear.add(row.page, row.tenant)
-        return None if owner in (None, IGNORE) else (owner, row.page.strip("/"), row.index, row.text)
-
-    def _find_wiki_of_tenant(self, tenant: str) -> str | None:
-        if tenant not in self._tenants:
-            owner = self._options.rules.tenants.get(tenant)
-            if owner is None and (tenant in self._slugs or (self._options.create and _is_slug(tenant))):
-                owner = tenant
-            self._tenants[tenant] = owner if owner in (None, IGNORE) else self._claim(tenant, owner)
-        return self._tenants[tenant]
-
-    def _claim(self, tenant: str, slug: str) -> str:
-        """Reserve a wiki for a tenant. Raises InvalidImport if another tenant has it."""
-        validate_slug(slug)
-        other = next((name for name, owner in self._tenants.items() if owner == slug and name != tenant), None)
-        if other is not None:
+            return None
+        validate_slug(owner)
+        tenant = row.tenant or ""
+        other = self._tenants.setdefault(owner, tenant)
+        if other != tenant:
             raise InvalidImport(
-                f"the tenants {other!r} and {tenant!r} would share the wiki {slug}",
+                f"the tenants {other!r} and {tenant!r} would share the wiki {owner}",
                 hint="name a wiki for each: --tenant NAME=SLUG",
             )
-        return slug
+        return owner, row.page.strip("/"), row.index, row.text
 
 
 def _is_slug(text: str) -> bool:

@@ -87,7 +87,14 @@ def show_status(log_level: str) -> None:
 def report_progress(get_progress: Callable[[], SchedulerProgress]) -> Iterator[None]:
     """Log the progress of the scheduler until the block ends."""
     stop = Event()
-    thread = Thread(target=_run, args=(get_progress, stop), name="serve-status", daemon=True)
+
+    def run() -> None:
+        reporter, interval, elapsed = ProgressReporter(_STATUS_LOG.info), _POLL_INTERVAL_S, 0.0
+        while not stop.wait(interval):
+            elapsed += interval
+            interval = _REPORT_INTERVAL_S if reporter.report(get_progress(), elapsed) else _POLL_INTERVAL_S
+
+    thread = Thread(target=run, name="serve-status", daemon=True)
     thread.start()
     try:
         yield
@@ -104,15 +111,6 @@ def log_start(wikis: int, data: str, roots: Sequence[Path]) -> None:
         _STATUS_LOG.info("looking for wikis in %s", ", ".join(map(str, roots)))
     elif not wikis:
         _STATUS_LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
-
-
-def _run(get_progress: Callable[[], SchedulerProgress], stop: Event) -> None:
-    reporter = ProgressReporter(_STATUS_LOG.info)
-    interval = _POLL_INTERVAL_S
-    elapsed = 0.0
-    while not stop.wait(interval):
-        elapsed += interval
-        interval = _REPORT_INTERVAL_S if reporter.report(get_progress(), elapsed) else _POLL_INTERVAL_S
 
 
 class ProgressReporter:

@@ -222,18 +222,9 @@ class RequestContext:
             self.count_request()
             raise Forbidden("Unknown host name.", hint="Add the host name to the setting serve.hosts.")
 
-    def _open_session(self, grant: Grant, host_grant: HostGrant | None = None) -> WikiSession:
+    def _open_session(self, grant: Grant) -> WikiSession:
         session = self._application.open_session(grant)
-        if host_grant is None:
-            return replace(session, author=grant.person.to_author()) if grant.person is not None else session
-        return replace(
-            session,
-            path_style=host_grant.path_style,
-            author=host_grant.author,
-            on_commit=host_grant.commits.append,
-            index_wait_s=host_grant.index_wait_s,
-            interface=SearchInterface.OTTERWIKI,
-        )
+        return replace(session, author=grant.person.to_author()) if grant.person is not None else session
 
     def require_key(self) -> None:
         """Raise Unauthorized without a known key. Called before a body is read, so that strangers use no memory."""
@@ -380,7 +371,14 @@ class HostContext(RequestContext):
         grant = self._host_grant
         if not allowed:
             raise self._build_denied_error()
-        return self._open_session(Grant(grant.wiki, required_scope, grant.key), grant)
+        return replace(
+            self._application.open_session(Grant(grant.wiki, required_scope, grant.key)),
+            path_style=grant.path_style,
+            author=grant.author,
+            on_commit=grant.commits.append,
+            index_wait_s=grant.index_wait_s,
+            interface=SearchInterface.OTTERWIKI,
+        )
 
     def _build_denied_error(self) -> AccessDenied:
         if self._host_grant.is_signed_in:
