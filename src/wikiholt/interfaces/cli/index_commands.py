@@ -92,18 +92,18 @@ def run_reindex(context: CommandContext) -> int:
 
 
 def run_status(context: CommandContext) -> int:
-    statuses, exit_code = [], 0
+    exit_code = 0
+    documents: list[dict[str, Any]] = []
+    lines: list[str] = []
     for slug in context.get_slugs():
         try:
-            statuses.append(context.service.get_handle(slug).get_status())
+            status = context.service.get_handle(slug).get_status()
         except RepositoryReplaced as error:
             if context.arguments.slug:
                 raise
             print_error(error, slug)
             exit_code = error.exit_code
-    documents: list[dict[str, Any]] = []
-    lines: list[str] = []
-    for status in statuses:
+            continue
         work = read_wiki_work(context.service, status.wiki.id)
         lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
         documents.append({**build_status_document(status), **build_work_document(work)})

@@ -1,7 +1,7 @@
 """`wikiholt add`, `create`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,7 +42,16 @@ def add_arguments(commands: Subparsers) -> None:
     create = add_command(commands, "create", run_create, changes_registry=True)
     add_slug(create)
     for parser in (add, create):
-        _add_setting_options(parser)
+        add_repeatable(parser, "--ignore", metavar="GLOB", text="files to ignore; repeatable")
+        add_repeatable(parser, "--hide", metavar="GLOB", text="pages to exclude from search; repeatable")
+        parser.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
+        parser.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
+        parser.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+        parser.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
+        parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
+        parser.add_argument("--public", action="store_true", help="allow reading without a key")
+        add_repeatable(parser, "--host", metavar="NAME", text="host name of the wiki; repeatable")
+        parser.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
     change = add_command(commands, "set", run_set, changes_registry=True)
     add_slug(change)
@@ -59,19 +68,6 @@ def add_arguments(commands: Subparsers) -> None:
     remove.add_argument(
         "--delete-pages", action="store_true", help="delete the pages of a wiki that `create` made, without asking"
     )
-
-
-def _add_setting_options(add: ArgumentParser) -> None:
-    add_repeatable(add, "--ignore", metavar="GLOB", text="files to ignore; repeatable")
-    add_repeatable(add, "--hide", metavar="GLOB", text="pages to exclude from search; repeatable")
-    add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
-    add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
-    add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
-    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
-    add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
-    add.add_argument("--public", action="store_true", help="allow reading without a key")
-    add_repeatable(add, "--host", metavar="NAME", text="host name of the wiki; repeatable")
-    add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
 
 def run_add(context: CommandContext) -> int:

@@ -188,9 +188,6 @@ class ListTagsArguments(PagedArguments):
         "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
     )
 
-    def to_filter(self) -> PageFilter:
-        return PageFilter(path_prefix=self.prefix)
-
 
 class ListTagsResult(TypedDict):
     """Tags, categories and the folders directly below the prefix, with their numbers of pages."""
@@ -218,7 +215,8 @@ def _format_tags(result: ListTagsResult) -> str:
 )
 def list_tags(wiki: WikiSession, params: ListTagsArguments, budget: int) -> ListTagsResult:
     with wiki.open_snapshot() as snapshot:
-        document = build_facets_document(snapshot.pages.get_facets(wiki.to_git_filter(params.to_filter())))
+        where = wiki.to_git_filter(PageFilter(path_prefix=params.prefix))
+        document = build_facets_document(snapshot.pages.get_facets(where))
     lists = [
         [(facet["value"], facet["count"]) for facet in facets]
         for facets in (document["tags"], document["categories"], document["folders"])
