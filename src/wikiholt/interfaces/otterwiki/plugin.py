@@ -82,20 +82,15 @@ class OtterwikiPlugin:
         check_otterwiki_version(_otterwiki_version)
         importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
         self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
-        for part in ("api", "search_pages"):
-            self._register_part(part, app)
-        self._injects = self._import_part("search_pages")
+        self._register_part("api", app)
+        self._injects = self._register_part("search_pages", app)
         self._runtime.start()
 
     @_catch_errors
-    def _register_part(self, part: str, app: Any) -> None:
-        module = self._import_part(part)
-        if module is not None:
-            module.register(app, self._runtime)
-
-    @_catch_errors
-    def _import_part(self, part: str) -> Any:
-        return importlib.import_module(f"{_PACKAGE}.{part}")
+    def _register_part(self, part: str, app: Any) -> Any:
+        module = importlib.import_module(f"{_PACKAGE}.{part}")
+        module.register(app, self._runtime)
+        return module
 
     @_make_hook
     def repository_changed(self, *_: Any) -> None:
