@@ -217,7 +217,9 @@ def format_evaluation(report: EvaluationReport, style: TerminalStyle) -> list[st
         lines += _format_run(run, report, width, style)
     if report.comparison:
         lines += ["", *_format_comparison(report.comparison, style)]
-    lines += _format_worst(report, style)
+    worst = report.runs[0].find_worst(report.worst_count)
+    lines += ["", f"Worst of {report.runs[0].label}:"] if worst else []
+    lines += [line for outcome in worst for line in _format_outcome(outcome, style)]
     return [*lines, *(style.format_warning(f"note: {to_safe_line(note)}") for note in report.list_notes())]
 
 
@@ -254,15 +256,6 @@ def _format_comparison(comparison: RunComparison, style: TerminalStyle) -> list[
         text = f"{metric:10}  {interval.mean:+.3f} {bounds}  p = {difference.p_value:.4f}"
         counts = f"{difference.better} better, {difference.worse} worse, {difference.same} the same"
         lines.append(f"  {color(text)}  {counts}{'' if significant else style.format_dim('; may be chance')}")
-    return lines
-
-
-def _format_worst(report: EvaluationReport, style: TerminalStyle) -> list[str]:
-    first = report.runs[0]
-    worst = first.find_worst(report.worst_count)
-    lines = ["", f"Worst of {first.label}:"] if worst else []
-    for outcome in worst:
-        lines += _format_outcome(outcome, style)
     return lines
 
 

@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.problem_details import get_public_message, make_problem_response
+from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.http.write_request import make_key_author
@@ -189,11 +189,8 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         form = await limited.form() if request.method == "POST" else None
         source = form if form is not None else request.query_params
         fields = {name: str(source.get(name, ""))[:_MAX_FIELD_CHARS] for name in _FIELDS}
-        try:
-            await run_in_threadpool(get_request_context(request).count_request)
-            client = await self._check_request(fields)
-        except WikiholtError as error:
-            return make_problem_response(error)
+        await run_in_threadpool(get_request_context(request).count_request)
+        client = await self._check_request(fields)
         if form is None:
             return _render(client, fields, "", 200)
         if form.get("action") != "approve":
