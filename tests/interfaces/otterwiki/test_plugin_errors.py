@@ -135,7 +135,7 @@ def test_no_hook_raises_and_every_reason_is_logged_once(
 ) -> None:
     monkeypatch.setattr("wikiholt.interfaces.otterwiki._logged_reasons", set())
     broken = OtterwikiPlugin()
-    broken._runtime = broken._injects = _BrokenRuntime(error)
+    broken.runtime = broken._injects = _BrokenRuntime(error)
     arguments = list(inspect.signature(getattr(OtterwikiPlugin, hook)).parameters)[1:]
     with caplog.at_level(logging.ERROR, logger="wikiholt"):
         for _ in range(3):
@@ -147,7 +147,7 @@ def test_no_hook_raises_and_every_reason_is_logged_once(
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
 def test_exceptions_that_stop_the_process_are_not_caught(error: BaseException) -> None:
     leaving = OtterwikiPlugin()
-    leaving._runtime = _BrokenRuntime(error)
+    leaving.runtime = _BrokenRuntime(error)
     with pytest.raises(type(error)):
         leaving.page_deleted("x", "x", "x")
 

@@ -1,11 +1,9 @@
 """The Otterwiki plugin: hooks that notify the scheduler of changes, the API and the search pages."""
 
-import importlib
 import logging
 import os
 import sys
 from contextlib import closing
-from typing import Any
 
 __all__ = ["forget"]
 
@@ -28,7 +26,8 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
 
     text = os.fspath(path_or_slug)
     target = text if isinstance(path_or_slug, str) and not text.startswith("/") else os.path.realpath(text)
-    runtime = _get_runtime()
+    module = sys.modules.get(_PLUGIN)
+    runtime = module.plugin.runtime if module else None  # not None if Otterwiki runs in this process
     if runtime is not None:
         return tuple(removed.wiki.slug for removed in runtime.application.service.forget(target))
     if not os.environ.get("WIKIHOLT_DATA"):
@@ -38,11 +37,6 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
         )
     with closing(build_service(PluginConfig.from_environment({}, os.environ).load_settings())) as service:
         return tuple(removed.wiki.slug for removed in service.forget(target))
-
-
-def _get_runtime() -> Any:
-    """The runtime of the plugin if Otterwiki runs in this process, else None."""
-    return importlib.import_module(_PLUGIN).plugin.runtime if _PLUGIN in sys.modules else None
 
 
 def log_once(where: str, error: BaseException) -> None:

@@ -68,41 +68,37 @@ class OtterwikiPlugin:
     """Implements Otterwiki's hooks; owns the PluginRuntime of this process."""
 
     def __init__(self) -> None:
-        self._runtime: Any = None
-        self._injects: Any = None
-
-    @property
-    def runtime(self) -> Any:
+        self.runtime: Any = None
         """The runtime of this process; None before Otterwiki calls `setup`."""
-        return self._runtime
+        self._injects: Any = None
 
     @_make_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - Otterwiki sets the parameter names
         _configure_logging(app)
         check_otterwiki_version(_otterwiki_version)
         importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
-        self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
+        self.runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
         self._register_part("api", app)
         self._injects = self._register_part("search_pages", app)
-        self._runtime.start()
+        self.runtime.start()
 
     @_catch_errors
     def _register_part(self, part: str, app: Any) -> Any:
         module = importlib.import_module(f"{_PACKAGE}.{part}")
-        module.register(app, self._runtime)
+        module.register(app, self.runtime)
         return module
 
     @_make_hook
     def repository_changed(self, *_: Any) -> None:
-        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it calls setup
-            self._runtime.notify_changed()
+        if self.runtime is not None:  # Otterwiki writes the first page of an empty wiki before it calls setup
+            self.runtime.notify_changed()
 
     page_saved = page_deleted = page_renamed = repository_changed
 
     @_make_hook
     def template_html_head_inject(self, page: Any) -> str | None:
-        if self._runtime is not None:
-            self._runtime.on_page_viewed()
+        if self.runtime is not None:
+            self.runtime.on_page_viewed()
         return self._render_inject("render_head", page)
 
     @_make_hook
