@@ -209,18 +209,13 @@ def _write_repository(slug: str, commits: Sequence[DemoCommit], repository: Path
         stream = b"".join(_format_commit(slug, commit) for commit in commits)
         _run_git(temporary, "fast-import", "--quiet", stdin=stream)
         _run_git(temporary, "reset", "--quiet", "--hard")
-        _move_repository(temporary, repository)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _move_repository(temporary: Path, repository: Path) -> None:
-    try:
         temporary.rename(repository)
     except OSError:
         # Another process may have created the same repository.
         if not _exists(repository):
             raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _format_commit(slug: str, commit: DemoCommit) -> bytes:

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partialmethod
 from itertools import groupby
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -48,27 +49,18 @@ class TerminalStyle:
     def from_stream(cls, stream: TextIO) -> TerminalStyle:
         return cls(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
-    def format_bold(self, text: str) -> str:
-        return self.format_in(_BOLD, text)
-
-    def format_dim(self, text: str) -> str:
-        return self.format_in(_DIM, text)
-
-    def format_success(self, text: str) -> str:
-        return self.format_in(_GREEN, text)
-
-    def format_warning(self, text: str) -> str:
-        return self.format_in(_YELLOW, text)
-
-    def format_error(self, text: str) -> str:
-        return self.format_in(_RED, text)
-
     def format_link(self, text: str, address: str) -> str:
         """The text as a link that terminals open (OSC 8). The address must be percent-encoded."""
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.use_color and address else text
 
     def format_in(self, color: str, text: str) -> str:
         return f"{color}{text}{_OFF}" if self.use_color and color and text else text
+
+    format_bold = partialmethod(format_in, _BOLD)
+    format_dim = partialmethod(format_in, _DIM)
+    format_success = partialmethod(format_in, _GREEN)
+    format_warning = partialmethod(format_in, _YELLOW)
+    format_error = partialmethod(format_in, _RED)
 
 
 def to_safe_text(text: str) -> str:

@@ -16,7 +16,7 @@ from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.local_client import is_socket_usable
 from wikiholt.interfaces.cli.output import format_count
-from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
+from wikiholt.scheduler.wiki_records import SchedulerProgress
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -143,13 +143,11 @@ def _format_ready(progress: SchedulerProgress) -> str:
 
 
 def _format_progress(progress: SchedulerProgress) -> str:
-    running = "".join(f"; {_format_activity(slug, work)}" for slug, work in progress.running[:_MAX_NAMED_WIKIS])
-    return f"syncing: {progress.synced} of {format_count(progress.wikis, 'wiki')} at HEAD{running}"
-
-
-def _format_activity(slug: str, activity: WikiActivity) -> str:
-    pages = f" {activity.pages_done} of {format_count(activity.pages_total, 'page')}" if activity.pages_total else ""
-    return f"{activity.kind} of {slug}{pages}"
+    line = f"syncing: {progress.synced} of {format_count(progress.wikis, 'wiki')} at HEAD"
+    for slug, work in progress.running[:_MAX_NAMED_WIKIS]:
+        pages = f" {work.pages_done} of {format_count(work.pages_total, 'page')}" if work.pages_total else ""
+        line += f"; {work.kind} of {slug}{pages}"
+    return line
 
 
 # The sockets on which it answers.

@@ -299,11 +299,6 @@ class SemanticParams(SearchParams):
     n: Count = Field(5, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
 
-    def with_default_chunks(self, count: int) -> Self:
-        """These parameters with this number of chunks per page, unless the client has set one."""
-        is_set = "max_chunks_per_page" in self.model_fields_set
-        return self if is_set else self.model_copy(update={"max_chunks_per_page": count})
-
 
 class SimilarParams(FilterParams):
     """Parameters of a search for similar pages."""

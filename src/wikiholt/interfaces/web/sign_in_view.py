@@ -41,9 +41,8 @@ def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
     if settings.people_remember_days:
         routes.append(("/sign-in", handle_key, ["POST"]))
     if settings.people_oidc_issuer:
-        from wikiholt.interfaces.web.oidc import OidcClient, require_authlib  # noqa: PLC0415 - an optional dependency
+        from wikiholt.interfaces.web.oidc import OidcClient  # noqa: PLC0415 - an optional dependency
 
-        require_authlib()
         app.state.oidc = OidcClient(settings)
         routes += [("/oidc-sign-in", handle_oidc_start, ["GET"]), ("/oidc-callback", handle_oidc_callback, ["GET"])]
     if routes or settings.people_proxy_user_header:
