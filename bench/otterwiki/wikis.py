@@ -16,7 +16,6 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.pipeline import hash_text
-from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
@@ -97,7 +96,7 @@ def indexed(place: Path, *, random: bool, known: Path | None = None) -> None:
             index = resources.enter_context(closing(other.components.store.open(other.list_wikis()[0].id)))
             model = cast("Embedder", KnownVectors(model, index))
         service.components = replace(service.components, embedder=lambda: model)
-        slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
+        slug = WikiRegistrar(service).get_or_register(WikiLocation(str(place / "repository"))).slug
         service.get_handle(slug).sync()
         service.get_handle(slug).wait_for_caches(600)
 
@@ -124,9 +123,7 @@ def _take_over(data: Path, place: Path) -> None:
                 db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
     service = open_service(place / "wikiholt")
-    copied(
-        service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
-    )
+    copied(service, WikiRegistrar(service).get_or_register(WikiLocation(str(place / "repository"))).slug)
 
 
 def _fewer(repository: Path, pages: int) -> None:

@@ -29,7 +29,6 @@ from wikiholt.errors import Conflict, IndexCorrupt, WikiholtError
 from wikiholt.git.repository import find_repositories
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
@@ -237,9 +236,7 @@ def _discover_wikis(application: Application, template: Template) -> None:
 
 
 def _register_from_otterwiki(application: Application, template: Template) -> None:
-    WikiRegistrar(application.service, PluginOptions()).get_or_register(
-        WikiLocation(str((template.roots / "alpha").resolve()))
-    )
+    WikiRegistrar(application.service).get_or_register(WikiLocation(str((template.roots / "alpha").resolve())))
 
 
 def _add_wiki(application: Application, template: Template) -> None:

@@ -13,7 +13,6 @@ from wikiholt.domain.protocols import Embedder, ModelInfo
 from wikiholt.embedding.lazy import Lazy, get_model_and_precision
 from wikiholt.embedding.model_card import RERANKER
 from wikiholt.embedding.model_files import (
-    FetchedModel,
     ModelFiles,
     ModelIdentity,
     find_fetched_model,
@@ -193,24 +192,18 @@ def _iter_models(directory: Path) -> Iterator[KnownModel]:
         dimensions = 0 if is_reranker else card.dimensions
         yield KnownModel(name, "built-in", is_reranker, dimensions, problem=problem, identifiers=(name,))
     for fetched in list_fetched_models(directory):
-        yield _describe_fetched(fetched)
+        yield KnownModel(
+            fetched.name,
+            "fetched",
+            dimensions=fetched.card.dimensions if fetched.card is not None else 0,
+            size_bytes=fetched.size_bytes,
+            problem="" if fetched.card is not None else "its card cannot be read",
+            path=fetched.directory,
+            identifiers=(resolve_model_name(fetched.directory),),
+        )
     for path, references in list_references(directory):
         name = f"{REMOTE_PREFIX}{references.model}"
         yield KnownModel(name, "remote", dimensions=references.dimensions, path=path, identifiers=(name,))
-
-
-def _describe_fetched(fetched: FetchedModel) -> KnownModel:
-    problem = "" if fetched.card is not None else "its card cannot be read"
-    dimensions = fetched.card.dimensions if fetched.card is not None else 0
-    return KnownModel(
-        fetched.name,
-        "fetched",
-        dimensions=dimensions,
-        size_bytes=fetched.size_bytes,
-        problem=problem,
-        path=fetched.directory,
-        identifiers=(resolve_model_name(fetched.directory),),
-    )
 
 
 def _find_users(settings: Settings, service: WikiService) -> Mapping[str, list[str]]:

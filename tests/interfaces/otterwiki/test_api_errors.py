@@ -37,7 +37,10 @@ def send_request(error: Exception, path: str, times: int = 1) -> tuple[int, str]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/pages", "/api/v1/search?q=a"])
-def test_a_broken_setup_is_logged_once_and_not_shown_to_clients(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_setup_is_logged_once_and_not_shown_to_clients(
+    path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.interfaces.otterwiki._logged_reasons", set())
     error = InvalidSetting("There is no directory /srv/secret/place.", hint="Make /srv/secret/place.")
     with caplog.at_level(logging.ERROR):
         status, text = send_request(error, path, times=3)

@@ -83,8 +83,8 @@ def make_environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes =
 
 def call_bridge(bridge: AsgiBridge, environ: dict[str, Any], admission: HostGrant | None = WRITER) -> dict[str, Any]:
     answer = bridge.call(environ, admission)
-    assert answer.status == 200, answer
-    document: dict[str, Any] = json.loads(answer.body)
+    assert answer.status_code == 200, answer
+    document: dict[str, Any] = json.loads(answer.data)
     return document
 
 
@@ -140,12 +140,12 @@ def test_malformed_requests_are_answered(bridge: AsgiBridge, odd: dict[str, str]
 
 def test_a_large_answer_is_complete_with_status_and_headers(bridge: AsgiBridge) -> None:
     answer = bridge.call(make_environ("/api/v1/stream"), WRITER)
-    assert (answer.status, len(answer.body)) == (203, 3_000_000)
-    assert ("x-two", "a") in answer.headers
+    assert (answer.status_code, len(answer.data)) == (203, 3_000_000)
+    assert ("x-two", "a") in list(answer.headers)
 
 
 def test_an_error_is_answered_and_the_next_request_works(bridge: AsgiBridge) -> None:
-    assert bridge.call(make_environ("/api/v1/fails"), WRITER).status == 500
+    assert bridge.call(make_environ("/api/v1/fails"), WRITER).status_code == 500
     assert call_bridge(bridge, make_environ())["wiki"] == "garden"
 
 
@@ -153,9 +153,9 @@ def test_a_request_that_times_out_does_not_affect_others() -> None:
     impatient = AsgiBridge(APP, MAX_BODY_BYTES, timeout_s=0.2)
     released.clear()
     late = impatient.call(make_environ("/api/v1/slow"), WRITER)
-    assert (late.status, dict(late.headers)["retry-after"]) == (503, "5")
+    assert (late.status_code, late.headers["retry-after"]) == (503, "5")
     # On a busy machine, a request may exceed the short timeout as well.
-    wait_until(lambda: impatient.call(make_environ(), WRITER).status == 200)
+    wait_until(lambda: impatient.call(make_environ(), WRITER).status_code == 200)
     released.set()
 
 

@@ -110,7 +110,8 @@ def parse_batch(
     model = collection_metadata.get("model")
     for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
         page, index = parse_row_id(str(row_id), metadata)
-        tenant = str(_to_mapping(metadata).get(owner_field) or "") if owner_field else None
+        owner = metadata.get(owner_field) if isinstance(metadata, dict) else None
+        tenant = str(owner or "") if owner_field else None
         yield SharedRow(page, text or "", vector, tenant, index, model if isinstance(model, str) else "")
 
 
@@ -118,10 +119,6 @@ def _list_ignored(directory: str, names: list[str]) -> list[str]:
     """Names not to copy: links and special files."""
     paths = {name: Path(directory, name) for name in names}
     return [name for name, path in paths.items() if path.is_symlink() or not (path.is_file() or path.is_dir())]
-
-
-def _to_mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

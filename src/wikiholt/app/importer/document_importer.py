@@ -125,7 +125,10 @@ class DocumentImporter:
                 outcomes[BulkOutcome.FAILED] += len(faults)
                 faults |= {result.path: result.error.message for result in results if result.error is not None}
                 failed |= dict(islice(faults.items(), MAX_EXAMPLES - len(failed)))
-            proof = self._sync(slug)
+            with self._open_progress(slug) as progress:
+                handle.sync(progress)
+            config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
+            proof = verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
         except WikiholtError as error:
             fault = (error.code, error.message)
         return DocumentImport(slug, planned.is_new, planned.rows, dict(+outcomes), failed, proof, fault)
@@ -135,13 +138,6 @@ class DocumentImporter:
         if len(texts) > 1 and not self._options.join:
             return _AMBIGUOUS
         return "" if any(text.strip() for text in texts) else _NO_TEXT
-
-    def _sync(self, slug: str) -> ImportProof:
-        handle = self._service.get_handle(slug)
-        with self._open_progress(slug) as progress:
-            handle.sync(progress)
-        config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
-        return verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
 
 
 _AMBIGUOUS = "it has several rows: they are chunks, or the table has several versions of it"
@@ -154,46 +150,36 @@ class _OwnerMap:
     def __init__(self, options: DocumentImportOptions, slugs: frozenset[str]) -> None:
         self._options = options
         self._slugs = slugs
-        self._tenants: dict[str, str | None] = {}
+        self._tenants: dict[str, str] = {}
+        """The tenant of each wiki that has a row; empty for rows without one."""
         self.unclear = UnclearOwnership()
         self.rows = 0
         self.excluded = 0
-        for slug in (*options.rules.tenants.values(), *(slug for _, slug in options.rules.owners)):
-            if slug != IGNORE and slug not in slugs and not options.create:
+        for slug in options.rules.list_slugs():
+            if slug not in slugs and not options.create:
                 raise InvalidImport(f"there is no wiki {slug!r}", hint="create it, or use --create")
 
     def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
         """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
         self.rows += 1
-        owner = self._find_wiki_of_tenant(row.tenant) if row.tenant is not None else self._find_wiki_of_page(row.page)
+        owner = self._options.rules.find_wiki(row.tenant, row.page, self._slugs)
+        if owner is None and row.tenant and self._options.create and _is_slug(row.tenant):
+            owner = row.tenant
+        if owner is None:
+            self.unclear.add(row.page, row.tenant)
+            return None
         if owner == IGNORE:
             self.excluded += 1
-        elif owner is None:
-            self.unclear.add(row.page, row.tenant)
-        return None if owner in (None, IGNORE) else (owner, row.page.strip("/"), row.index, row.text)
-
-    def _find_wiki_of_page(self, page: str) -> str | None:
-        owner = self._options.rules.find_owner(page)
-        return owner if owner is None or owner == IGNORE else self._claim("", owner)
-
-    def _find_wiki_of_tenant(self, tenant: str) -> str | None:
-        if tenant not in self._tenants:
-            owner = self._options.rules.tenants.get(tenant)
-            if owner is None and (tenant in self._slugs or (self._options.create and _is_slug(tenant))):
-                owner = tenant
-            self._tenants[tenant] = owner if owner in (None, IGNORE) else self._claim(tenant, owner)
-        return self._tenants[tenant]
-
-    def _claim(self, tenant: str, slug: str) -> str:
-        """Reserve a wiki for a tenant. Raises InvalidImport if another tenant has it."""
-        validate_slug(slug)
-        other = next((name for name, owner in self._tenants.items() if owner == slug and name != tenant), None)
-        if other is not None:
+            return None
+        validate_slug(owner)
+        tenant = row.tenant or ""
+        other = self._tenants.setdefault(owner, tenant)
+        if other != tenant:
             raise InvalidImport(
-                f"the tenants {other!r} and {tenant!r} would share the wiki {slug}",
+                f"the tenants {other!r} and {tenant!r} would share the wiki {owner}",
                 hint="name a wiki for each: --tenant NAME=SLUG",
             )
-        return slug
+        return owner, row.page.strip("/"), row.index, row.text
 
 
 def _is_slug(text: str) -> bool:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from wikiholt.app.importer.shared_index import (
-    IGNORE,
     DroppedRows,
     OwnershipResolver,
     OwnershipRules,
@@ -24,10 +25,10 @@ from wikiholt.app.importer.spool import (
     ReusingEmbedder,
     VectorSamples,
     VectorSpool,
-    WikiVectors,
     check_agreement,
     open_work_directory,
 )
+from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -118,7 +119,11 @@ def count_chunks(config: WikiConfig, revision: str, embedder: Embedder) -> Mappi
 
 
 def build_survey(
-    config: WikiConfig, embedder: Embedder, index: WikiIndex | None, known_vectors: WikiVectors, samples: VectorSamples
+    config: WikiConfig,
+    embedder: Embedder,
+    index: WikiIndex | None,
+    find_known: Callable[[Sequence[bytes]], Mapping[bytes, tuple[str, FloatArray]]],
+    samples: VectorSamples,
 ) -> ImportSurvey:
     """Count which texts at HEAD have vectors: in `index` (None if it has no usable ones), or in the shared index."""
     revision = config.source.get_head()
@@ -131,23 +136,15 @@ def build_survey(
         seen.update(texts)
         in_index = index.find_vectors_by_hash(list(texts)) if index is not None else {}
         indexed += len(in_index)
-        models = known_vectors.find_models([h for h in texts if h not in in_index])
-        matched += len(models)
-        _draw_samples(samples, models, texts, known_vectors)
+        known = find_known([h for h in texts if h not in in_index])
+        matched += len(known)
+        for digest, (model, vector) in known.items():
+            samples.draw(model, texts[digest], vector)
         if len(samples.new_texts) < _TIMING_TEXTS:
-            new_texts = [text for h, text in texts.items() if h not in in_index and h not in models]
+            new_texts = [text for h, text in texts.items() if h not in in_index and h not in known]
             samples.new_texts += new_texts[:_TIMING_TEXTS]
     pages = len(config.source.read_tree(revision))
     return ImportSurvey(revision, pages, chunks, indexed, matched, len(seen) - indexed - matched)
-
-
-def _draw_samples(
-    samples: VectorSamples, models_by_hash: Mapping[bytes, str], texts: Mapping[bytes, str], known_vectors: WikiVectors
-) -> None:
-    slots = {h: slot for h, model in models_by_hash.items() if (slot := samples.pick_slot(model)) is not None}
-    vectors = known_vectors.find_vectors(list(slots), frozenset(models_by_hash.values()))
-    for digest, slot in slots.items():
-        samples.add(models_by_hash[digest], slot, texts[digest], vectors[digest])
 
 
 # Verification: an index contains exactly the HEAD of its wiki.
@@ -226,7 +223,7 @@ class Importer:
         wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
         if not wikis:
             raise WikiNotFound("there are no wikis to import into", hint="add each: wikiholt add SLUG PATH")
-        for slug in (*self._options.wikis, *self._list_rule_slugs()):
+        for slug in (*self._options.wikis, *self._options.rules.list_slugs()):
             self._service.registry.get(slug)
         selected = [slug for slug in wikis if not self._options.wikis or slug in self._options.wikis]
         with open_work_directory(self._data) as directory, closing(VectorSpool(directory / "vectors.sqlite")) as spool:
@@ -241,11 +238,6 @@ class Importer:
                 readable = [wikis[slug] for slug in selected if slug not in self._failed]
                 report = self._import_wikis(report, readable, summary, spool, embedder)
             return replace(report, failed=dict(self._failed))
-
-    def _list_rule_slugs(self) -> list[str]:
-        rules = self._options.rules
-        slugs = [*(slug for _, slug in rules.owners), *rules.tenants.values()]
-        return [slug for slug in slugs if slug != IGNORE]
 
     def _read_trees(self, wikis: Mapping[str, Wiki], selected: Sequence[str]) -> dict[str, Sequence[str]]:
         """The files of every wiki. A wiki that cannot be read is marked as failed; the others are imported."""
@@ -281,7 +273,7 @@ class Importer:
             result = _plan_import(wiki.slug, survey, rows, trusted, agreements, seconds_per_text)
             try:
                 if not report.dry_run:
-                    reusing = ReusingEmbedder(embedder, WikiVectors(spool, wiki.slug), trusted)
+                    reusing = ReusingEmbedder(embedder, spool, wiki.slug, trusted)
                     result = self._import_wiki(wiki, result, survey, reusing)
                 results.append(result)
             except WikiholtError as error:
@@ -294,7 +286,9 @@ class Importer:
         index: WikiIndex | None = None
         try:
             index = self._open_vector_source(wiki, embedder)
-            return build_survey(self._service.get_config(wiki), embedder, index, WikiVectors(spool, wiki.slug), samples)
+            return build_survey(
+                self._service.get_config(wiki), embedder, index, partial(spool.find, wiki.slug), samples
+            )
         except WikiholtError as error:
             self._failed[wiki.slug] = (error.code, error.message)
             return None
@@ -314,9 +308,9 @@ class Importer:
         return None
 
     def _import_wiki(
-        self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, embedder: ReusingEmbedder
+        self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, reusing: ReusingEmbedder
     ) -> WikiImport:
-        started = time.monotonic()
+        started, embedder = time.monotonic(), cast(Embedder, reusing)
         handle = self._service.open_with_embedder(wiki.slug, embedder)
         config = self._service.get_config(wiki)
 
@@ -330,13 +324,8 @@ class Importer:
             proof = verify_index(self._service, wiki, get_chunk_counts)
         finally:
             handle.close()
-        return replace(
-            planned,
-            seconds=time.monotonic() - started,
-            reused=embedder.reused,
-            embedded=embedder.embedded,
-            proof=proof,
-        )
+        seconds = time.monotonic() - started
+        return replace(planned, seconds=seconds, reused=reusing.reused, embedded=reusing.embedded, proof=proof)
 
 
 def _plan_import(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,7 +93,15 @@ class OwnershipRules:
     """Patterns of page paths, for rows without a tenant. The first match counts."""
     tenants: Mapping[str, str] = field(default_factory=dict)
 
-    def find_owner(self, page: str) -> str | None:
+    def list_slugs(self) -> list[str]:
+        """The wikis that the rules name."""
+        return [slug for slug in (*(slug for _, slug in self.owners), *self.tenants.values()) if slug != IGNORE]
+
+    def find_wiki(self, tenant: str | None, page: str, slugs: Collection[str]) -> str | None:
+        """The owner of a row: that of its tenant, which may be one of these wikis, or that of its page; None if the
+        rules name none."""
+        if tenant is not None:
+            return self.tenants.get(tenant, tenant if tenant in slugs else None)
         path = page.casefold()
         return next((slug for pattern, slug in self.owners if fnmatchcase(path, pattern.casefold())), None)
 
@@ -120,12 +128,9 @@ class OwnershipResolver:
 
     def resolve(self, tenant: str | None, page: str) -> Ownership:
         candidates = self._wikis_by_path.get(fold_path(page.strip("/")), [])
-        if tenant is None:
-            owner = self._rules.find_owner(page)
-        else:
-            owner = self._rules.tenants.get(tenant, tenant if tenant in self._slugs else None)
-            if owner is None:
-                return Ownership(RowOutcome.UNKNOWN_TENANT)
+        owner = self._rules.find_wiki(tenant, page, self._slugs)
+        if owner is None and tenant is not None:
+            return Ownership(RowOutcome.UNKNOWN_TENANT)
         if owner == IGNORE:
             return Ownership(RowOutcome.LEFT_OUT)
         if owner is not None:

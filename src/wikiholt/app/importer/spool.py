@@ -14,10 +14,11 @@ from itertools import groupby
 from pathlib import Path
 from random import SystemRandom
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray
+from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import Busy, StorageError
 from wikiholt.indexing.pipeline import hash_text
@@ -119,36 +120,12 @@ class VectorSpool(_Spool):
         with self._begin("vectors") as connection:
             connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)", values)
 
-    def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
-        """Hash, model and vector of the hashes that exist."""
+    def find(self, wiki: str, hashes: Sequence[bytes]) -> Mapping[bytes, tuple[str, FloatArray]]:
+        """The model and the vector by hash, for the hashes that this wiki has."""
+        query = "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?"
         with self._lock:
-            return [
-                row
-                for digest in hashes
-                for row in self._connection.execute(
-                    "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
-                )
-            ]
-
-
-class WikiVectors:
-    """The vectors of one wiki in the shared index."""
-
-    def __init__(self, spool: VectorSpool, slug: str) -> None:
-        self._spool = spool
-        self._slug = slug
-
-    def find_models(self, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
-        """The model by hash, for the hashes that have a vector."""
-        return {digest: model for digest, model, _ in self._spool.select(self._slug, hashes)}
-
-    def find_vectors(self, hashes: Sequence[bytes], models: frozenset[str]) -> Mapping[bytes, FloatArray]:
-        """The vector by hash, for vectors of these models."""
-        return {
-            digest: np.frombuffer(vector, np.float32)
-            for digest, model, vector in self._spool.select(self._slug, hashes)
-            if model in models
-        }
+            rows = [row for digest in hashes for row in self._connection.execute(query, (wiki, digest))]
+        return {digest: (model, np.frombuffer(vector, np.float32)) for digest, model, vector in rows}
 
 
 @dataclass(slots=True)
@@ -162,17 +139,14 @@ class VectorSamples:
     """Some of the texts to embed."""
     _random: SystemRandom = field(default_factory=SystemRandom)
 
-    def pick_slot(self, model: str) -> int | None:
-        """The slot of the next matched text in the sample of its model; None if it is not drawn."""
+    def draw(self, model: str, text: str, vector: FloatArray) -> None:
+        """Add the next matched text to the sample of its model, or not, by chance."""
         self.seen[model] = self.seen.get(model, 0) + 1
         slot = self._random.randrange(self.seen[model])
-        return slot if slot < self.size else None
-
-    def add(self, model: str, slot: int, text: str, vector: FloatArray) -> None:
         sample = self.samples.setdefault(model, [])
         if len(sample) < self.size:
             sample.append((text, vector))
-        else:
+        elif slot < self.size:
             sample[slot] = (text, vector)
 
 
@@ -213,58 +187,28 @@ def check_agreement(model: str, sample: Sequence[tuple[str, FloatArray]], embedd
 class ReusingEmbedder:
     """An Embedder for one wiki that takes known vectors from the shared index and computes the others."""
 
-    def __init__(self, embedder: Embedder, known_vectors: WikiVectors, trusted_models: frozenset[str]) -> None:
+    def __init__(self, embedder: Embedder, spool: VectorSpool, slug: str, trusted_models: frozenset[str]) -> None:
         """`trusted_models` are those whose vectors equal the embedder's."""
         self._embedder = embedder
-        self._known_vectors = known_vectors
+        self._spool = spool
+        self._slug = slug
         self._trusted_models = trusted_models
         self._lock = Lock()
         self.reused = 0
         self.embedded = 0
 
-    @property
-    def fingerprint(self) -> str:
-        return self._embedder.fingerprint
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
-
-    @property
-    def precision(self) -> str:
-        return self._embedder.precision
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    @property
-    def scale(self) -> CosineScale:
-        return self._embedder.scale
-
-    @property
-    def max_tokens(self) -> int:
-        return self._embedder.max_tokens
-
-    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
-        return self._embedder.get_token_spans(text)
-
-    def is_known_word(self, word: str) -> bool:
-        return self._embedder.is_known_word(word)
+    def __getattr__(self, name: str) -> Any:
+        """All but `embed_passages` is that of the other embedder."""
+        return getattr(self._embedder, name)
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [hash_text(text) for text in texts]
-        known = self._known_vectors.find_vectors(hashes, self._trusted_models) if self._trusted_models else {}
+        found = self._spool.find(self._slug, hashes) if self._trusted_models else {}
+        known = {digest: vector for digest, (model, vector) in found.items() if model in self._trusted_models}
         new_texts = [text for text, digest in zip(texts, hashes, strict=True) if digest not in known]
         computed = iter(self._embedder.embed_passages(new_texts) if new_texts else ())
         rows = [known[digest] if digest in known else next(computed) for digest in hashes]
         with self._lock:
             self.reused += len(texts) - len(new_texts)
             self.embedded += len(new_texts)
-        return np.stack(rows) if rows else np.empty((0, self.dimensions), np.float32)
-
-    def embed_query(self, text: str) -> FloatArray:
-        return self._embedder.embed_query(text)
-
-    def run_self_test(self) -> None:
-        self._embedder.run_self_test()
+        return np.stack(rows) if rows else np.empty((0, self._embedder.dimensions), np.float32)

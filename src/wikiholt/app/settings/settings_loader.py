@@ -35,7 +35,8 @@ def load_settings(
     """
     arguments = dict(overrides or {}) | ({"data": data} if data is not None else {})
     overriding = _read_environment(environ or {}) | _read_arguments(arguments)
-    named_file = config or _get_named_file(environ or {})
+    named = (environ or {}).get(_CONFIG_VARIABLE, "").strip()
+    named_file = config or (Path(named).expanduser() if named else None)
     if named_file is not None:
         from_file = _read_file(named_file, required=True)
     else:
@@ -125,11 +126,6 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, SettingValue]:
         elif setting is None and not _IGNORED_VARIABLES_PATTERN.fullmatch(variable):
             raise build_unknown_error(variable, "in the environment", _BY_VARIABLE)
     return values
-
-
-def _get_named_file(environ: Mapping[str, str]) -> Path | None:
-    text = environ.get(_CONFIG_VARIABLE, "").strip()
-    return Path(text).expanduser() if text else None
 
 
 def _read_file(path: Path, *, required: bool) -> dict[str, SettingValue]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
 from wikiholt.app.isolation_check import check_isolation
@@ -27,10 +26,6 @@ def add_arguments(commands: Subparsers) -> None:
     doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
     add_slug(add_command(commands, "verify-isolation", run_verify_isolation), optional=True)
     add_command(commands, "settings", run_settings)
-    _add_model_commands(commands)
-
-
-def _add_model_commands(commands: Subparsers) -> None:
     actions = add_group(commands, "model", "action")
     text = "download an embedding model with an ONNX graph, verify and test it"
     fetch = add_command(actions, "fetch", run_model_fetch, text=text)
@@ -100,16 +95,8 @@ def run_model_fetch(context: CommandContext) -> int:
     model = fetch_model(arguments.model, get_models_directory(context.settings), options)
     card = model.card
     assert card is not None
-    document = {
-        "model": model.name,
-        "directory": str(model.directory),
-        "dimensions": card.dimensions,
-        "window": card.window,
-        "pooling": card.pooling,
-        "query_prefix": card.query_prefix,
-        "passage_prefix": card.passage_prefix,
-        "licence": card.licence,
-    }
+    names = ("dimensions", "window", "pooling", "query_prefix", "passage_prefix", "licence")
+    document = {"model": model.name, "directory": str(model.directory), **{name: getattr(card, name) for name in names}}
     lines = [
         f"Fetched {model.name} to {model.directory}",
         f"{card.dimensions} dimensions, {card.window} tokens, pooling {card.pooling}, licence {card.licence}",
@@ -121,7 +108,19 @@ def run_model_fetch(context: CommandContext) -> int:
 
 def run_model_list(context: CommandContext) -> int:
     models = list_models(context.settings, context.service)
-    return context.print_result({"models": [_build_document(model) for model in models]}, _format_table(models))
+    documents = [
+        {
+            "name": model.name,
+            "kind": model.kind,
+            "reranker": model.is_reranker,
+            "dimensions": model.dimensions,
+            "bytes": model.size_bytes,
+            "used_by": list(model.used_by),
+            "problem": model.problem,
+        }
+        for model in models
+    ]
+    return context.print_result({"models": documents}, _format_table(models))
 
 
 def run_model_remove(context: CommandContext) -> int:
@@ -134,18 +133,6 @@ def run_model_remove(context: CommandContext) -> int:
         )
     remove_model(model)
     return context.print_result({"removed": model.name}, [f"Removed {model.name}."])
-
-
-def _build_document(model: KnownModel) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "kind": model.kind,
-        "reranker": model.is_reranker,
-        "dimensions": model.dimensions,
-        "bytes": model.size_bytes,
-        "used_by": list(model.used_by),
-        "problem": model.problem,
-    }
 
 
 def _format_table(models: list[KnownModel]) -> list[str]:

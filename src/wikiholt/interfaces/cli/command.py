@@ -153,6 +153,11 @@ def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         parser.add_argument("slug", metavar="SLUG", help="the wiki")
 
 
+def add_repeatable(parser: argparse.ArgumentParser, *names: str, text: str, **options: Any) -> None:
+    """Add an option whose values are collected in a list."""
+    parser.add_argument(*names, action="append", default=[], help=text, **options)
+
+
 def can_ask() -> bool:
     """Whether there is a terminal on which the user can answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()

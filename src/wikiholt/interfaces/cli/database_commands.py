@@ -19,7 +19,7 @@ from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     format_count,
     print_lines,
-    show_count_progress,
+    show_progress,
     to_safe_line,
 )
 from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
@@ -110,30 +110,28 @@ def run_sweep(context: CommandContext) -> int:
     finished = list(admin.find_unfinished_moves())
     for wiki_id in finished:
         admin.finish_move(wiki_id)
-    removed = [name for wiki_id in unregistered for name in _delete_index(service, wiki_id)]
+    removed: list[str] = []
+    for wiki_id in unregistered:
+        try:
+            removed += service.delete_unregistered_index(wiki_id)
+        except WikiholtError as error:
+            print_error(error, wiki_id)
     lines = [*(f"  {name}" for name in removed), f"Deleted {format_count(len(removed), 'object')} without a wiki."]
     if finished:
         lines.append(f"Deleted the leftovers of {format_count(len(finished), 'move')}.")
     return context.print_result({"removed": removed, "moves_finished": finished}, lines)
 
 
-def _delete_index(service: WikiService, wiki_id: str) -> Sequence[str]:
-    try:
-        return service.delete_unregistered_index(wiki_id)
-    except WikiholtError as error:
-        print_error(error, wiki_id)
-        return []
-
-
 def run_upgrade(context: CommandContext) -> int:
     """Migrate the tables of every wiki to the schema of this version. Can be repeated after an interruption."""
     upgraded = 0
-    with show_count_progress("upgrade", "wiki", visible=context.show_progress) as update_bar:
+    with show_progress("upgrade", "wiki", visible=context.show_progress) as update_bar:
 
         def on_progress(done: int, total: int) -> None:
             nonlocal upgraded
             upgraded = done
-            update_bar(done, total)
+            if total:
+                update_bar(done, total, "")
 
         failed = get_database_admin(context.service).upgrade(on_progress)
     for wiki_id, reason in failed:

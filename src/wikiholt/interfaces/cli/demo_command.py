@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
-from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
+from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
 from wikiholt.git.process import build_environment
 from wikiholt.git.source import GitSource
@@ -48,7 +48,12 @@ def run_demo(context: CommandContext) -> int:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
-        results = [_run_query(service, query) for query in DEMO_QUERIES]
+        results = [
+            service.get_handle(query.slug).search(
+                SearchRequest(query.text, 3, where=PageFilter(path_prefix=query.path))
+            )
+            for query in DEMO_QUERIES
+        ]
     finally:
         service.close()
     for query, result in zip(DEMO_QUERIES, results, strict=True):
@@ -69,17 +74,9 @@ def _register(service: WikiService, slug: str, source: str) -> None:
             raise
 
 
-def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:
-    where = PageFilter(tags=query.tags, path_prefix=query.path)
-    return service.get_handle(query.slug).search(SearchRequest(query.text, 3, SearchMode(query.mode), where))
-
-
 def _format_command(query: DemoQuery, data: Path) -> str:
-    options = [f"--mode {query.mode}"] if query.mode != SearchMode.HYBRID else []
-    options += [f"--tag {tag}" for tag in query.tags]
-    options += [f"--path {query.path}"] if query.path else []
-    quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"{_get_program()} --data {shlex.quote(str(data))} search -w {query.slug}", quoted, *options])
+    option = f" --path {query.path}" if query.path else ""
+    return f'{_get_program()} --data {shlex.quote(str(data))} search -w {query.slug} "{query.text}"{option}'
 
 
 def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
@@ -129,12 +126,6 @@ PATHS_IN_WIKI = {
 }
 
 
-def _read_histories() -> dict[str, list[DemoCommit]]:
-    """The commits of each wiki, oldest first."""
-    text = files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8")
-    return {slug: [DemoCommit(**commit) for commit in commits] for slug, commits in tomllib.loads(text).items()}
-
-
 # Example queries, each with the page that should come first.
 
 
@@ -146,8 +137,6 @@ class DemoQuery:
     text: str
     expected_path: str
     description: str
-    mode: SearchMode = SearchMode.HYBRID
-    tags: tuple[str, ...] = ()
     path: str = ""
 
 
@@ -193,10 +182,10 @@ _GIT_TIMEOUT_S = 60
 def write_demo_wikis(directory: Path) -> dict[str, Path]:
     """Create the demo wikis in a directory, by slug. An existing one is not changed."""
     directory.mkdir(parents=True, exist_ok=True)
-    histories = _read_histories()
+    histories = tomllib.loads(files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8"))
     for slug, commits in histories.items():
         if not _exists(directory / slug):
-            _write_repository(slug, commits, directory / slug)
+            _write_repository(slug, [DemoCommit(**commit) for commit in commits], directory / slug)
     return {slug: directory / slug for slug in histories}
 
 
@@ -220,18 +209,13 @@ def _write_repository(slug: str, commits: Sequence[DemoCommit], repository: Path
         stream = b"".join(_format_commit(slug, commit) for commit in commits)
         _run_git(temporary, "fast-import", "--quiet", stdin=stream)
         _run_git(temporary, "reset", "--quiet", "--hard")
-        _move_repository(temporary, repository)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _move_repository(temporary: Path, repository: Path) -> None:
-    try:
         temporary.rename(repository)
     except OSError:
         # Another process may have created the same repository.
         if not _exists(repository):
             raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _format_commit(slug: str, commit: DemoCommit) -> bytes:

@@ -11,7 +11,7 @@ from wikiholt.app.bootstrap import open_evaluation_handle
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
 from wikiholt.interfaces.cli.selection import choose_default_wiki
@@ -47,20 +47,11 @@ def add_arguments(commands: Subparsers) -> None:
         "slug", nargs="?", metavar="SLUG", help="the wiki (default: that of the current directory, or the only one)"
     )
     modes = [str(mode) for mode in SearchMode]
-    parser.add_argument(
-        "--mode", action="append", default=[], choices=modes, help="only this mode; repeatable (default: all three)"
-    )
-    parser.add_argument(
-        "--against",
-        action="append",
-        default=[],
-        metavar="MODE_OR_NAME=VALUE",
-        help="compare the first mode with another, or with itself under another setting; repeatable",
-    )
+    add_repeatable(parser, "--mode", choices=modes, text="only this mode; repeatable (default: all three)")
+    text = "compare the first mode with another, or with itself under another setting; repeatable"
+    add_repeatable(parser, "--against", metavar="MODE_OR_NAME=VALUE", text=text)
     kinds = [str(kind) for kind in MINED_KINDS]
-    parser.add_argument(
-        "--kind", action="append", default=[], choices=kinds, help="only these questions; repeatable (default: all)"
-    )
+    add_repeatable(parser, "--kind", choices=kinds, text="only these questions; repeatable (default: all)")
     parser.add_argument("--queries", type=Path, metavar="FILE", help="your own questions: JSON lines of id and text")
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="expected pages: query, page, grade, tab-separated")
     parser.add_argument("--limit", type=int, default=200, metavar="N", help="questions per kind (default: 200)")
@@ -226,7 +217,9 @@ def format_evaluation(report: EvaluationReport, style: TerminalStyle) -> list[st
         lines += _format_run(run, report, width, style)
     if report.comparison:
         lines += ["", *_format_comparison(report.comparison, style)]
-    lines += _format_worst(report, style)
+    worst = report.runs[0].find_worst(report.worst_count)
+    lines += ["", f"Worst of {report.runs[0].label}:"] if worst else []
+    lines += [line for outcome in worst for line in _format_outcome(outcome, style)]
     return [*lines, *(style.format_warning(f"note: {to_safe_line(note)}") for note in report.list_notes())]
 
 
@@ -263,15 +256,6 @@ def _format_comparison(comparison: RunComparison, style: TerminalStyle) -> list[
         text = f"{metric:10}  {interval.mean:+.3f} {bounds}  p = {difference.p_value:.4f}"
         counts = f"{difference.better} better, {difference.worse} worse, {difference.same} the same"
         lines.append(f"  {color(text)}  {counts}{'' if significant else style.format_dim('; may be chance')}")
-    return lines
-
-
-def _format_worst(report: EvaluationReport, style: TerminalStyle) -> list[str]:
-    first = report.runs[0]
-    worst = first.find_worst(report.worst_count)
-    lines = ["", f"Worst of {first.label}:"] if worst else []
-    for outcome in worst:
-        lines += _format_outcome(outcome, style)
     return lines
 
 

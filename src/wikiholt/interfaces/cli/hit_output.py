@@ -6,7 +6,7 @@ import io
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,28 +70,6 @@ def add_hit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-score", type=float, default=0.0, metavar="S", help="only hits with at least this score")
 
 
-class HitPlaces:
-    """The places of hits of one wiki, or of several."""
-
-    def __init__(self, wikis: Sequence[Wiki]) -> None:
-        self._by_slug = {wiki.slug: FilePlaces.from_wiki(wiki) for wiki in wikis}
-        self._first = next(iter(self._by_slug.values()))
-
-    def to_shown_path(self, hit: Hit) -> str:
-        return self._by_slug.get(hit.wiki, self._first).to_shown_path(hit.file)
-
-    def to_unique_path(self, hit: Hit) -> str:
-        """The path; in a merged result `SLUG:path` if the file is not on this disk, as several wikis may have it."""
-        places = self._by_slug.get(hit.wiki, self._first)
-        is_ambiguous = hit.wiki and places.find_path(hit.file) is None
-        return f"{hit.wiki}:{hit.file}" if is_ambiguous else places.to_shown_path(hit.file)
-
-    def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
-        """The place as safe text. A hit of a merged result names its wiki."""
-        label = f"{hit.wiki}: " if hit.wiki else ""
-        return label + self._by_slug.get(hit.wiki, self._first).format(hit.file, find_best_line(hit), style)
-
-
 def print_hits(
     context: CommandContext,
     wikis: Sequence[Wiki],
@@ -101,25 +79,37 @@ def print_hits(
 ) -> int:
     """Print the result; `document` is its JSON if known. Returns the exit code: 0, or that for nothing found."""
     arguments = context.arguments
+    if not 0 <= arguments.min_score <= 1:
+        raise InvalidQuery(f"--min-score {arguments.min_score:g} is not a score.", hint="Use a number from 0 to 1.")
     if arguments.min_score:
-        result, document = _drop_low_scores(result, arguments.min_score), None
-    places, chosen = HitPlaces(wikis), choose_format(arguments)
+        result = replace(result, hits=tuple(hit for hit in result.hits if hit.score >= arguments.min_score))
+        document = None
+    by_slug, chosen = {wiki.slug: FilePlaces.from_wiki(wiki) for wiki in wikis}, choose_format(arguments)
+
+    def get_places(hit: Hit) -> FilePlaces:
+        return by_slug[hit.wiki or wikis[0].slug]
+
+    def format_place(hit: Hit, style: TerminalStyle) -> str:
+        """The place as safe text. A hit of a merged result names its wiki."""
+        label = f"{hit.wiki}: " if hit.wiki else ""
+        return label + get_places(hit).format(hit.file, find_best_line(hit), style)
+
     if document is None and chosen in ("json", "jsonl"):
         from wikiholt.interfaces.schemas.search_schemas import build_result_document
 
         document = build_result_document(result)
     match chosen:
         case "text":
-            lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
+            lines = output.format_result(result, context.style, format_place, full=arguments.full)
             output.print_lines([*lines, *hints])
         case "json":
             sys.stdout.write(output.format_json(document) + "\n")
         case "jsonl":
             _write_lines(output.format_json(hit, indent=None) for hit in (document["results"] if document else ()))
         case "csv":
-            sys.stdout.write(_format_csv(result, places, full=arguments.full))
+            sys.stdout.write(_format_csv(result, get_places, full=arguments.full))
         case "paths":
-            _write_lines(dict.fromkeys(to_safe_line(places.to_unique_path(hit)) for hit in result.hits))
+            _write_lines(dict.fromkeys(to_safe_line(_to_unique_path(hit, get_places(hit))) for hit in result.hits))
     if chosen not in ("text", "json"):
         _print_notes(result)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
@@ -135,20 +125,20 @@ def choose_format(arguments: argparse.Namespace) -> str:
     return str(chosen.pop()) if chosen else "text"
 
 
-def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
-    if not 0 <= min_score <= 1:
-        raise InvalidQuery(f"--min-score {min_score:g} is not a score.", hint="Use a number from 0 to 1.")
-    return replace(result, hits=tuple(hit for hit in result.hits if hit.score >= min_score))
+def _to_unique_path(hit: Hit, places: FilePlaces) -> str:
+    """The path; in a merged result `SLUG:path` if the file is not on this disk, as several wikis may have it."""
+    is_ambiguous = hit.wiki and places.find_path(hit.file) is None
+    return f"{hit.wiki}:{hit.file}" if is_ambiguous else places.to_shown_path(hit.file)
 
 
-def _format_csv(result: SearchResult, places: HitPlaces, *, full: bool) -> str:
+def _format_csv(result: SearchResult, get_places: Callable[[Hit], FilePlaces], *, full: bool) -> str:
     """The hits as rows. Only a merged result has the column `wiki`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["wiki", *_CSV_COLUMNS] if result.wikis else _CSV_COLUMNS)
     for hit in result.hits:
         texts = [hit.name, " > ".join(hit.heading_path), hit.text if full else hit.snippet.text]
-        file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit), *texts))
+        file, *cells = (_to_cell(text) for text in (get_places(hit).to_shown_path(hit.file), *texts))
         wiki = [hit.wiki] if result.wikis else []
         writer.writerow([*wiki, f"{hit.score:.4f}", hit.confidence, file, find_best_line(hit), *cells])
     return table.getvalue()

@@ -131,7 +131,13 @@ def check_service(application: Application, roots: Sequence[Path], *, as_json: b
         wikis = len(application.service.list_wikis())
         if not as_json:
             log_start(wikis, str(application.settings.data), roots)
-    _require_keys(application)
+    host, settings = application.settings.serve_host, application.settings
+    has_sign_in = bool(settings.people_proxy_user_header or settings.people_oidc_issuer)
+    if not is_loopback(host) and not has_sign_in and not application.service.registry.keys.has_any():
+        raise InvalidSetting(
+            f"Listening on {host} would expose every wiki to the network, because no key exists yet.",
+            hint="Create one first: wikiholt key create --operator",
+        )
 
 
 def _run_server(application: Application, listener: socket.socket, on_ready: Callable[[], None]) -> None:
@@ -220,16 +226,6 @@ def build_config(
 def add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
     """Apply the X-Forwarded headers of trusted proxies, as uvicorn does, but keep the address of the connection."""
     return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies)) if proxies else app)  # type: ignore[arg-type]
-
-
-def _require_keys(application: Application) -> None:
-    host, settings = application.settings.serve_host, application.settings
-    has_sign_in = bool(settings.people_proxy_user_header or settings.people_oidc_issuer)
-    if not is_loopback(host) and not has_sign_in and not application.service.registry.keys.has_any():
-        raise InvalidSetting(
-            f"Listening on {host} would expose every wiki to the network, because no key exists yet.",
-            hint="Create one first: wikiholt key create --operator",
-        )
 
 
 def load_model(application: Application) -> None:

@@ -30,6 +30,7 @@ from wikiholt.interfaces.cli.command import (
     add_command,
     add_group,
     add_quiet,
+    add_repeatable,
     add_slug,
     print_error,
 )
@@ -70,22 +71,16 @@ def add_arguments(commands: Subparsers) -> None:
     postgres = add_command(kinds, "postgres", run_import, text="import a PostgreSQL table")
     postgres.add_argument("location", metavar="ADDRESS", help="a connection string: postgresql://…")
     postgres.add_argument("--table", default="chunks", metavar="NAME", help="default: chunks")
-    postgres.add_argument(
-        "--column", action="append", default=[], metavar="NAME=COLUMN", help="name of a column; repeatable"
-    )
+    add_repeatable(postgres, "--column", metavar="NAME=COLUMN", text="name of a column; repeatable")
     chroma.add_argument("--tenant-field", default="", metavar="NAME", help="metadata field that names the tenant")
     for parser in (chroma, faiss, postgres):
         parser.add_argument("--documents", action="store_true", help="write the texts as pages, one wiki per tenant")
         parser.add_argument("--create", action="store_true", help="with --documents: create the wikis of new tenants")
         parser.add_argument("--join", action="store_true", help="with --documents: join the rows of a page, in order")
         parser.add_argument("--dry-run", action="store_true", help="only show what would be done and its duration")
-        parser.add_argument("--wiki", action="append", default=[], metavar="SLUG", help="only this wiki; repeatable")
-        parser.add_argument(
-            "--owner", action="append", default=[], metavar="PATTERN=SLUG", help="the wiki of these pages; repeatable"
-        )
-        parser.add_argument(
-            "--tenant", action="append", default=[], metavar="NAME=SLUG", help="the wiki of a tenant; repeatable"
-        )
+        add_repeatable(parser, "--wiki", metavar="SLUG", text="only this wiki; repeatable")
+        add_repeatable(parser, "--owner", metavar="PATTERN=SLUG", text="the wiki of these pages; repeatable")
+        add_repeatable(parser, "--tenant", metavar="NAME=SLUG", text="the wiki of a tenant; repeatable")
         parser.add_argument("--sample", type=int, default=64, metavar="N", help="vectors to verify (default: 64)")
         parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="read timeout (default: 120)")
         add_quiet(parser)
@@ -315,7 +310,9 @@ def run_import_pages(context: CommandContext) -> int:
             f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; lines before it are written"
         ) from error
     if not arguments.json:
-        sys.stdout.write(_format_summary(arguments.slug, counts))
+        results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
+        slug, lines = arguments.slug, format_count(counts.total(), "line")
+        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n")
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 
@@ -327,10 +324,3 @@ def _print_line(document: BulkResultDocument, *, as_json: bool) -> None:
     elif error is not None:
         path = f" ({to_safe_line(document['path'])})" if document["path"] else ""
         sys.stderr.write(f"line {document['line']}{path}: {error['code']}: {to_safe_line(error['message'])}\n")
-
-
-def _format_summary(slug: str, counts: Counter[str]) -> str:
-    results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
-    return (
-        f"{slug}: {format_count(counts.total(), 'line')}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n"
-    )

@@ -92,18 +92,18 @@ def run_reindex(context: CommandContext) -> int:
 
 
 def run_status(context: CommandContext) -> int:
-    statuses, exit_code = [], 0
+    exit_code = 0
+    documents: list[dict[str, Any]] = []
+    lines: list[str] = []
     for slug in context.get_slugs():
         try:
-            statuses.append(context.service.get_handle(slug).get_status())
+            status = context.service.get_handle(slug).get_status()
         except RepositoryReplaced as error:
             if context.arguments.slug:
                 raise
             print_error(error, slug)
             exit_code = error.exit_code
-    documents: list[dict[str, Any]] = []
-    lines: list[str] = []
-    for status in statuses:
+            continue
         work = read_wiki_work(context.service, status.wiki.id)
         lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
         documents.append({**build_status_document(status), **build_work_document(work)})
@@ -158,7 +158,7 @@ def run_sync_work(
 ) -> SyncReport:
     """Run a sync or reindex. Raises KeyboardInterrupt after Ctrl-C; what was embedded until then is kept."""
     with ExitStack() as stack:
-        interrupt = stack.enter_context(catch_interrupt())
+        interrupted = stack.enter_context(catch_interrupt())
         show = stack.enter_context(show_sync_progress(handle.wiki.slug, visible=context.show_progress, keep=keep_bar))
         report = stack.enter_context(report_activity(context.service, handle.wiki.id, kind))
 
@@ -167,41 +167,35 @@ def run_sync_work(
             report(progress)
 
         try:
-            return work(on_progress, interrupt.get_pause)
+            return work(on_progress, lambda: Pause.NOW if interrupted.is_set() else Pause.CONTINUE)
         except SyncPaused:
             raise KeyboardInterrupt from None
         except WikiholtError:
-            if interrupt.is_requested:  # the terminal sends Ctrl-C to git as well, which then fails
+            if interrupted.is_set():  # the terminal sends Ctrl-C to git as well, which then fails
                 raise KeyboardInterrupt from None
             raise
 
 
-class InterruptRequest:
-    """Whether Ctrl-C was pressed. The second time, the process ends at once."""
+@contextmanager
+def catch_interrupt() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets instead of raising KeyboardInterrupt. The second time, the process ends at once.
 
-    def __init__(self) -> None:
-        self.is_requested = False
+    Does nothing outside the main thread.
+    """
+    interrupted = threading.Event()
 
-    def handle_signal(self, _: int, __: FrameType | None) -> None:
-        if self.is_requested:
+    def handle_signal(_: int, __: FrameType | None) -> None:
+        if interrupted.is_set():
             # Threads of the model cannot be stopped. Everything committed is safe, so there is nothing to wait for.
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\ninterrupted\n")
             os._exit(INTERRUPTED_EXIT_CODE)
-        self.is_requested = True
+        interrupted.set()
 
-    def get_pause(self) -> Pause:
-        return Pause.NOW if self.is_requested else Pause.CONTINUE
-
-
-@contextmanager
-def catch_interrupt() -> Iterator[InterruptRequest]:
-    """Record Ctrl-C instead of raising KeyboardInterrupt. Does nothing outside the main thread."""
-    request = InterruptRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield request
+        yield interrupted
         return
-    previous = signal.signal(signal.SIGINT, request.handle_signal)
+    previous = signal.signal(signal.SIGINT, handle_signal)
     try:
-        yield request
+        yield interrupted
     finally:
         signal.signal(signal.SIGINT, previous)

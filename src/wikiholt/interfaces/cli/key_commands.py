@@ -10,7 +10,6 @@ from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_comm
 from wikiholt.interfaces.cli.output import to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_key_document, build_new_key_document
 from wikiholt.wikis.access import is_public
-from wikiholt.wikis.registry import Registry
 
 _MAX_NAMED_WIKIS = 10
 _DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -43,7 +42,11 @@ def run_create(context: CommandContext) -> int:
     if wiki is not None:
         service.check_repository(wiki)
     scope = Scope(arguments.scope or ("read" if wiki else "admin"))
-    closed = _find_wikis_to_close(service.registry, public=context.settings.serve_public)
+    closed: list[str] = []
+    if not service.registry.keys.has_ever_had_any():
+        # These wikis are readable without a key only because there never was one.
+        default = context.settings.serve_public
+        closed = [wiki.slug for wiki in service.list_wikis() if not is_public(wiki, default=default)]
     key, token = service.registry.keys.create(
         wiki.id if wiki else None, scope, arguments.label, _parse_expiry(arguments.expires)
     )
@@ -61,13 +64,6 @@ def run_create(context: CommandContext) -> int:
             sys.stderr.write(f"This is the first key. From now on, reading needs a key in: {names}\n")
             sys.stderr.write("hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n")
     return 0
-
-
-def _find_wikis_to_close(registry: Registry, *, public: bool) -> list[str]:
-    """The wikis that are readable without a key only because there never was one: all that are not public."""
-    if registry.keys.has_ever_had_any():
-        return []
-    return [wiki.slug for wiki in registry.list_wikis() if not is_public(wiki, default=public)]
 
 
 def run_list(context: CommandContext) -> int:

@@ -88,16 +88,12 @@ def ask_service(settings: "Settings", question: SearchQuestion) -> Mapping[str, 
         connection.connect(str(path))
         connection.settimeout(_ANSWER_TIMEOUT_S)
         connection.sendall(encode_line({"search": question, "settings": fingerprint_settings(settings)}))
-        answer: Mapping[str, Any] = json.loads(_read_line(connection))
+        with connection.makefile("rb") as stream:
+            answer: Mapping[str, Any] = json.loads(stream.readline(MAX_LINE_BYTES))
         if "error" in answer:
             raise ServiceError(**answer["error"])
         return answer if "declined" not in answer else None
     return None
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    with connection.makefile("rb") as stream:
-        return stream.readline(MAX_LINE_BYTES)
 
 
 def is_socket_usable(path: Path) -> bool:
@@ -131,9 +127,7 @@ def decode_wiki(document: Mapping[str, Any]) -> Wiki:
     return Wiki("", document["slug"], document["source"], datetime.min, document["settings"])  # noqa: DTZ901 - not used
 
 
-@cache
-def _get_field_types(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+_get_field_types = cache(get_type_hints)
 
 
 def decode(kind: Any, value: Any) -> Any:

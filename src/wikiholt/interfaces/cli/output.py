@@ -10,11 +10,12 @@ import re
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TYPE_CHECKING, NoReturn, Self, TextIO
+from functools import partialmethod
+from itertools import groupby
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:  # every command imports this module, also those that need nothing of the core
     from tqdm import tqdm
@@ -32,9 +33,7 @@ _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
 """Not printable by the Unicode category, but needed in text: joiners, break hints, direction marks."""
 
-# Placeholders for colors while lines are wrapped. Safe text never contains them.
-_ON_MARK, _OFF_MARK, _ON_DIM, _OFF_DIM = _PLACEHOLDERS = ("\x01", "\x02", "\x03", "\x04")
-_PLACEHOLDER_PATTERN = re.compile("([\x01-\x04])")
+_WHITESPACE = re.compile(r"[\t\n\v\f\r ]")
 _ESCAPE_ERROR_HANDLER = "wikiholt.escapes"
 _MAX_PROBLEMS = 20
 _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -50,27 +49,18 @@ class TerminalStyle:
     def from_stream(cls, stream: TextIO) -> TerminalStyle:
         return cls(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
-    def format_bold(self, text: str) -> str:
-        return self._format_in(_BOLD, text)
-
-    def format_dim(self, text: str) -> str:
-        return self._format_in(_DIM, text)
-
-    def format_success(self, text: str) -> str:
-        return self._format_in(_GREEN, text)
-
-    def format_warning(self, text: str) -> str:
-        return self._format_in(_YELLOW, text)
-
-    def format_error(self, text: str) -> str:
-        return self._format_in(_RED, text)
-
     def format_link(self, text: str, address: str) -> str:
         """The text as a link that terminals open (OSC 8). The address must be percent-encoded."""
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.use_color and address else text
 
-    def _format_in(self, color: str, text: str) -> str:
-        return f"{color}{text}{_OFF}" if self.use_color and text else text
+    def format_in(self, color: str, text: str) -> str:
+        return f"{color}{text}{_OFF}" if self.use_color and color and text else text
+
+    format_bold = partialmethod(format_in, _BOLD)
+    format_dim = partialmethod(format_in, _DIM)
+    format_success = partialmethod(format_in, _GREEN)
+    format_warning = partialmethod(format_in, _YELLOW)
+    format_error = partialmethod(format_in, _RED)
 
 
 def to_safe_text(text: str) -> str:
@@ -81,11 +71,12 @@ def to_safe_text(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or _is_allowed(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
-def _is_allowed(char: str) -> bool:
-    return char in _ALLOWED_CHARACTERS or unicodedata.category(char) == "Zs"
+    return "".join(
+        char
+        if char.isprintable() or char in _ALLOWED_CHARACTERS or unicodedata.category(char) == "Zs"
+        else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
 
 
 def format_json(document: object, indent: int | None = 2) -> str:
@@ -181,9 +172,21 @@ def _format_matches(text: str, spans: Sequence[Span], style: TerminalStyle, base
     return formatted + base(safe_text[end:])
 
 
-def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterable[str]:
-    width = get_text_width() - 3
-    return _apply_colors(textwrap.wrap(_mark_snippet(snippet, style), width) if snippet.text else [], style)
+def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterator[str]:
+    """The rows of a snippet, with its matches in color and all but the closest sentence dim."""
+
+    def choose_color(at: int) -> str:
+        if any(span.start <= at < span.end for span in snippet.matches):
+            return _BOLD + _GREEN
+        return "" if snippet.sentence is None or snippet.sentence.start <= at < snippet.sentence.end else _DIM
+
+    text = _WHITESPACE.sub(" ", to_safe_text(snippet.text))
+    end = 0
+    for row in textwrap.wrap(text, get_text_width() - 3):
+        start = text.index(row, end)
+        end = start + len(row)
+        parts = ((color, list(places)) for color, places in groupby(range(start, end), choose_color))
+        yield "".join(style.format_in(color, text[places[0] : places[-1] + 1]) for color, places in parts)
 
 
 def get_text_width() -> int:
@@ -211,47 +214,6 @@ def _format_passage(hit: Hit, style: TerminalStyle) -> list[str]:
         return lines
     pattern = re.compile("|".join(re.escape(to_safe_text(word)) for word in sorted(words, key=len, reverse=True)))
     return [pattern.sub(lambda match: f"{_BOLD}{_GREEN}{match[0]}{_OFF}", line) for line in lines]
-
-
-def _mark_snippet(snippet: Snippet, style: TerminalStyle) -> str:
-    """The safe text of a snippet, with placeholders around its matches and around all but the closest sentence.
-
-    They are added last, so that no text can contain its own.
-    """
-    safe_text = to_safe_text(snippet.text)
-    if not style.use_color:
-        return safe_text
-    marks = [(at, mark) for span in snippet.matches for at, mark in ((span.start, _ON_MARK), (span.end, _OFF_MARK))]
-    if snippet.sentence is not None:
-        around = ((0, _ON_DIM), (snippet.sentence.start, _OFF_DIM), (snippet.sentence.end, _ON_DIM))
-        marks = sorted([*marks, *around], key=itemgetter(0))
-    text, end = "", 0
-    for at, mark in marks:
-        text += safe_text[end:at] + mark
-        end = at
-    return text + safe_text[end:]
-
-
-def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
-    """Replace placeholders by colors. A row starts in the color in which the row before it ended."""
-    dim = marked = False
-    for row in rows:
-        if not style.use_color:
-            yield row
-            continue
-        color = _DIM if dim else ""
-        text = color
-        for part in _PLACEHOLDER_PATTERN.split(row):
-            if part not in _PLACEHOLDERS:
-                text += part
-                continue
-            dim = part == _ON_DIM if part in (_ON_DIM, _OFF_DIM) else dim
-            marked = part == _ON_MARK if part in (_ON_MARK, _OFF_MARK) else marked
-            new_color = _BOLD + _GREEN if marked else _DIM if dim else ""
-            if new_color != color:
-                text += (_OFF if color else "") + new_color
-                color = new_color
-        yield text + _OFF
 
 
 def _format_footer(result: SearchResult) -> str:
@@ -392,59 +354,41 @@ def print_lines(lines: Sequence[str]) -> None:
 @contextmanager
 def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[ProgressCallback]:
     """A callback for the progress of a sync. It draws a bar if `visible` and there is work; with `keep` it stays."""
-    with _ProgressBar(name, " chunks", visible=visible, keep=keep) as bar:
+    with show_progress(name, " chunks", visible=visible, keep=keep) as show:
 
         def update(progress: SyncProgress) -> None:
             if progress.pages_total:
                 total = max(progress.chunks_expected, progress.chunks_done)
-                bar.update(progress.chunks_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+                show(progress.chunks_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
 
         yield update
 
 
 @contextmanager
-def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
-    """A callback for (done, total). It draws a bar if `visible` and if there is work."""
-    with _ProgressBar(name, unit, visible=visible) as bar:
-        yield lambda done, total: bar.update(done, total) if total else None
+def show_progress(
+    name: str, unit: str, *, visible: bool, keep: bool = True
+) -> Iterator[Callable[[int, int, str], None]]:
+    """A callback for (done, total, note). If `visible`, it draws a bar at its first call. The total may change."""
+    bar: tqdm[NoReturn] | None = None
 
-
-class _ProgressBar:
-    """A bar that appears with the first update. Its total may change: it is an estimate."""
-
-    def __init__(self, name: str, unit: str, *, visible: bool, keep: bool = True) -> None:
-        self._name = name
-        self._unit = unit
-        self._visible = visible
-        self._keep = keep
-        self._bar: tqdm[NoReturn] | None = None
-
-    def update(self, done: int, total: int, postfix: str = "") -> None:
-        if not self._visible:
+    def update(done: int, total: int, note: str) -> None:
+        nonlocal bar
+        if not visible:
             return
-        if self._bar is None:
+        if bar is None:
             import shutil
 
             from tqdm import tqdm
 
             # Some terminals have no size. tqdm would then draw nothing.
             columns, rows = shutil.get_terminal_size()
-            self._bar = tqdm(
-                total=total,
-                desc=self._name,
-                unit=self._unit,
-                ascii=" ▏▎▍▌▋▊▉█",
-                leave=self._keep,
-                ncols=columns,
-                nrows=rows,
-            )
-        self._bar.total = total
-        self._bar.set_postfix_str(postfix, refresh=False)
-        self._bar.update(done - self._bar.n)
+            bar = tqdm(total=total, desc=name, unit=unit, ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
+        bar.total = total
+        bar.set_postfix_str(note, refresh=False)
+        bar.update(done - bar.n)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    try:
+        yield update
+    finally:
+        if bar is not None:
+            bar.close()

@@ -8,14 +8,14 @@ import sys
 import webbrowser
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
 from wikiholt.domain.git import Commit
-from wikiholt.domain.page import Heading, PageContent, PageLink
+from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import InvalidQuery, InvalidSetting, NoCommits, PageNotFound
@@ -73,7 +73,9 @@ def run_read(context: CommandContext) -> int:
 
     body = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if is_whole:
-        body = _add_title(page, split_frontmatter(body).body)
+        body = split_frontmatter(body).body
+        if [(first.level, first.text) for first in page.headings[:1]] != [(1, page.name)]:
+            body = f"# {page.name}\n\n{body}"
     dialect = handle.pages.get_pipeline().dialect
     body = convert_to_markdown(convert_blocks(body, page.file, dialect)[0], dialect)
     return context.print_result({}, render_markdown(body, get_text_width(), context.style, dialect))
@@ -81,13 +83,6 @@ def run_read(context: CommandContext) -> int:
 
 def _open_wiki(context: CommandContext) -> WikiHandle:
     return context.service.get_handle(resolve_wiki(context).slug)
-
-
-def _add_title(page: PageContent, body: str) -> str:
-    """The body with the page's name as its first heading, unless it starts with that heading."""
-    first = page.headings[0] if page.headings else None
-    is_there = first is not None and first.level == 1 and first.text == page.name
-    return body if is_there else f"# {page.name}\n\n{body}"
 
 
 def select_section(page: PageContent, target: PageArgument) -> tuple[str, bool]:
@@ -140,10 +135,11 @@ def run_links(context: CommandContext) -> int:
     links = handle.pages.get_links(target.path)
     places = FilePlaces.from_wiki(handle.wiki)
     files = {page.path: page.file for page in handle.pages.list().pages}
-    outgoing = [
-        f"  {places.format(target.file, link.line, style)} → {_format_end(link, files, places)}"
-        for link in links.links_to
-    ]
+    outgoing = []
+    for link in links.links_to:
+        end = places.to_shown_path(files.get(link.path, link.path)) + (f"#{link.anchor}" if link.anchor else "")
+        start = places.format(target.file, link.line, style)
+        outgoing.append(f"  {start} → {to_safe_line(end)}  {to_safe_line(link.name)}")
     incoming = [
         f"  {places.format(files.get(link.path, link.path), link.line, style)}  {to_safe_line(link.name)}"
         for link in links.linked_from
@@ -156,11 +152,6 @@ def run_links(context: CommandContext) -> int:
     for title, rows in (("Links", outgoing), ("Linked from", incoming), ("Broken links", broken)):
         lines += [*([""] if lines else []), style.format_bold(f"{title} ({len(rows)})"), *rows]
     return context.print_result(build_links_document(links), lines)
-
-
-def _format_end(link: PageLink, files: Mapping[str, str], places: FilePlaces) -> str:
-    anchor = f"#{link.anchor}" if link.anchor else ""
-    return f"{to_safe_line(places.to_shown_path(files.get(link.path, link.path)) + anchor)}  {to_safe_line(link.name)}"
 
 
 # Recent changes.
@@ -242,13 +233,11 @@ def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> lis
     if not files:
         return changes
     dates = source.get_change_dates(files, head, None)
-    dated = [_set_date(change, dates) if change.is_snapshot else change for change in changes]
-    return sorted(dated, key=lambda change: change.commit.date, reverse=True)
-
-
-def _set_date(change: PageChange, dates: Mapping[str, datetime]) -> PageChange:
-    date = dates.get(change.file, change.commit.date)
-    return replace(change, commit=replace(change.commit, date=date, author="", message=""))
+    for position, change in enumerate(changes):
+        if change.is_snapshot:
+            date = dates.get(change.file, change.commit.date)
+            changes[position] = replace(change, commit=replace(change.commit, date=date, author="", message=""))
+    return sorted(changes, key=lambda change: change.commit.date, reverse=True)
 
 
 def _build_change_document(change: PageChange) -> dict[str, object]:
@@ -280,7 +269,8 @@ _LINE_ARGUMENTS = {
 def run_open(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
-    line, anchor = _find_place(handle, target)
+    heading = find_heading(handle.pages.read(target.path), target.heading) if target.heading else None
+    line, anchor = (heading.line, heading.anchor) if heading else (target.line, "")
     path = FilePlaces.from_wiki(handle.wiki).find_path(target.file)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if path is not None and editor and not context.arguments.browser:
@@ -294,14 +284,6 @@ def run_open(context: CommandContext) -> int:
         raise InvalidSetting(f"No browser could open {address}", hint="Set BROWSER, or open the address yourself.")
     document = {"path": target.path, "opened": "browser", "address": address}
     return context.print_result(document, [f"Opened {to_safe_line(address)}"])
-
-
-def _find_place(handle: WikiHandle, target: PageArgument) -> tuple[int | None, str]:
-    """The line and the anchor that the argument names."""
-    if not target.heading:
-        return target.line, ""
-    heading = find_heading(handle.pages.read(target.path), target.heading)
-    return heading.line, heading.anchor
 
 
 def build_editor_command(editor: str, path: Path, line: int | None) -> list[str]:

@@ -157,7 +157,7 @@ def build_tables(report: QueryReport) -> list[ReportTable]:
             "Most frequent",
             ("query", "times", "hits", "best score"),
             tuple(
-                (stats.query, str(stats.count), f"{stats.mean_hits:.1f}", _format_score(stats))
+                (stats.query, str(stats.count), f"{stats.mean_hits:.1f}", f"{stats.best_score:.2f}")
                 for stats in report.frequent
             ),
             "None.",
@@ -187,15 +187,11 @@ def _build_page_tables(pages: PageReach) -> list[ReportTable]:
 
 def _format_unanswered(stats: QueryStats) -> tuple[str, ...]:
     times = str(stats.without_result) + (f" of {stats.count}" if stats.count > stats.without_result else "")
-    return stats.query, times, _format_score(stats), str(stats.filtered or "–"), stats.did_you_mean or "–"
+    return stats.query, times, f"{stats.best_score:.2f}", str(stats.filtered or "–"), stats.did_you_mean or "–"
 
 
 def _format_slow(slow: SlowQuery) -> tuple[str, ...]:
     return slow.query, f"{slow.ms:.1f}", _format_day(slow.at), slow.mode + (", degraded" if slow.degraded else "")
-
-
-def _format_score(stats: QueryStats) -> str:
-    return f"{stats.best_score:.2f}"
 
 
 def _format_day(date: datetime) -> str:
@@ -205,14 +201,13 @@ def _format_day(date: datetime) -> str:
 def render_report(slug: str, report: QueryReport) -> str:
     """The report as a self-contained HTML page. All queries are escaped."""
     summary = [f"<p>{escape(sentence)}</p>" for sentence in format_summary(report)]
-    tables = [_render_report_table(table) for table in build_tables(report)] if report.searches else []
+    tables = [
+        render_html_table(table.caption, table.headers, table.rows)
+        if table.rows
+        else f"<p><b>{escape(table.caption)}</b><br>{escape(table.empty)}</p>"
+        for table in (build_tables(report) if report.searches else [])
+    ]
     return render_html_page(f"Searches in {slug}", [*summary, *tables])
-
-
-def _render_report_table(table: ReportTable) -> str:
-    if table.rows:
-        return render_html_table(table.caption, table.headers, table.rows)
-    return f"<p><b>{escape(table.caption)}</b><br>{escape(table.empty)}</p>"
 
 
 def _format_report(slug: str, report: QueryReport, style: TerminalStyle) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wikiholt.domain.search import SearchInterface, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
 from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 
@@ -27,27 +27,20 @@ if TYPE_CHECKING:
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "search", run_search, logs=False)
     parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
-    parser.add_argument(
-        "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
-    )
+    add_repeatable(parser, "-w", "--wiki", metavar="SLUG", text="search this wiki; repeatable")
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
     for param in FILTER_PARAMS:
         if param.is_list:
-            parser.add_argument(param.option, action="append", default=[], metavar=param.metavar, help=param.help)
+            add_repeatable(parser, param.option, metavar=param.metavar, text=param.help)
         else:
             parser.add_argument(param.option, metavar=param.metavar, help=param.help)
     orders = [str(order) for order in SortOrder]
     parser.add_argument("--sort", choices=orders, default=orders[0], help="the order of the pages (default: relevance)")
     parser.add_argument("--offset", type=int, default=0, metavar="N", help="number of pages to skip, 0 to 900")
-    parser.add_argument(
-        "--facets",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="count the values of this frontmatter property; repeatable",
-    )
+    text = "count the values of this frontmatter property; repeatable"
+    add_repeatable(parser, "--facets", metavar="NAME", text=text)
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,

@@ -16,7 +16,7 @@ from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.local_client import is_socket_usable
 from wikiholt.interfaces.cli.output import format_count
-from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
+from wikiholt.scheduler.wiki_records import SchedulerProgress
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -87,7 +87,14 @@ def show_status(log_level: str) -> None:
 def report_progress(get_progress: Callable[[], SchedulerProgress]) -> Iterator[None]:
     """Log the progress of the scheduler until the block ends."""
     stop = Event()
-    thread = Thread(target=_run, args=(get_progress, stop), name="serve-status", daemon=True)
+
+    def run() -> None:
+        reporter, interval, elapsed = ProgressReporter(_STATUS_LOG.info), _POLL_INTERVAL_S, 0.0
+        while not stop.wait(interval):
+            elapsed += interval
+            interval = _REPORT_INTERVAL_S if reporter.report(get_progress(), elapsed) else _POLL_INTERVAL_S
+
+    thread = Thread(target=run, name="serve-status", daemon=True)
     thread.start()
     try:
         yield
@@ -104,15 +111,6 @@ def log_start(wikis: int, data: str, roots: Sequence[Path]) -> None:
         _STATUS_LOG.info("looking for wikis in %s", ", ".join(map(str, roots)))
     elif not wikis:
         _STATUS_LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
-
-
-def _run(get_progress: Callable[[], SchedulerProgress], stop: Event) -> None:
-    reporter = ProgressReporter(_STATUS_LOG.info)
-    interval = _POLL_INTERVAL_S
-    elapsed = 0.0
-    while not stop.wait(interval):
-        elapsed += interval
-        interval = _REPORT_INTERVAL_S if reporter.report(get_progress(), elapsed) else _POLL_INTERVAL_S
 
 
 class ProgressReporter:
@@ -145,13 +143,11 @@ def _format_ready(progress: SchedulerProgress) -> str:
 
 
 def _format_progress(progress: SchedulerProgress) -> str:
-    running = "".join(f"; {_format_activity(slug, work)}" for slug, work in progress.running[:_MAX_NAMED_WIKIS])
-    return f"syncing: {progress.synced} of {format_count(progress.wikis, 'wiki')} at HEAD{running}"
-
-
-def _format_activity(slug: str, activity: WikiActivity) -> str:
-    pages = f" {activity.pages_done} of {format_count(activity.pages_total, 'page')}" if activity.pages_total else ""
-    return f"{activity.kind} of {slug}{pages}"
+    line = f"syncing: {progress.synced} of {format_count(progress.wikis, 'wiki')} at HEAD"
+    for slug, work in progress.running[:_MAX_NAMED_WIKIS]:
+        pages = f" {work.pages_done} of {format_count(work.pages_total, 'page')}" if work.pages_total else ""
+        line += f"; {work.kind} of {slug}{pages}"
+    return line
 
 
 # The sockets on which it answers.

@@ -140,7 +140,9 @@ def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
     yield ".SH COMMANDS"
     for command in others:
         if not command.below:
-            yield from (f".SS {_format_synopsis(command)}", _escape(command.help))
+            arguments = [f"[{one.value}]" if one.optional else one.value for one in command.arguments]
+            synopsis = _escape(" ".join(["wikiholt", command.name, *arguments]))
+            yield from (f'.SS "{synopsis}"', _escape(command.help))
             options = [option for option in command.options if "--help" not in option.names]
             yield from _iter_parameters((*command.arguments, *options))
     yield ".SH EXIT STATUS"
@@ -155,12 +157,6 @@ def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
         yield from map(_escape, lines)
         yield from (".RE", ".fi")
     yield from (".SH SEE ALSO", r"\fBgit\fR(1)")
-
-
-def _format_synopsis(command: Command) -> str:
-    arguments = [f"[{argument.value}]" if argument.optional else argument.value for argument in command.arguments]
-    text = " ".join(["wikiholt", command.name, *arguments])
-    return f'"{_escape(text)}"'
 
 
 def _iter_parameters(parameters: Sequence[Parameter]) -> Iterator[str]:

@@ -300,10 +300,7 @@ def _join_cells(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> list[s
     lines = []
     for number in range(max((len(cell) for cell in cells), default=0)):
         parts = [cell[number] if number < len(cell) else "" for cell in cells]
-        padded = [part + " " * (width - _get_visible_width(part)) for part, width in zip(parts, widths, strict=False)]
+        shown = [_get_width(re.sub(r"\x1b\[\d+m", "", part)) for part in parts]
+        padded = [part + " " * (width - used) for part, used, width in zip(parts, shown, widths, strict=False)]
         lines.append("  ".join(padded).rstrip())
     return lines
-
-
-def _get_visible_width(line: str) -> int:
-    return _get_width(re.sub(r"\x1b\[\d+m", "", line))

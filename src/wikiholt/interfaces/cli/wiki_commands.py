@@ -1,7 +1,7 @@
 """`wikiholt add`, `create`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +16,7 @@ from wikiholt.interfaces.cli.command import (
     CommandContext,
     Subparsers,
     add_command,
+    add_repeatable,
     add_slug,
     can_ask,
     confirm,
@@ -41,7 +42,16 @@ def add_arguments(commands: Subparsers) -> None:
     create = add_command(commands, "create", run_create, changes_registry=True)
     add_slug(create)
     for parser in (add, create):
-        _add_setting_options(parser)
+        add_repeatable(parser, "--ignore", metavar="GLOB", text="files to ignore; repeatable")
+        add_repeatable(parser, "--hide", metavar="GLOB", text="pages to exclude from search; repeatable")
+        parser.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
+        parser.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
+        parser.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+        parser.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
+        parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
+        parser.add_argument("--public", action="store_true", help="allow reading without a key")
+        add_repeatable(parser, "--host", metavar="NAME", text="host name of the wiki; repeatable")
+        parser.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
     change = add_command(commands, "set", run_set, changes_registry=True)
     add_slug(change)
@@ -60,21 +70,6 @@ def add_arguments(commands: Subparsers) -> None:
     )
 
 
-def _add_setting_options(add: ArgumentParser) -> None:
-    add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
-    add.add_argument(
-        "--hide", action="append", default=[], metavar="GLOB", help="pages to exclude from search; repeatable"
-    )
-    add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
-    add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
-    add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
-    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
-    add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
-    add.add_argument("--public", action="store_true", help="allow reading without a key")
-    add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
-    add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
-
-
 def run_add(context: CommandContext) -> int:
     arguments = context.arguments
     settings = _get_settings(arguments)
@@ -84,7 +79,9 @@ def run_add(context: CommandContext) -> int:
     slug = arguments.slug
     if slug is None:
         _check_not_registered(context, source)
-        slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
+        # The last part of the path or URL.
+        folder = source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+        slug = propose_free_slug(folder, [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
 
@@ -119,11 +116,6 @@ def _get_settings(arguments: Namespace) -> dict[str, str]:
     if arguments.public:
         settings["public"] = "true"
     return settings
-
-
-def _get_folder_name(source: str) -> str:
-    """The last part of a path or URL, from which a slug is made."""
-    return source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
 
 
 def run_set(context: CommandContext) -> int:

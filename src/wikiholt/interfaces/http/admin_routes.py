@@ -55,9 +55,9 @@ class KeysDocument(TypedDict):
 @router.get("/keys", **describe_route(KeysDocument))
 def list_keys(context: RequestContextDep, _: NoQuery) -> Response:
     """List keys, without their secrets."""
-    admin = context.get_key_admin()
-    keys = admin.registry.keys.list(admin.wiki.id if admin.wiki else None)
-    wikis = {wiki.id: wiki for wiki in ([admin.wiki] if admin.wiki else admin.registry.list_wikis())}
+    registry, only = context.authorize_key_admin()
+    keys = registry.keys.list(only.id if only else None)
+    wikis = {wiki.id: wiki for wiki in ([only] if only else registry.list_wikis())}
     documents = [build_key_document(key, wikis.get(key.wiki_id or "")) for key in keys]
     return make_json_response({"keys": documents, "total": len(documents)}, headers=NO_STORE)
 
@@ -67,12 +67,12 @@ def create_key(
     context: RequestContextDep, raw_body: Annotated[LazyBody[NewKey], read_body(NewKey)], _: NoQuery
 ) -> Response:
     """Create a key; only this response contains its token."""
-    admin, body = context.get_key_admin(), raw_body.read()
-    if admin.wiki is not None and body.wiki not in (None, admin.wiki.slug):
+    (registry, only), body = context.authorize_key_admin(), raw_body.read()
+    if only is not None and body.wiki not in (None, only.slug):
         raise Forbidden("This key cannot create keys of another wiki.", hint="Name the wiki of the key, or none.")
-    wiki = admin.wiki or (admin.registry.get(body.wiki) if body.wiki is not None else None)
+    wiki = only or (registry.get(body.wiki) if body.wiki is not None else None)
     scope = body.scope or (Scope.READ if wiki else Scope.ADMIN)
-    key, token = admin.registry.keys.create(wiki.id if wiki else None, scope, body.label, body.expires_at)
+    key, token = registry.keys.create(wiki.id if wiki else None, scope, body.label, body.expires_at)
     return make_json_response(build_new_key_document(key, wiki, token), 201, NO_STORE)
 
 
@@ -83,9 +83,9 @@ def revoke_key(
     _: NoQuery,
 ) -> Response:
     """Revoke a key immediately and permanently."""
-    admin = context.get_key_admin()
-    key = admin.registry.keys.revoke(key_id, wiki_id=admin.wiki.id if admin.wiki else None)
-    wiki = admin.wiki or next((wiki for wiki in admin.registry.list_wikis() if wiki.id == key.wiki_id), None)
+    registry, only = context.authorize_key_admin()
+    key = registry.keys.revoke(key_id, wiki_id=only.id if only else None)
+    wiki = only or next((wiki for wiki in registry.list_wikis() if wiki.id == key.wiki_id), None)
     return make_json_response(build_key_document(key, wiki), headers=NO_STORE)
 
 

@@ -1,8 +1,7 @@
 """The HTTP service as an ASGI application, and which error becomes which problem response."""
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -125,20 +124,14 @@ class _LazyEndpoint:
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
         self._make = make
-        self._lock = Lock()
         self._endpoint: ASGIApp | None = None
         self.route: Route | None = None
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
         scope["route"] = self.route  # for the request metrics; FastAPI sets it only for its own routes
-        endpoint = self._endpoint if self._endpoint is not None else await run_in_threadpool(self._get)
-        await endpoint(scope, receive, send)
-
-    def _get(self) -> ASGIApp:
-        with self._lock:
-            if self._endpoint is None:
-                self._endpoint = self._make()
-            return self._endpoint
+        if self._endpoint is None:
+            self._endpoint = await run_in_threadpool(self._make)
+        await self._endpoint(scope, receive, send)
 
 
 def _create_base_app(
@@ -219,9 +212,12 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     access_error = await run_in_threadpool(_find_access_error, request)
     if access_error is not None:
         return make_problem_response(access_error)
-    return make_invalid_response(
-        [_build_field_error(fault) for fault in error.errors()], request.app.state.openapi_path
-    )
+    faults: list[FieldError] = []
+    for fault in error.errors():
+        where, *names = fault["loc"]
+        message = "unknown field" if fault["type"] == "extra_forbidden" else str(fault["msg"])
+        faults.append({"field": ".".join(map(str, names)), "where": str(where), "message": message})
+    return make_invalid_response(faults, request.app.state.openapi_path)
 
 
 def _find_access_error(request: Request) -> AccessDenied | None:
@@ -235,12 +231,6 @@ def _find_access_error(request: Request) -> AccessDenied | None:
     except WikiholtError:
         return None
     return None
-
-
-def _build_field_error(error: Mapping[str, Any]) -> FieldError:
-    where, *names = error["loc"]
-    message = "unknown field" if error["type"] == "extra_forbidden" else str(error["msg"])
-    return {"field": ".".join(map(str, names)), "where": str(where), "message": message}
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -122,7 +122,7 @@ def add_attachment(
         attached = wiki.handle.pages.add_attachment(
             wiki.path_style.to_git_path(path),
             body.filename,
-            _decode_base64(body.content),
+            decode_base64(body.content),
             author,
             message,
             create_only=bool(if_none_match),
@@ -187,7 +187,8 @@ def _make_raw_response(attachment: AttachmentResult) -> Response:
     )
 
 
-def _decode_base64(content: str) -> bytes:
+def decode_base64(content: str) -> bytes:
+    """Decode the content of a file. Raises InvalidPage."""
     try:
         return b64decode("".join(content.split()), validate=True)
     except (NotBase64, ValueError):

@@ -72,14 +72,11 @@ class ServiceMetrics:
             buckets=_DURATION_BUCKETS_S,
             registry=request_registry,
         )
-        self._untrusted_headers = Counter(
+        self.untrusted_headers = Counter(
             "wikiholt_untrusted_identity_headers",
             "Names of persons that were ignored, because no trusted proxy sent them",
             registry=request_registry,
         )
-
-    def count_untrusted_header(self) -> None:
-        self._untrusted_headers.inc()
 
     def add_process_collector(self, collector: Collector) -> None:
         """Add metrics that each process of a service has."""
@@ -238,16 +235,11 @@ class MetricsPublisher:
                 continue
             key = sample.name, repr(sample.labels)
             if key not in self._values:
-                value = _make_value(family, sample.name, sample.labels)
+                lowest = family.name in _LOWEST_VALUE_METRICS or family.name.endswith("_up")
+                mode = "livemin" if lowest else "livesum"
+                labels = tuple(sample.labels), tuple(sample.labels.values())
+                value = values.ValueClass(family.type, family.name, sample.name, *labels, family.documentation, mode)
                 # A counter goes on from the value of the process that had this name before.
                 self._values[key] = value, value.get() if family.type == "counter" else 0.0
             value, base = self._values[key]
             value.set(base + sample.value)
-
-
-def _make_value(family: Metric, name: str, labels: dict[str, str]) -> Any:
-    lowest = family.name in _LOWEST_VALUE_METRICS or family.name.endswith("_up")
-    mode = "livemin" if lowest else "livesum"
-    return values.ValueClass(
-        family.type, family.name, name, tuple(labels), tuple(labels.values()), family.documentation, mode
-    )

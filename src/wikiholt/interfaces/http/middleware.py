@@ -78,23 +78,34 @@ class RequestMiddleware:
             return
         started = time.perf_counter()
         scope = dict(scope)  # the server still needs the original method
-        response = _ResponseSender(scope, send, allow_cross_origin=self._allow_cross_origin)
+        method, status = str(scope["method"]), 0
+
+        async def send_response(message: Message) -> None:
+            """Send a response with the common headers, and without its body for HEAD."""
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(MutableHeaders(scope=message), scope.get(ALLOWANCE_KEY))
+            elif method == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
         early_response = self._prepare_scope(scope) or self._refuse_if_overloaded(scope)
         try:
             if early_response is not None:
-                await early_response(scope, receive, response.send)
+                await early_response(scope, receive, send_response)
             else:
-                await self._app(scope, limit_body(scope, receive, self._max_body_bytes), response.send)
+                await self._app(scope, limit_body(scope, receive, self._max_body_bytes), send_response)
         except ClientDisconnect:
             _log.debug("client disconnected before the request was complete")
         except Exception:  # noqa: BLE001 - the client gets a response without details, the log gets the traceback
             # Log the route, not the URL: a URL may contain user input.
             _log.exception("request failed at %s", _get_route(scope))
-            if not response.status:
-                await self._make_failure_response(Request(scope))(scope, receive, response.send)
+            if not status:
+                await self._make_failure_response(Request(scope))(scope, receive, send_response)
         finally:
             seconds = time.perf_counter() - started
-            self._metrics.record_request(_get_route(scope), response.method, response.status, seconds)
+            self._metrics.record_request(_get_route(scope), method, status, seconds)
 
     def _prepare_scope(self, scope: Scope) -> Response | None:
         """Move the slug from the path to the scope, treat HEAD as GET, and redirect or refuse a path that needs it."""
@@ -110,11 +121,23 @@ class RequestMiddleware:
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
-        if _count_waiting_requests() < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
+        limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
+        waiting = sum(limiter.statistics().tasks_waiting for limiter in limiters)
+        if waiting < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
         headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}
         return make_error_response(503, "overloaded", "Too many requests are waiting.", hint, headers)
+
+    def _add_headers(self, headers: MutableHeaders, allowance: Allowance | None) -> None:
+        for name, value in _FIXED_HEADERS.items():
+            headers.setdefault(name, value)
+        if self._allow_cross_origin:
+            headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+        headers.add_vary_header("Authorization")
+        if allowance is not None and allowance.limit:
+            headers["RateLimit-Policy"] = f'"minute";q={allowance.limit};w=60'
+            headers["RateLimit"] = f'"minute";r={allowance.remaining};t={math.ceil(allowance.reset_seconds)}'
 
 
 def _refuse_undecodable_path(scope: Scope) -> Response | None:
@@ -130,36 +153,6 @@ def _refuse_undecodable_path(scope: Scope) -> Response | None:
 
 def _get_route(scope: Scope) -> str:
     return str(getattr(scope.get("route"), "path_format", "none"))
-
-
-class _ResponseSender:
-    """Sends a response with the common headers, and without its body for HEAD."""
-
-    def __init__(self, scope: Scope, send: Send, *, allow_cross_origin: bool) -> None:
-        self.method = str(scope["method"])
-        self.status = 0
-        self._scope = scope
-        self._send = send
-        self._allow_cross_origin = allow_cross_origin
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self._add_headers(MutableHeaders(scope=message))
-        elif self.method == "HEAD":
-            message = {**message, "body": b""}
-        await self._send(message)
-
-    def _add_headers(self, headers: MutableHeaders) -> None:
-        for name, value in _FIXED_HEADERS.items():
-            headers.setdefault(name, value)
-        if self._allow_cross_origin:
-            headers["Cross-Origin-Resource-Policy"] = "cross-origin"
-        headers.add_vary_header("Authorization")
-        allowance: Allowance | None = self._scope.get(ALLOWANCE_KEY)
-        if allowance is not None and allowance.limit:
-            headers["RateLimit-Policy"] = f'"minute";q={allowance.limit};w=60'
-            headers["RateLimit"] = f'"minute";r={allowance.remaining};t={math.ceil(allowance.reset_seconds)}'
 
 
 # Searches compute more than they wait. More of them than cores take longer each, because they wait for one another's
@@ -185,12 +178,6 @@ def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         return await anyio.to_thread.run_sync(call)
 
     return run
-
-
-def _count_waiting_requests() -> int:
-    """The number of requests that wait for a thread or for other searches."""
-    limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
-    return sum(limiter.statistics().tasks_waiting for limiter in limiters)
 
 
 async def _run_in_slot(call: Callable[[], T]) -> T:

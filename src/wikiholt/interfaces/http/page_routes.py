@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from wikiholt.domain.page import PageContent, PageWriteResult
+from wikiholt.domain.page import PageWriteResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InputTooLarge, InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_route, get_public_message
@@ -157,13 +157,10 @@ def make_page_response(
     """Read the page at this path and make the response. Raises PageNotFound."""
     with suggest_paths(wiki, path):
         page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
-    return make_cached_response(make_page_etag(page), if_none_match, lambda: build_page_document(page, wiki.path_style))
-
-
-def make_page_etag(page: PageContent) -> str:
-    """Make an ETag: the revision, which writes compare, a dot, and a hash of all else in the response."""
+    # The revision, which writes compare, a dot, and a hash of all else in the response.
     rest = make_weak_etag(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
-    return f'"{page.revision}.{rest[3:-1]}"'
+    tag = f'"{page.revision}.{rest[3:-1]}"'
+    return make_cached_response(tag, if_none_match, lambda: build_page_document(page, wiki.path_style))
 
 
 # Writes: each is a commit based on the revision that the writer has read, and schedules a sync
@@ -319,7 +316,14 @@ def write_pages(
     author_header: AuthorHeader = None,
 ) -> Response:
     """Write or delete many pages: a JSON object per line. Repeating a line changes nothing."""
-    wiki, lines = context.open_wiki(Scope.WRITE), _split_lines(raw_body)
+    wiki = context.open_wiki(Scope.WRITE)
+    raw_body.require_media_type(_NDJSON_MEDIA_TYPE, *_OTHER_NDJSON_TYPES)
+    lines = raw_body.data.split(b"\n")
+    if len(lines) > MAX_BULK_LINES + 1:
+        raise InputTooLarge(
+            f"The body has more than {MAX_BULK_LINES:,} lines; nothing was written.",
+            hint="Send the lines in several requests.",
+        )
     author = get_author(wiki, WriteBody(), author_header)
 
     def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
@@ -331,18 +335,6 @@ def write_pages(
     first = list(islice(documents, 1))  # an error of the first batch becomes an error response
     encoded = (encode_json(document) + b"\n" for document in chain(first, documents))
     return StreamingResponse(encoded, 200, {"Cache-Control": PRIVATE_CACHE_CONTROL}, _NDJSON_MEDIA_TYPE)
-
-
-def _split_lines(body: LazyBody[BulkPage]) -> list[bytes]:
-    """The lines of the body. Raises RequestValidationError and InputTooLarge."""
-    body.require_media_type(_NDJSON_MEDIA_TYPE, *_OTHER_NDJSON_TYPES)
-    lines = body.data.split(b"\n")
-    if len(lines) > MAX_BULK_LINES + 1:
-        raise InputTooLarge(
-            f"The body has more than {MAX_BULK_LINES:,} lines; nothing was written.",
-            hint="Send the lines in several requests.",
-        )
-    return lines
 
 
 # Links between pages

@@ -157,7 +157,7 @@ def make_error_response(
     return _make_response(_build_problem(status, code, message, hint), headers or {})
 
 
-def _to_sentence(text: str) -> str:
+def to_sentence(text: str) -> str:
     """The text with a capital letter and a full stop, unless it starts with the name of a parameter."""
     if text[:1].islower() and not _SENTENCE_START.match(text):
         return text
@@ -166,7 +166,7 @@ def _to_sentence(text: str) -> str:
 
 
 def _build_problem(status: int, code: str, message: str, hint: str) -> ProblemDetails:
-    message, hint = _to_sentence(message), _to_sentence(hint)
+    message, hint = to_sentence(message), to_sentence(hint)
     return {
         "type": f"urn:wikiholt:problem:{code}",
         "title": code.replace("-", " ").capitalize(),
@@ -218,11 +218,8 @@ def describe_route(response_model: Any, *statuses: int, others: Responses | None
 
 def describe_error_responses(*statuses: int) -> Responses:
     """Describe the error responses of a route: those that every route has, and these."""
-    return {status: _describe_response(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}
-
-
-def _describe_response(status: int) -> dict[str, Any]:
-    if status == 304:
-        return {"description": _STATUS_DESCRIPTIONS[status]}
-    schema = {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}
-    return {"description": _STATUS_DESCRIPTIONS[status], "content": {PROBLEM_MEDIA_TYPE: {"schema": schema}}}
+    content = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}}}}
+    return {
+        status: {"description": _STATUS_DESCRIPTIONS[status], **(content if status != 304 else {})}
+        for status in sorted({401, 403, 422, 429, 503, *statuses})
+    }

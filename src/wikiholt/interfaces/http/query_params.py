@@ -98,7 +98,12 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _collect_values(query: bytes, repeatable: frozenset[str]) -> dict[str, str | list[str]]:
     values: dict[str, str | list[str]] = {}
-    for name, value in _split_pairs(query):
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        message = "it is not UTF-8 text, percent-encoded"
+        raise RequestValidationError([{"type": "encoding", "loc": ("query",), "msg": message}]) from None
+    for name, value in pairs:
         if name in repeatable:
             repeated = values.setdefault(name, [])
             assert isinstance(repeated, list)
@@ -108,14 +113,6 @@ def _collect_values(query: bytes, repeatable: frozenset[str]) -> dict[str, str |
         else:
             values[name] = value
     return values
-
-
-def _split_pairs(query: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
-    except ValueError:
-        message = "it is not UTF-8 text, percent-encoded"
-        raise RequestValidationError([{"type": "encoding", "loc": ("query",), "msg": message}]) from None
 
 
 # Parameter models. Unknown parameters are refused, and so are values in another notation, such as n=1e1 or fresh=yes.
@@ -301,11 +298,6 @@ class SemanticParams(SearchParams):
 
     n: Count = Field(5, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
-
-    def with_default_chunks(self, count: int) -> Self:
-        """These parameters with this number of chunks per page, unless the client has set one."""
-        is_set = "max_chunks_per_page" in self.model_fields_set
-        return self if is_set else self.model_copy(update={"max_chunks_per_page": count})
 
 
 class SimilarParams(FilterParams):

@@ -104,25 +104,6 @@ class TokenIdentity:
     author: Author
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAdmin:
-    """The keys that a request may manage: those of `wiki`, or all keys if it is None."""
-
-    registry: Registry
-    wiki: Wiki | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClientDescription:
-    """The client of a request: a key, a person or nobody; `wiki` is the one that it may read here, with its scope."""
-
-    client: Key | Person | None
-    method: SignInMethod
-    wiki: Wiki | None
-    scope: Scope | None
-    is_operator: bool
-
-
 class RequestContext:
     """The client of one request and what it may use."""
 
@@ -157,8 +138,8 @@ class RequestContext:
             require_same_origin(self._request)
         return replace(self._unverified_identity, signed_in=self.signed_in.client)
 
-    def describe_client(self) -> ClientDescription:
-        """Describe who sends the request, and what they may do in the wiki that it names.
+    def describe_client(self) -> tuple[Key | Person | None, SignInMethod, Grant | None, bool]:
+        """Who sends the request and how, what they may do in the wiki that it names, and whether they are operators.
 
         Raises Forbidden for a key of another wiki.
         """
@@ -175,8 +156,7 @@ class RequestContext:
             method = self.signed_in.method
         else:
             method = SignInMethod.NONE if client is None else SignInMethod.KEY
-        wiki, scope = (grant.wiki, grant.scope) if grant else (None, None)
-        return ClientDescription(client, method, wiki, scope, access.is_operator(client))
+        return client, method, grant, access.is_operator(client)
 
     def check_key(self, token: str) -> Key:
         """The key of a sign-in form. Raises Unauthorized, or TooManyRequests after many unknown keys."""
@@ -242,18 +222,9 @@ class RequestContext:
             self.count_request()
             raise Forbidden("Unknown host name.", hint="Add the host name to the setting serve.hosts.")
 
-    def _open_session(self, grant: Grant, host_grant: HostGrant | None = None) -> WikiSession:
+    def _open_session(self, grant: Grant) -> WikiSession:
         session = self._application.open_session(grant)
-        if host_grant is None:
-            return replace(session, author=grant.person.to_author()) if grant.person is not None else session
-        return replace(
-            session,
-            path_style=host_grant.path_style,
-            author=host_grant.author,
-            on_commit=host_grant.commits.append,
-            index_wait_s=host_grant.index_wait_s,
-            interface=SearchInterface.OTTERWIKI,
-        )
+        return replace(session, author=grant.person.to_author()) if grant.person is not None else session
 
     def require_key(self) -> None:
         """Raise Unauthorized without a known key. Called before a body is read, so that strangers use no memory."""
@@ -287,8 +258,8 @@ class RequestContext:
         self._check_rate_limit(client)
         return wikis, self._application.access.is_operator(client)
 
-    def get_key_admin(self) -> "KeyAdmin":
-        """The keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""
+    def authorize_key_admin(self) -> tuple[Registry, Wiki | None]:
+        """The wiki whose keys the client may manage; None for all, if an operator names no wiki in the path."""
         access = self._application.access
         with self._check_access():
             identity = self._identity
@@ -300,7 +271,7 @@ class RequestContext:
                 assert grant.client is not None
                 client, wiki = grant.client, grant.wiki
         self._check_rate_limit(client)
-        return KeyAdmin(self._application.service.registry, wiki)
+        return self._application.service.registry, wiki
 
     def identify_unverified(self) -> Wiki | None:
         """The wiki that a webhook names. The caller must verify the signature."""
@@ -381,11 +352,11 @@ class HostContext(RequestContext):
     def count_request(self) -> None:
         """Do nothing: the host application, or a proxy in front of it, limits requests."""
 
-    def get_key_admin(self) -> KeyAdmin:
+    def authorize_key_admin(self) -> tuple[Registry, Wiki | None]:
         wiki = self.open_wiki(Scope.ADMIN).wiki
         if not self._host_grant.can_manage_keys:
             raise Forbidden("This key cannot manage keys.", hint="Sign in as an administrator of the wiki.")
-        return KeyAdmin(self._application.service.registry, wiki)
+        return self._application.service.registry, wiki
 
     def require_operator(self) -> Application:
         raise Forbidden("This operation covers all wikis.", hint="It is not available here.")
@@ -400,7 +371,14 @@ class HostContext(RequestContext):
         grant = self._host_grant
         if not allowed:
             raise self._build_denied_error()
-        return self._open_session(Grant(grant.wiki, required_scope, grant.key), grant)
+        return replace(
+            self._application.open_session(Grant(grant.wiki, required_scope, grant.key)),
+            path_style=grant.path_style,
+            author=grant.author,
+            on_commit=grant.commits.append,
+            index_wait_s=grant.index_wait_s,
+            interface=SearchInterface.OTTERWIKI,
+        )
 
     def _build_denied_error(self) -> AccessDenied:
         if self._host_grant.is_signed_in:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Annotated, Any
 
 from fastapi import Header
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
@@ -36,30 +37,20 @@ def make_json_response(
 def limit_body(scope: Scope, receive: Receive, limit_bytes: int) -> Receive:
     """A `receive` that raises HTTPException 413 once the announced or received body exceeds the limit."""
     received_bytes = 0
+    announced = Headers(scope=scope).get("content-length", "")
+    error = HTTPException(413, f"The body has more than {limit_bytes} bytes.")
 
     async def receive_limited() -> Message:
         nonlocal received_bytes
-        announced_bytes = _get_content_length(scope)
-        if announced_bytes is not None and announced_bytes > limit_bytes:
-            raise _build_too_large_error(limit_bytes)
+        if announced.isdecimal() and int(announced) > limit_bytes:
+            raise error
         message = await receive()
         received_bytes += len(message.get("body", b""))
         if received_bytes > limit_bytes:
-            raise _build_too_large_error(limit_bytes)
+            raise error
         return message
 
     return receive_limited
-
-
-def _get_content_length(scope: Scope) -> int | None:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value)
-    return None
-
-
-def _build_too_large_error(limit_bytes: int) -> HTTPException:
-    return HTTPException(413, f"The body has more than {limit_bytes} bytes.")
 
 
 # ETags and conditional requests

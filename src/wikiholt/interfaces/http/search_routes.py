@@ -73,7 +73,8 @@ def search_semantic(
 ) -> Response:
     """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
     wiki = context.open_wiki(Scope.READ)
-    params = params.with_default_chunks(context.semantic_chunks_per_page)
+    if "max_chunks_per_page" not in params.model_fields_set:
+        params = params.model_copy(update={"max_chunks_per_page": context.semantic_chunks_per_page})
     return _run_search(wiki, params, if_none_match)
 
 

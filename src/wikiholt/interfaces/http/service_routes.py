@@ -144,18 +144,18 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
 @router.get("/api/v1/me", response_model=ClientDocument, **_ME_ROUTE)
 def describe_client(context: RequestContextDep, _: NoQuery) -> Response:
     """Say who the client is."""
-    description = context.describe_client()
-    client, wiki, scope = description.client, description.wiki, description.scope
+    client, method, grant, is_operator = context.describe_client()
+    wiki, scope = (grant.wiki, grant.scope) if grant else (None, None)
     can_write = scope is not None and scope.allows(Scope.WRITE)
     person = client if isinstance(client, Person) else None
     document = {
         "kind": "anonymous" if client is None else "person" if person else "key",
         "name": client.label if client else "",
-        "method": description.method,
+        "method": method,
         "wiki": wiki.slug if wiki else None,
         "scope": scope,
         "writable": wiki is not None and can_write and not is_remote(wiki.source),
-        "operator": description.is_operator,
+        "operator": is_operator,
         "key": None if client is None or person else client.id,
         "groups": list(person.groups) if person else [],
     }

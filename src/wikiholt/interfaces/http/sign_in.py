@@ -7,9 +7,10 @@ therefore come from a page of this service.
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -148,18 +149,11 @@ def _get_values(request: Request, header: str) -> list[str]:
 
 def is_trusted_peer(peer: str, proxies: Sequence[str]) -> bool:
     """Whether the address is one of these addresses or networks. A wildcard trusts nobody."""
-    try:
-        address = ip_address(peer)
-    except ValueError:
-        return False
-    return any(address in network for network in map(_parse_network, proxies) if network is not None)
-
-
-def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return None
+    for proxy in proxies:
+        with suppress(ValueError):
+            if ip_address(peer) in ip_network(proxy, strict=False):
+                return True
+    return False
 
 
 _last_report_s = -_LOG_INTERVAL_S
@@ -168,7 +162,7 @@ _last_report_s = -_LOG_INTERVAL_S
 def _report_untrusted(request: Request) -> None:
     """Count the header, and log it at most once a minute: any client can send it."""
     global _last_report_s  # noqa: PLW0603
-    request.app.state.metrics.count_untrusted_header()
+    request.app.state.metrics.untrusted_headers.inc()
     now = time.monotonic()
     if now - _last_report_s >= _LOG_INTERVAL_S:
         _last_report_s = now

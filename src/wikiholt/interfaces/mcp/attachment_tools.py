@@ -1,13 +1,12 @@
 """The tools for files attached to pages."""
 
-from base64 import b64decode
-from binascii import Error as NotBase64
 from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from wikiholt.errors import InvalidPage
+from wikiholt.interfaces.http.attachment_routes import decode_base64
 from wikiholt.interfaces.mcp.mcp_tool import tool, write_tool
 from wikiholt.interfaces.mcp.resources import format_attachment_uri
 from wikiholt.interfaces.mcp.text_output import (
@@ -97,14 +96,10 @@ class AttachmentArguments(BudgetedArguments):
     filename: FileNameArgument
 
 
-def _format_content(result: AttachmentContentDocument) -> str:
-    return f"{result['filename']} ({result['mime_type']}, {result['size']} bytes), in base64:\n{result['content']}"
-
-
 @tool(
     "Read an attachment",
     "Get a file attached to a page, in base64.",
-    _format_content,
+    "{filename} ({mime_type}, {size} bytes), in base64:\n{content}".format_map,
 )
 def download_attachment(wiki: WikiSession, params: AttachmentArguments, budget: int) -> AttachmentContentDocument:
     attachment = wiki.handle.pages.read_attachment(wiki.path_style.to_git_path(params.path), params.filename)
@@ -137,24 +132,17 @@ def _format_added(result: AttachmentAddDocument) -> str:
     destructive=True,
 )
 def upload_attachment(wiki: WikiSession, params: UploadAttachmentArguments, _: int) -> AttachmentAddDocument:
-    try:
-        data = b64decode("".join(params.content.split()), validate=True)
-    except (NotBase64, ValueError):
-        raise InvalidPage("content is not base64.", hint="Encode the content of the file in base64.") from None
+    data = decode_base64(params.content)
     path, author = resolve_page_and_author(wiki, params.path)
     added = wiki.handle.pages.add_attachment(path, params.filename, data, author, params.commit_message)
     wiki.report_write(added, author, params.commit_message)
     return build_attachment_add_document(added, wiki.path_style)
 
 
-def _format_removed(result: AttachmentRemoveDocument) -> str:
-    return f"Deleted {result['filename']} of {result['path']}; revision {result['revision']}."
-
-
 @write_tool(
     "Delete an attachment",
     "Delete a file attached to a page; its content stays in the git history.",
-    _format_removed,
+    "Deleted {filename} of {path}; revision {revision}.".format_map,
     destructive=True,
     idempotent=False,
 )

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import re
 from html import escape
+from math import inf
 from urllib.parse import urlencode, urlsplit
 
 from mcp.server.auth.provider import (
@@ -33,7 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.problem_details import get_public_message, make_problem_response
+from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.http.write_request import make_key_author
@@ -42,7 +43,6 @@ from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S,
 from wikiholt.wikis.registry import Registry
 
 _CONSENT_PATH = "/oauth/consent"
-_FOREVER = float("inf")
 _UNSAFE_SCHEMES = frozenset({"javascript", "data", "vbscript", "file", "blob", "about", "ftp", "ws", "wss"})
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _MAX_REDIRECT_URIS = 10
@@ -115,7 +115,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         return AuthorizationCode(
             code=authorization_code,
             scopes=_to_scope_names(grant.scope),
-            expires_at=_FOREVER,  # the registry finds no expired one
+            expires_at=inf,  # the registry finds no expired one
             client_id=grant.client_id,
             code_challenge=grant.code_challenge,
             redirect_uri=AnyUrl(grant.redirect_uri.removeprefix(_IMPLICIT_MARK)),
@@ -180,6 +180,72 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
             raise Unauthorized("This token is invalid or has expired.", hint="Authorize again.") from None
         return TokenIdentity(slug, KeyScope(grant.scope), key.id, make_key_author(key))
 
+    # The page on which a person approves an agent with a key. The fields of the request travel in the page and are
+    # checked again when it is sent. A page elsewhere cannot approve anything in the person's name: it would have to
+    # know the key.
+
+    async def handle_consent(self, request: Request) -> Response:
+        limited = Request(request.scope, limit_body(request.scope, request.receive, _MAX_FORM_BYTES))
+        form = await limited.form() if request.method == "POST" else None
+        source = form if form is not None else request.query_params
+        fields = {name: str(source.get(name, ""))[:_MAX_FIELD_CHARS] for name in _FIELDS}
+        await run_in_threadpool(get_request_context(request).count_request)
+        client = await self._check_request(fields)
+        if form is None:
+            return _render(client, fields, "", 200)
+        if form.get("action") != "approve":
+            return _redirect(fields, {"error": "access_denied"})
+        try:
+            code = await run_in_threadpool(self._approve, client, fields, str(form.get("key", "")))
+        except WikiholtError as error:
+            return _render(client, fields, " ".join(get_public_message(error)), error.status)
+        return _redirect(fields, {"code": code})
+
+    async def _check_request(self, fields: dict[str, str]) -> OAuthClientInformationFull:
+        """Check again what the authorization endpoint has checked. Raises InvalidQuery."""
+        client = await self.get_client(fields["client_id"])
+        try:
+            if client is None or not fields["code_challenge"]:
+                raise InvalidQuery("This request is not valid.", hint="Start again in the agent.")
+            client.validate_redirect_uri(AnyUrl(fields["redirect_uri"]))
+        except (ValidationError, InvalidRedirectUriError):
+            raise InvalidQuery("This request is not valid.", hint="Start again in the agent.") from None
+        return client
+
+    def _approve(self, client: OAuthClientInformationFull, fields: dict[str, str], token: str) -> str:
+        """The code for what the holder of this key approves. Raises Unauthorized and Forbidden."""
+        key = self.registry.keys.find_by_token(token.strip())
+        if key is None:
+            raise Unauthorized("This key is not valid.", hint="Check it; it may have been revoked.")
+        wiki = self._find_wiki(key, fields["resource"])
+        may_write = "write" in fields["scope"].split() and key.scope.allows(KeyScope.WRITE)
+        grant = OAuthGrant(
+            client.client_id,
+            key.id,
+            wiki.id,
+            str(KeyScope.WRITE if may_write else KeyScope.READ),
+            fields["resource"],
+            fields["code_challenge"],
+            fields["redirect_uri"] if fields["explicit"] else _IMPLICIT_MARK + fields["redirect_uri"],
+        )
+        return self.registry.oauth.approve(grant)
+
+    def _find_wiki(self, key: Key, resource: str) -> Wiki:
+        """The wiki that the request names, or else that of the key. Raises Forbidden."""
+        slug = self.find_slug(resource) if resource else None
+        try:
+            if resource and slug is not None:
+                wiki = self.registry.get(slug)
+            elif not resource and key.wiki_id is not None:
+                wiki = self.registry.get_by_id(key.wiki_id)
+            else:
+                raise Forbidden("The agent named no wiki.", hint="Use the address of one wiki, which ends in /mcp.")
+        except WikiNotFound:
+            raise _make_other_wiki_error() from None
+        if key.wiki_id not in (None, wiki.id):
+            raise _make_other_wiki_error()
+        return wiki
+
 
 def _find_redirect_fault(uri: str) -> str:
     """Why codes must not be sent to this URI; empty if they may."""
@@ -214,7 +280,7 @@ def create_routes(server: AuthorizationServer) -> list[Route]:
         Route(route.path, _RateLimited(route.app), methods=list(route.methods or ()))
         for route in (metadata_route, *(route for route in routes if route.path != metadata_route.path))
     ]
-    return [*limited_routes, Route(_CONSENT_PATH, _ConsentPage(server).handle, methods=["GET", "POST"])]
+    return [*limited_routes, Route(_CONSENT_PATH, server.handle_consent, methods=["GET", "POST"])]
 
 
 class _RateLimited:
@@ -224,16 +290,11 @@ class _RateLimited:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await run_in_threadpool(get_request_context(Request(scope)).count_request)
-        except WikiholtError as error:
-            await make_problem_response(error)(scope, receive, send)
-            return
+        await run_in_threadpool(get_request_context(Request(scope)).count_request)
         await self._app(scope, receive, send)
 
 
-# The page on which a person approves an agent with a key. The fields of the request travel in the page and are checked
-# again when it is sent. A page elsewhere cannot approve anything in the person's name: it would have to know the key.
+# The consent page.
 
 
 _FIELDS = ("client_id", "redirect_uri", "explicit", "state", "scope", "code_challenge", "resource")
@@ -248,76 +309,6 @@ button { font: inherit; margin-right: .5rem; } [role=alert] { border-left: .3rem
 code { overflow-wrap: anywhere; }
 """
 _STYLE_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-
-
-class _ConsentPage:
-    def __init__(self, server: AuthorizationServer) -> None:
-        self._server = server
-
-    async def handle(self, request: Request) -> Response:
-        limited = Request(request.scope, limit_body(request.scope, request.receive, _MAX_FORM_BYTES))
-        form = await limited.form() if request.method == "POST" else None
-        source = form if form is not None else request.query_params
-        fields = {name: str(source.get(name, ""))[:_MAX_FIELD_CHARS] for name in _FIELDS}
-        try:
-            await run_in_threadpool(get_request_context(request).count_request)
-            client = await self._check_request(fields)
-        except WikiholtError as error:
-            return make_problem_response(error)
-        if form is None:
-            return _render(client, fields, "", 200)
-        if form.get("action") != "approve":
-            return _redirect(fields, {"error": "access_denied"})
-        try:
-            code = await run_in_threadpool(self._approve, client, fields, str(form.get("key", "")))
-        except WikiholtError as error:
-            return _render(client, fields, " ".join(get_public_message(error)), error.status)
-        return _redirect(fields, {"code": code})
-
-    async def _check_request(self, fields: dict[str, str]) -> OAuthClientInformationFull:
-        """Check again what the authorization endpoint has checked. Raises InvalidQuery."""
-        client = await self._server.get_client(fields["client_id"])
-        try:
-            if client is None or not fields["code_challenge"]:
-                raise InvalidQuery("This request is not valid.", hint="Start again in the agent.")
-            client.validate_redirect_uri(AnyUrl(fields["redirect_uri"]))
-        except (ValidationError, InvalidRedirectUriError):
-            raise InvalidQuery("This request is not valid.", hint="Start again in the agent.") from None
-        return client
-
-    def _approve(self, client: OAuthClientInformationFull, fields: dict[str, str], token: str) -> str:
-        """The code for what the holder of this key approves. Raises Unauthorized and Forbidden."""
-        key = self._server.registry.keys.find_by_token(token.strip())
-        if key is None:
-            raise Unauthorized("This key is not valid.", hint="Check it; it may have been revoked.")
-        wiki = self._find_wiki(key, fields["resource"])
-        may_write = "write" in fields["scope"].split() and key.scope.allows(KeyScope.WRITE)
-        grant = OAuthGrant(
-            client.client_id,
-            key.id,
-            wiki.id,
-            str(KeyScope.WRITE if may_write else KeyScope.READ),
-            fields["resource"],
-            fields["code_challenge"],
-            fields["redirect_uri"] if fields["explicit"] else _IMPLICIT_MARK + fields["redirect_uri"],
-        )
-        return self._server.registry.oauth.approve(grant)
-
-    def _find_wiki(self, key: Key, resource: str) -> Wiki:
-        """The wiki that the request names, or else that of the key. Raises Forbidden."""
-        slug = self._server.find_slug(resource) if resource else None
-        try:
-            if resource and slug is not None:
-                wiki = self._server.registry.get(slug)
-            elif not resource and key.wiki_id is not None:
-                wiki = self._server.registry.get_by_id(key.wiki_id)
-            else:
-                raise Forbidden("The agent named no wiki.", hint="Use the address of one wiki, which ends in /mcp.")
-        except WikiNotFound:
-            raise _make_other_wiki_error() from None
-        if key.wiki_id not in (None, wiki.id):
-            raise _make_other_wiki_error()
-        return wiki
 
 
 def _make_other_wiki_error() -> Forbidden:

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator
+from io import StringIO
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -236,7 +237,8 @@ def _read_older(wiki: WikiSession, path: str, new: PageContent, revision: str | 
 
 def _compare(old_page: PageContent | None, new_page: PageContent) -> Iterator[str]:
     """The lines of the unified diff, as `git apply` takes it. Raises InvalidPage."""
-    old, new = _split_lines(old_page.content if old_page else ""), _split_lines(new_page.content)
+    # The lines with their line feeds; git knows no other end of a line.
+    old, new = (list(StringIO(page.content if page else "", newline="\n")) for page in (old_page, new_page))
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     if max(len(old), len(new)) - start > _MAX_DIFF_LINES:
         raise InvalidPage(
@@ -254,9 +256,3 @@ def _compare(old_page: PageContent | None, new_page: PageContent) -> Iterator[st
         yield line.removesuffix("\n")
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"
-
-
-def _split_lines(text: str) -> list[str]:
-    """The lines with their line feeds; git knows no other end of a line."""
-    *lines, last = text.split("\n")
-    return [*(f"{line}\n" for line in lines), *([last] if last else [])]

@@ -25,7 +25,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 )
 from wikiholt.interfaces.schemas.page_schemas import (
     LinksDocument,
-    ListedPageDocument,
     OrphansDocument,
     PageListDocument,
     build_facets_document,
@@ -67,13 +66,11 @@ def _format_page_list(result: ListPagesResult | OrphansResult) -> str:
         return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
     last = result["offset"] + len(result["pages"])
     head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
-    lines = [head, *map(_format_listed_page, result["pages"])]
+    lines = [head]
+    for page in result["pages"]:
+        details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
+        lines.append(f"- {page['path']}: {page['name']} ({', '.join(details)})")
     return join_lines(lines, result["continuation"], stale=result["stale"])
-
-
-def _format_listed_page(page: ListedPageDocument) -> str:
-    details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
-    return f"- {page['path']}: {page['name']} ({', '.join(details)})"
 
 
 @tool(
@@ -191,9 +188,6 @@ class ListTagsArguments(PagedArguments):
         "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
     )
 
-    def to_filter(self) -> PageFilter:
-        return PageFilter(path_prefix=self.prefix)
-
 
 class ListTagsResult(TypedDict):
     """Tags, categories and the folders directly below the prefix, with their numbers of pages."""
@@ -221,7 +215,8 @@ def _format_tags(result: ListTagsResult) -> str:
 )
 def list_tags(wiki: WikiSession, params: ListTagsArguments, budget: int) -> ListTagsResult:
     with wiki.open_snapshot() as snapshot:
-        document = build_facets_document(snapshot.pages.get_facets(wiki.to_git_filter(params.to_filter())))
+        where = wiki.to_git_filter(PageFilter(path_prefix=params.prefix))
+        document = build_facets_document(snapshot.pages.get_facets(where))
     lists = [
         [(facet["value"], facet["count"]) for facet in facets]
         for facets in (document["tags"], document["categories"], document["folders"])

@@ -157,7 +157,9 @@ class _ServerHandlers:
         arguments = adapt_arguments(tool.arguments_type, arguments)
         try:
             if not tool_context.scope.allows(tool.required_scope):
-                raise _make_read_only_error(tool_context)
+                if tool_context.write_hint:
+                    raise Forbidden("This server is read-only.", hint=tool_context.write_hint)
+                raise Forbidden("This requires a key with scope write.")
             params = tool.arguments_type.model_validate({**arguments, **tool.fixed_arguments})
             if tool_context.wikis is not None:
                 return _make_result(tool.run(tool_context.wikis, params, self._get_budget(params)), tool.format_text)
@@ -173,7 +175,10 @@ class _ServerHandlers:
         except WikiholtError as error:
             if error.status >= 500:
                 _log.info("a tool failed: %s: %s", error.code, error.message)
-            similar = _find_similar_paths(wiki, error, arguments)
+            requested = str(arguments.get("path") or arguments.get("id") or "")
+            similar: list[str] = []
+            if wiki is not None and requested and isinstance(error, PageNotFound):
+                similar = find_similar_paths(wiki, error, requested)
             can_write = tool_context.wikis is None and tool_context.scope.allows(Scope.WRITE)
             return _make_error_result(text_output.format_error(error, similar, can_write=can_write))
         except Exception:  # noqa: BLE001 - the agent gets a result, and the log the details
@@ -252,12 +257,6 @@ class _ServerHandlers:
         return await to_thread.run_sync(call)
 
 
-def _make_read_only_error(tool_context: ToolContext) -> Forbidden:
-    if tool_context.write_hint:
-        return Forbidden("This server is read-only.", hint=tool_context.write_hint)
-    return Forbidden("This requires a key with scope write.")
-
-
 def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolResult:
     try:
         text = format_text(document)
@@ -272,14 +271,6 @@ def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolRe
 def _make_error_result(text: str) -> CallToolResult:
     safe_text = text.encode("utf-8", "replace").decode()
     return CallToolResult(content=[TextContent(type="text", text=safe_text)], is_error=True)
-
-
-def _find_similar_paths(wiki: WikiSession | None, error: WikiholtError, arguments: Mapping[str, Any]) -> list[str]:
-    """Existing paths that are similar to a path that was not found."""
-    requested = arguments.get("path") or arguments.get("id")
-    if wiki is None or not isinstance(error, PageNotFound) or not isinstance(requested, str):
-        return []
-    return find_similar_paths(wiki, error, requested)
 
 
 def serve_stdio(tool_context: ToolContext, settings: Settings, slug: str) -> None:

@@ -49,11 +49,14 @@ class McpTool:
         return self.required_scope is not Scope.READ
 
     def to_definition(self) -> Described:
+        input_schema: dict[str, Any] = _shorten_schema(self.arguments_type.model_json_schema(), _drop_null)
+        properties = input_schema.get("properties", {}).items()
+        input_schema["properties"] = {name: shape for name, shape in properties if name not in self.fixed_arguments}
         return Described(
             name=self.name,
             title=self.title,
             description=self.description,
-            input_schema=self.build_input_schema(),
+            input_schema=input_schema,
             output_schema=_shorten_schema(TypeAdapter(self.run.__annotations__["return"]).json_schema(), _simplify),
             annotations=ToolAnnotations(
                 read_only_hint=not self.is_write,
@@ -62,13 +65,6 @@ class McpTool:
                 open_world_hint=False,
             ),
         )
-
-    def build_input_schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = _shorten_schema(self.arguments_type.model_json_schema(), _drop_null)
-        schema["properties"] = {
-            name: shape for name, shape in schema.get("properties", {}).items() if name not in self.fixed_arguments
-        }
-        return schema
 
 
 def tool(

@@ -16,7 +16,6 @@ from typing import Any
 
 import jwt
 
-from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope, make_author
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import TokenIdentity
@@ -124,7 +123,10 @@ class TokenVerifier:
             raise Forbidden("This token has no scope of this service.", hint=f"Request one of the scopes {known}.")
         scope = Scope.WRITE if Scope.WRITE in scopes else Scope.READ
         digest = blake2b(f"{claims['iss']}\0{claims['sub']}".encode("utf-8", "replace"), digest_size=8).hexdigest()
-        return TokenIdentity(slug, scope, f"oauth:{digest}", _build_author(claims, digest))
+        name = next((claim for claim in (claims.get("name"), claims["sub"]) if isinstance(claim, str)), "")
+        email = claims.get("email")
+        author = make_author(name, email if isinstance(email, str) else "", digest, default_name="Agent")
+        return TokenIdentity(slug, scope, f"oauth:{digest}", author)
 
     def _decode_claims(self, token: str) -> Mapping[str, Any]:
         try:
@@ -153,10 +155,3 @@ class TokenVerifier:
 
 def _build_invalid_token_error() -> Unauthorized:
     return Unauthorized("This token is invalid or has expired.", hint="Request a new one from its issuer.")
-
-
-def _build_author(claims: Mapping[str, Any], digest: str) -> Author:
-    """The author of commits, from the claims of the token."""
-    name = next((claim for claim in (claims.get("name"), claims["sub"]) if isinstance(claim, str)), "")
-    email = claims.get("email")
-    return make_author(name, email if isinstance(email, str) else "", digest, default_name="Agent")

@@ -80,7 +80,10 @@ def list_templates() -> list[ResourceTemplate]:
 
 def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource], str | None]:
     """A batch of the pages by path, and the cursor of the next batch."""
-    offset = _parse_cursor(cursor)
+    match = re.fullmatch(r"from-([0-9]{1,9})", cursor or "from-0")
+    if match is None:
+        raise InvalidQuery("Invalid cursor.", hint="Start without a cursor.")
+    offset = int(match[1])
     with wiki.use_handle() as handle:
         batch = handle.pages.list(PageFilter(), _LIST_PAGE_SIZE, offset)
     resources = [
@@ -94,15 +97,6 @@ def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource
     ]
     done = offset + len(resources)
     return resources, f"from-{done}" if resources and done < batch.total else None
-
-
-def _parse_cursor(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    match = re.fullmatch(r"from-([0-9]{1,9})", cursor)
-    if match is None:
-        raise InvalidQuery("Invalid cursor.", hint="Start without a cursor.")
-    return int(match[1])
 
 
 def format_uri(path: str) -> str:

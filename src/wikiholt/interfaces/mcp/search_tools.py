@@ -1,6 +1,6 @@
 """The tools that search, with results cut to the token budget."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -224,41 +224,33 @@ def _build_result(
         notes.append(_STALE_NOTE)
 
     def build(share: int) -> SearchToolResult:
-        fitted = _fit_hits(path_style, result.hits, share)
-        is_cut = fitted.omitted or fitted.was_shortened
+        pages, omitted, is_shortened = _fit_hits(path_style, result.hits, share)
+        continuation: Continuation | None = None
+        if omitted or is_shortened:
+            more = f"{omitted} more results did not fit; use more max_tokens, or narrow the search."
+            text = more if omitted else "Some passages did not fit; read them with read_page, or use more max_tokens."
+            arguments = params.model_dump(exclude_defaults=True) | {"max_tokens": min(50_000, budget * 3)}
+            continuation = {"message": text, "tool": tool_name, "arguments": arguments}
         document = build_document(
             SearchToolResult,
             result,
             did_you_mean=result.did_you_mean or None,
-            results=fitted.pages,
+            results=pages,
             nothing_relevant=result.nothing_relevant or not result.hits,
             notes=notes,
             notice=DATA_NOTICE,
-            continuation=_build_continuation(fitted, budget, tool_name, params) if is_cut else None,
+            continuation=continuation,
         )
         return shorten_fields(document, ("query", "did_you_mean"), share // 4)
 
     return fit_to_budget(build, _format_result, budget)
 
 
-@dataclass(frozen=True, slots=True)
-class _FittedHits:
-    pages: list[SearchToolHit]
-    omitted: int
-    was_shortened: bool
+def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> tuple[list[SearchToolHit], int, bool]:
+    """Hits in order: with the passage while it fits, then with the snippet only, then omitted.
 
-
-def _build_continuation(fitted: _FittedHits, budget: int, tool_name: str, params: FilterArguments) -> Continuation:
-    if fitted.omitted:
-        text = f"{fitted.omitted} more results did not fit; use more max_tokens, or narrow the search."
-    else:
-        text = "Some passages did not fit; read them with read_page, or use more max_tokens."
-    arguments = params.model_dump(exclude_defaults=True) | {"max_tokens": min(50_000, budget * 3)}
-    return {"message": text, "tool": tool_name, "arguments": arguments}
-
-
-def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _FittedHits:
-    """Hits in order: with the passage while it fits, then with the snippet only, then omitted."""
+    Returns the hits, the number of omitted ones, and whether a passage was shortened.
+    """
     pages: list[SearchToolHit] = []
     used, was_shortened = 0, False
     for number, hit in enumerate(hits):
@@ -266,7 +258,7 @@ def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _Fit
         overhead = estimate_json_tokens(page)
         total = overhead + estimate_tokens(hit.text)
         if pages and used + overhead > budget:
-            return _FittedHits(pages, len(hits) - number, was_shortened)
+            return pages, len(hits) - number, was_shortened
         fits = used + total <= budget
         text = hit.text
         if not fits:
@@ -274,7 +266,7 @@ def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _Fit
             was_shortened = True
         pages.append({**page, "text": text})
         used += total if fits else overhead + estimate_tokens(text)
-    return _FittedHits(pages, 0, was_shortened)
+    return pages, 0, was_shortened
 
 
 def _build_hit(path_style: PathStyle, hit: Hit) -> SearchToolHit:

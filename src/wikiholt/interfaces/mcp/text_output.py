@@ -250,13 +250,8 @@ def _end_sentence(text: str) -> str:
 
 def format_invalid_arguments(tool: str, error: ValidationError) -> str:
     """The invalid arguments, each with the reason."""
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    messages = [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {_format_fault(fault['type'], fault['msg'])}"
-        for fault in faults
-    ]
+    messages = []
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        reason = "there is no such argument" if fault["type"] == "extra_forbidden" else fault["msg"]
+        messages.append(f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {reason}")
     return f"invalid-input: {'; '.join(messages[:5])}\nNext: call {tool} again with arguments that match its schema."
-
-
-def _format_fault(kind: str, message: str) -> str:
-    return "there is no such argument" if kind == "extra_forbidden" else message

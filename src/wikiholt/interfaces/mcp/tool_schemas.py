@@ -26,10 +26,6 @@ def _to_list(value: Any) -> Any:
     return value
 
 
-def _empty_to_none(value: Any) -> Any:
-    return None if value == "" else value
-
-
 _ArgumentValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN)]
 ArgumentValues = Annotated[list[_ArgumentValue], BeforeValidator(_to_list, json_schema_input_type=list[str] | str)]
 PagePathArgument = Annotated[
@@ -38,7 +34,7 @@ PagePathArgument = Annotated[
 ]
 RevisionArgument = Annotated[
     Annotated[str, Field(pattern=r"^[0-9a-fA-F]{7,64}$")] | None,
-    BeforeValidator(_empty_to_none, json_schema_input_type=str | None),
+    BeforeValidator(lambda value: None if value == "" else value, json_schema_input_type=str | None),
 ]
 MessageArgument = Annotated[str, Field(max_length=10_000, pattern=TEXT_PATTERN)]
 

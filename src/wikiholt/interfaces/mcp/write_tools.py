@@ -248,14 +248,10 @@ def rename_page(wiki: WikiSession, params: RenamePageArguments, budget: int) -> 
     return fit_to_budget(build, _format_renamed, budget)
 
 
-def _format_deleted(result: PageDeleteDocument) -> str:
-    return f"Deleted {result['path']}; commit {result['revision']}. Its history is kept."
-
-
 @write_tool(
     "Delete a page",
     "Delete a page; its content stays in the git history. Ask the user before you do this.",
-    _format_deleted,
+    "Deleted {path}; commit {revision}. Its history is kept.".format_map,
     destructive=True,
     idempotent=False,
 )

@@ -1,14 +1,15 @@
 """The Otterwiki plugin: hooks that notify the scheduler of changes, the API and the search pages."""
 
-import importlib
+import logging
 import os
 import sys
 from contextlib import closing
-from typing import Any
 
 __all__ = ["forget"]
 
 _PLUGIN = "wikiholt.interfaces.otterwiki.plugin"
+_log = logging.getLogger("wikiholt.otterwiki")
+_logged_reasons: set[str] = set()
 
 
 def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -25,7 +26,8 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
 
     text = os.fspath(path_or_slug)
     target = text if isinstance(path_or_slug, str) and not text.startswith("/") else os.path.realpath(text)
-    runtime = _get_runtime()
+    module = sys.modules.get(_PLUGIN)
+    runtime = module.plugin.runtime if module else None  # not None if Otterwiki runs in this process
     if runtime is not None:
         return tuple(removed.wiki.slug for removed in runtime.application.service.forget(target))
     if not os.environ.get("WIKIHOLT_DATA"):
@@ -37,6 +39,11 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(removed.wiki.slug for removed in service.forget(target))
 
 
-def _get_runtime() -> Any:
-    """The runtime of the plugin if Otterwiki runs in this process, else None."""
-    return importlib.import_module(_PLUGIN).plugin.runtime if _PLUGIN in sys.modules else None
+def log_once(where: str, error: BaseException) -> None:
+    """Log an error, once for each reason."""
+    reason = f"{where}: {type(error).__name__}: {error}"
+    if reason not in _logged_reasons and len(_logged_reasons) < 1000:
+        _logged_reasons.add(reason)
+        hint = getattr(error, "hint", "")
+        # An error with a hint is an expected one and needs no traceback.
+        _log.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)

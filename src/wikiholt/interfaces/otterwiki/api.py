@@ -29,7 +29,8 @@ from wikiholt.interfaces.http.problem_details import (
     make_problem_response,
 )
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
-from wikiholt.interfaces.otterwiki.legacy_api import BridgeResponse, call_for_legacy_clients
+from wikiholt.interfaces.otterwiki import log_once
+from wikiholt.interfaces.otterwiki.legacy_api import call_for_legacy_clients
 from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
 from wikiholt.text.page_names import get_page_path
@@ -51,7 +52,7 @@ class AsgiBridge:
         self._wsgi = ASGIMiddleware(_TimeLimitedApp(app, timeout_s), _CLEANUP_TIMEOUT_S, loop)  # type: ignore[arg-type]
         self._body_bytes = body_bytes
 
-    def call(self, wsgi_environ: dict[str, Any], host_grant: HostGrant | None) -> BridgeResponse:
+    def call(self, wsgi_environ: dict[str, Any], host_grant: HostGrant | None) -> Response:
         """The response to a WSGI request with the rights that the host granted."""
         started: list[tuple[int, list[tuple[str, str]]]] = []
 
@@ -61,8 +62,7 @@ class AsgiBridge:
         environ = {**wsgi_environ, **self._clean_environ(wsgi_environ, host_grant), HOST_GRANT_KEY: host_grant}
         chunks: Iterable[bytes] = self._wsgi(environ, start_response)  # type: ignore[arg-type]
         body = b"".join(chunks)
-        status, headers = started[-1]
-        return BridgeResponse(status, tuple(headers), body)
+        return Response(body, *started[-1])
 
     def _clean_environ(self, wsgi_environ: dict[str, Any], host_grant: HostGrant | None) -> dict[str, Any]:
         """Replacements for what a2wsgi cannot handle: invalid bytes in a URL, truncated bodies."""
@@ -239,7 +239,6 @@ class OtterwikiApi:
         self._shared_key = shared_key
         self._lock = Lock()
         self._bridge_cache: tuple[Application, AsgiBridge] | None = None
-        self._last_error_message = ""
 
     def handle_request(self, rest: str = "") -> Response:  # noqa: ARG002 - the bridge uses the full path
         try:
@@ -254,10 +253,15 @@ class OtterwikiApi:
         try:
             application = self._runtime.application
             if request.path in _PUBLIC_PATHS:
-                return _to_flask_response(self._get_bridge(application).call(request.environ, None))
+                return self._get_bridge(application).call(request.environ, None)
             current_wiki = self._runtime.get_current_wiki()
         except WikiholtError as error:
-            return self._make_not_set_up_response(error)
+            # The client gets no details, which may contain paths.
+            log_once("API unavailable", error)
+            hint = "The log of the wiki has the reason."
+            return _convert_response(
+                make_error_response(503, "not-set-up", "Search is not set up correctly in this wiki.", hint)
+            )
         host_grant = build_host_grant(current_wiki, self._shared_key)
         if host_grant.key is None and host_grant.can_write:
             require_csrf_token()
@@ -267,17 +271,7 @@ class OtterwikiApi:
         bridge = self._get_bridge(current_wiki.application)
         response = call_for_legacy_clients(environ, lambda adapted: bridge.call(adapted, host_grant))
         notify_otterwiki(current_wiki, host_grant)
-        return _to_flask_response(response)
-
-    def _make_not_set_up_response(self, error: WikiholtError) -> Response:
-        """Log a configuration error once, and respond without its details, which may contain paths."""
-        if self._last_error_message != error.message:
-            self._last_error_message = error.message
-            _log.error("API unavailable: %s (%s)", error.message, error.hint)
-        hint = "The log of the wiki has the reason."
-        return _convert_response(
-            make_error_response(503, "not-set-up", "Search is not set up correctly in this wiki.", hint)
-        )
+        return response
 
     def _get_bridge(self, application: Application) -> AsgiBridge:
         """Return the bridge of this process; create it for a new application, such as after a fork."""
@@ -289,10 +283,6 @@ class OtterwikiApi:
                     bridge = AsgiBridge(create_host_app(application), application.settings.limit_body_bytes)
                     self._bridge_cache = cached = (application, bridge)
         return cached[1]
-
-
-def _to_flask_response(response: BridgeResponse) -> Response:
-    return Response(response.body, response.status, list(response.headers))
 
 
 def _convert_response(response: Built) -> Response:

@@ -1,6 +1,7 @@
 """The plugin that Otterwiki loads by its entry point. Errors in hooks are logged and never reach Otterwiki.
 
-The module imports only the standard library and Otterwiki's hooks, so that Otterwiki starts even if Wikiholt is broken.
+The module and its package import only the standard library and Otterwiki's hooks, so that Otterwiki starts even if
+Wikiholt is broken.
 """
 
 import functools
@@ -14,9 +15,9 @@ from typing import Any
 from otterwiki.plugins import hookimpl
 from otterwiki.version import __version__ as _otterwiki_version
 
-_log = logging.getLogger("wikiholt.otterwiki")
+from wikiholt.interfaces.otterwiki import log_once
+
 _PACKAGE = "wikiholt.interfaces.otterwiki"
-_logged_reasons: set[str] = set()
 _MIN_OTTERWIKI = (2, 26)
 
 
@@ -44,7 +45,7 @@ def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - an error here must not break saving or showing a page
-            _log_once(hook.__name__, error)
+            log_once(hook.__name__, error)
             return None
 
     return call_safely
@@ -53,15 +54,6 @@ def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
 def _make_hook(function: Callable[..., Any]) -> Callable[..., Any]:
     hook: Callable[..., Any] = hookimpl(_catch_errors(function))
     return hook
-
-
-def _log_once(where: str, error: BaseException) -> None:
-    reason = f"{where}: {type(error).__name__}: {error}"
-    if reason not in _logged_reasons and len(_logged_reasons) < 1000:
-        _logged_reasons.add(reason)
-        hint = getattr(error, "hint", "")
-        # An error with a hint is an expected one and needs no traceback.
-        _log.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
 
 
 def _configure_logging(app: Any) -> None:
@@ -76,64 +68,42 @@ class OtterwikiPlugin:
     """Implements Otterwiki's hooks; owns the PluginRuntime of this process."""
 
     def __init__(self) -> None:
-        self._runtime: Any = None
-        self._injects: Any = None
-
-    @property
-    def runtime(self) -> Any:
+        self.runtime: Any = None
         """The runtime of this process; None before Otterwiki calls `setup`."""
-        return self._runtime
+        self._injects: Any = None
 
     @_make_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - Otterwiki sets the parameter names
         _configure_logging(app)
         check_otterwiki_version(_otterwiki_version)
         importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
-        self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
-        for part in ("api", "search_pages"):
-            self._register_part(part, app)
-        self._injects = self._import_part("search_pages")
-        self._runtime.start()
+        self.runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
+        self._register_part("api", app)
+        self._injects = self._register_part("search_pages", app)
+        self.runtime.start()
 
     @_catch_errors
-    def _register_part(self, part: str, app: Any) -> None:
-        module = self._import_part(part)
-        if module is not None:
-            module.register(app, self._runtime)
-
-    @_catch_errors
-    def _import_part(self, part: str) -> Any:
-        return importlib.import_module(f"{_PACKAGE}.{part}")
+    def _register_part(self, part: str, app: Any) -> Any:
+        module = importlib.import_module(f"{_PACKAGE}.{part}")
+        module.register(app, self.runtime)
+        return module
 
     @_make_hook
-    def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - the list is incomplete
-        self._notify_changed()
+    def repository_changed(self, *_: Any) -> None:
+        if self.runtime is not None:  # Otterwiki writes the first page of an empty wiki before it calls setup
+            self.runtime.notify_changed()
 
-    @_make_hook
-    def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._notify_changed()
-
-    @_make_hook
-    def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._notify_changed()
-
-    @_make_hook
-    def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._notify_changed()
+    page_saved = page_deleted = page_renamed = repository_changed
 
     @_make_hook
     def template_html_head_inject(self, page: Any) -> str | None:
-        if self._runtime is not None:
-            self._runtime.on_page_viewed()
+        if self.runtime is not None:
+            self.runtime.on_page_viewed()
         return self._render_inject("render_head", page)
 
     @_make_hook
     def template_html_sidebar_right_inject(self, page: Any) -> str | None:
         return self._render_inject("render_sidebar", page)
-
-    def _notify_changed(self) -> None:
-        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it calls setup
-            self._runtime.notify_changed()
 
     def _render_inject(self, function: str, page: Any) -> str | None:
         html = getattr(self._injects, function)(page) if self._injects is not None else None

@@ -3,7 +3,7 @@
 import logging
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -34,16 +34,19 @@ _DEFAULT_CHROMA_PORT = "8000"
 _MODEL_ADVICE = (
     "Wikiholt includes granite-embedding-30m-english; for another model set WIKIHOLT_MODEL to its name or directory"
 )
-_ADVICE_BY_VARIABLE = {
-    "CHROMADB_MODE": _CHROMA_ADVICE,
-    "CHROMADB_HOST": _CHROMA_ADVICE,
-    "CHROMADB_PORT": _CHROMA_ADVICE,
-    "CHROMADB_PATH": _CHROMA_ADVICE,
-    "CHROMA_COLLECTION": f"every wiki has its own index. {_CHROMA_ADVICE}",
-    "FAISS_INDEX_DIR": _STORAGE_ADVICE,
-    "BEDROCK_EMBED_DIMENSIONS": _MODEL_ADVICE,
+_UNUSED_VARIABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "CHROMADB_MODE": (_CHROMA_ADVICE, ()),
+    "CHROMADB_HOST": (_CHROMA_ADVICE, ()),
+    "CHROMADB_PORT": (_CHROMA_ADVICE, ()),
+    "CHROMADB_PATH": (_CHROMA_ADVICE, ()),
+    "CHROMA_COLLECTION": (f"every wiki has its own index. {_CHROMA_ADVICE}", ()),
+    "FAISS_INDEX_DIR": (_STORAGE_ADVICE, ()),
+    "BEDROCK_EMBED_DIMENSIONS": (_MODEL_ADVICE, ()),
+    "VECTOR_BACKEND": (_CHROMA_ADVICE, ("faiss",)),
+    "EMBEDDING_MODEL": (_MODEL_ADVICE, ("local", "onnx")),
+    "SENTENCE_TRANSFORMER_MODEL": (_MODEL_ADVICE, ("all-minilm-l6-v2", "sentence-transformers/all-minilm-l6-v2")),
 }
-_DEFAULT_MODEL_NAMES = ("all-minilm-l6-v2", "sentence-transformers/all-minilm-l6-v2")
+"""The advice for each variable, and the values that need none."""
 
 _CONFLICTING_PACKAGES = {"otterwiki_semantic_search": "otterwiki-semantic-search", "otterwiki_api": "otterwiki-api"}
 
@@ -68,14 +71,20 @@ def _translate_chroma_server(environ: Mapping[str, str]) -> dict[str, str]:
 def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
     """Log advice for unused variables and conflicting packages, and return the lines."""
     translated = translate_legacy_settings(environ)
-    lines = _describe_vector_variables(environ, _CHROMA_SERVER_VARIABLES if "WIKIHOLT_VECTORS" in translated else ())
-    if "WIKIHOLT_VECTORS" in translated:
+    values = {name: environ.get(name, "").strip().lower() for name in _UNUSED_VARIABLES}
+    used = _CHROMA_SERVER_VARIABLES if "WIKIHOLT_VECTORS" in translated else ()
+    lines = [
+        f"{name} is not used: {advice}."
+        for name, (advice, accepted) in _UNUSED_VARIABLES.items()
+        if name not in used and values[name] not in ("", *accepted)
+    ]
+    if values["VECTOR_BACKEND"] == "faiss":
+        lines.append(
+            "VECTOR_BACKEND=faiss is not used: the engine depends on the size; WIKIHOLT_VECTORS=faiss sets it."
+        )
+    if used:
         url = translated["WIKIHOLT_CHROMA_URL"]
         lines.append(f"VECTOR_BACKEND=chroma is used as WIKIHOLT_VECTORS=chroma and WIKIHOLT_CHROMA_URL={url}.")
-    if environ.get("EMBEDDING_MODEL", "").strip().lower() not in ("", "local", "onnx"):
-        lines.append(f"EMBEDDING_MODEL is not used: {_MODEL_ADVICE}.")
-    if environ.get("SENTENCE_TRANSFORMER_MODEL", "").strip().lower() not in ("", *_DEFAULT_MODEL_NAMES):
-        lines.append(f"SENTENCE_TRANSFORMER_MODEL is not used: {_MODEL_ADVICE}.")
     if environ.get("CHROMA_SYNC_INTERVAL", "").strip() and "WIKIHOLT_SYNC_INTERVAL" not in translated:
         lines.append("CHROMA_SYNC_INTERVAL is not used: it is not a number of seconds; set WIKIHOLT_SYNC_INTERVAL.")
     for module, package in _CONFLICTING_PACKAGES.items():
@@ -85,19 +94,6 @@ def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
             )
     for line in lines:
         _log.warning("Wikiholt: %s", line)
-    return lines
-
-
-def _describe_vector_variables(environ: Mapping[str, str], used: Collection[str]) -> list[str]:
-    names = [name for name in _ADVICE_BY_VARIABLE if name not in used and environ.get(name, "").strip()]
-    lines = [f"{name} is not used: {_ADVICE_BY_VARIABLE[name]}." for name in names]
-    backend = environ.get("VECTOR_BACKEND", "").strip().lower()
-    if backend == "faiss":
-        lines.append(
-            "VECTOR_BACKEND=faiss is not used: the engine depends on the size; WIKIHOLT_VECTORS=faiss sets it."
-        )
-    elif backend and "VECTOR_BACKEND" not in used:
-        lines.append(f"VECTOR_BACKEND is not used: {_CHROMA_ADVICE}.")
     return lines
 
 
@@ -112,24 +108,17 @@ _PLUGIN_OPTION_NAMES = ("RESOLVER", "HIDE", "DROPDOWN")
 
 
 @dataclass(frozen=True, slots=True)
-class PluginOptions:
-    """Settings of the plugin itself."""
-
-    resolver: str = ""
-    """`module:function` that returns the wiki of a request."""
-    hide: str | None = None
-    """Patterns of pages to hide from search; None if not set."""
-    dialect: str = OTTERWIKI.name
-    """The dialect of links, by Otterwiki's WIKILINK_STYLE and RETAIN_PAGE_NAME_CASE."""
-    dropdown: bool = True
-    """Whether the search box shows results while the user types."""
-
-
-@dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """All settings at the start of Otterwiki, as texts."""
+    """All settings at the start of Otterwiki: those of the plugin itself, and the general ones as texts."""
 
-    options: PluginOptions
+    resolver: str
+    """`module:function` that returns the wiki of a request."""
+    hide: str | None
+    """Patterns of pages to hide from search; None if not set."""
+    dialect: str
+    """The dialect of links, by Otterwiki's WIKILINK_STYLE and RETAIN_PAGE_NAME_CASE."""
+    dropdown: bool
+    """Whether the search box shows results while the user types."""
     values: Mapping[str, str]
     default_data_directory: Path
     """The data directory if WIKIHOLT_DATA is not set: beside the repository."""
@@ -140,14 +129,14 @@ class PluginConfig:
         values = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
         values |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
         hide = values.get(f"{_PLUGIN_PREFIX}HIDE")
-        options = PluginOptions(
+        return cls(
             resolver=values.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
             dialect=get_dialect(config).name,
             dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
+            values=translate_legacy_settings({**environ, **values}) | values,
+            default_data_directory=Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt",
         )
-        data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
-        return cls(options, translate_legacy_settings({**environ, **values}) | values, data_directory)
 
     def load_settings(self) -> Settings:
         """Load the general settings. Raises InvalidSetting."""

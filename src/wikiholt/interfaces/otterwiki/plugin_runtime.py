@@ -26,6 +26,7 @@ from wikiholt.app.bootstrap import Application, open_application, raise_file_lim
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.free_memory import use_one_arena
+from wikiholt.interfaces.otterwiki import log_once
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver
 from wikiholt.wikis.access import Grant
@@ -222,8 +223,7 @@ class PluginRuntime:
     def __init__(self, app: Flask) -> None:
         # A host may change the configuration with every request; use the one at the start.
         self.config = PluginConfig.from_environment(app.config, os.environ)
-        self.options = self.config.options
-        self._resolver = WikiResolver(self.options.resolver)
+        self._resolver = WikiResolver(self.config.resolver)
         self._is_prefork_master = is_prefork_master()
         use_one_arena()  # a save frees tens of megabytes in its thread
         self._running_writes = RunningWrites()
@@ -238,7 +238,6 @@ class PluginRuntime:
         self._running: _RunningApplication | None = None
         self._running_writes.reset()
         self._debouncer = Debouncer(self._notify_scheduler, self._running_writes.is_busy)
-        self._logged_messages: set[str] = set()
 
     def _after_fork(self) -> None:
         """In a child process, drop the state of the parent, and start if the parent is a prefork master."""
@@ -285,7 +284,7 @@ class PluginRuntime:
             if location.is_certain or running.registrar.is_known(location):
                 running.application.scheduler.notify_changed(running.registrar.get_or_register(location).id)
         except WikiholtError as error:
-            self._log_once(error)
+            log_once("the index is not updated", error)
 
     def _get_running(self) -> _RunningApplication:
         running = self._running
@@ -299,16 +298,11 @@ class PluginRuntime:
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
-        self._running = _RunningApplication(application, WikiRegistrar(application.service, self.options))
+        registrar = WikiRegistrar(application.service, self.config.hide, self.config.dialect)
+        self._running = _RunningApplication(application, registrar)
         # A save creates many objects and so starts collections, which must not walk through Wikiholt's modules.
         gc.freeze()
         return self._running
-
-    def _log_once(self, error: WikiholtError) -> None:
-        """Log why the index is not updated, once for each reason."""
-        if error.message not in self._logged_messages:
-            self._logged_messages.add(error.message)
-            _log.error("Wikiholt: the index is not updated: %s (%s)", error.message, error.hint)
 
     def _stop(self) -> None:
         running = self._running

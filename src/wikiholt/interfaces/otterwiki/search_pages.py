@@ -3,7 +3,6 @@
 The search page works without JavaScript. Injected HTML never delays a page. Users without READ permission get nothing.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from wikiholt.errors import IndexMissing, IndexRepairing, InvalidQuery, NothingI
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
+from wikiholt.interfaces.otterwiki import log_once
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
 from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
@@ -47,9 +47,6 @@ from wikiholt.interfaces.schemas.search_schemas import (
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
-_log = logging.getLogger(__name__)
-_logged_reasons: set[str] = set()
-_MAX_LOGGED_REASONS = 1000
 _SERVER_ERROR_STATUS = 500
 _TIME_UNITS_S = (
     ("year", 31_536_000),
@@ -99,19 +96,10 @@ def _build_error_content(error: Exception) -> SearchPageContent:
         message, hint = get_public_message(error)
         is_first_indexing = isinstance(error, IndexMissing | NothingIndexed) and not isinstance(error, IndexRepairing)
         return SearchPageContent(problem=message, hint=hint, is_first_indexing=is_first_indexing)
-    _log_once(error)
+    log_once("search failed", error)
     return SearchPageContent(
         problem="Search is not set up correctly in this wiki.", hint="The log of the wiki has the reason."
     )
-
-
-def _log_once(error: Exception) -> None:
-    """Log why searches fail, once for each reason."""
-    reason = f"{type(error).__name__}: {error}"
-    if reason not in _logged_reasons and len(_logged_reasons) < _MAX_LOGGED_REASONS:
-        _logged_reasons.add(reason)
-        is_expected = isinstance(error, WikiholtError)
-        _log.error("Wikiholt: search failed: %s", error, exc_info=None if is_expected else error)
 
 
 def render_hit_snippet(hit: HitDocument) -> Markup:
@@ -239,7 +227,7 @@ def render_head(_: object) -> str | None:
     runtime: PluginRuntime = current_app.extensions[_RUNTIME_KEY]
     scripts = [
         "search_box.js",
-        *(["suggestions.js"] if runtime.options.dropdown else []),
+        *(["suggestions.js"] if runtime.config.dropdown else []),
         *(["menu.js"] if _has_permission("ADMIN") else []),
     ]
     return f'<link rel="stylesheet" href="{_get_static_base()}wiki.css">{render_scripts(*scripts)}'

@@ -20,7 +20,6 @@ from otterwiki.util import titleSs
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
-from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.service import WikiService
@@ -121,11 +120,11 @@ _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 class WikiRegistrar:
     """Maps repositories to the wikis of one service. Safe to use from many threads."""
 
-    def __init__(self, service: WikiService, options: PluginOptions) -> None:
-        """The options apply to every wiki, the dialect only to those that have one of Otterwiki's."""
+    def __init__(self, service: WikiService, hide: str | None = None, dialect: str = OTTERWIKI.name) -> None:
+        """`hide` applies to every wiki, the dialect only to those that have one of Otterwiki's."""
         self._service = service
-        self._hide = options.hide
-        self._dialect = options.dialect
+        self._hide = hide
+        self._dialect = dialect
         self._ids: dict[str, str] = {}
 
     def is_known(self, location: WikiLocation) -> bool:
@@ -203,7 +202,9 @@ class OtterwikiPaths(PathStyle):
     """Whether titles show a space for an underscore (TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES)."""
 
     def to_display_path(self, path: str) -> str:
-        return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
+        # Otterwiki did not create a name that is not lower case, and shows it unchanged.
+        parts = (str(titleSs(part)) if part == part.lower() else part for part in path.split("/"))
+        return path if self.retain_case else "/".join(parts)
 
     def to_display_title(self, name: str, path: str) -> str:
         """The name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
@@ -236,8 +237,3 @@ def get_request_paths() -> OtterwikiPaths:
         request.script_root,
         bool(config.get("TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES", False)),
     )
-
-
-def _capitalize(part: str) -> str:
-    # Otterwiki did not create a name that is not lower case, and shows it unchanged.
-    return str(titleSs(part)) if part == part.lower() else part

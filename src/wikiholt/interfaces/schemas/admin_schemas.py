@@ -256,16 +256,12 @@ class RegistryBackupDocument(TypedDict):
 
 
 def build_backup_document(backup: "Backup") -> BackupDocument:
-    state = backup.state
+    names = ("generation", "version", "revision", "pages", "chunks")
     return build_document(
         BackupDocument,
         backup,
-        generation=state.generation if state else None,
-        version=state.version if state else None,
-        revision=state.revision if state else None,
-        model=state.recipe.fingerprint if state else None,
-        pages=state.pages if state else None,
-        chunks=state.chunks if state else None,
+        **{name: getattr(backup.state, name, None) for name in names},
+        model=backup.state.recipe.fingerprint if backup.state else None,
         fault=backup.fault or None,
     )
 

@@ -33,19 +33,16 @@ _MAX_GROUPS = 500
 _RETRY_HINT = "Start again from the sign-in page."
 
 
-def require_authlib() -> None:
-    """Raise MissingDependency unless the extra is installed."""
-    if importlib.util.find_spec("authlib") is None or importlib.util.find_spec("httpx2") is None:
-        raise MissingDependency(
-            "The setting people.oidc_issuer names an OpenID provider, but authlib is not installed.",
-            hint=make_extra_hint("oidc"),
-        )
-
-
 class OidcClient:
     """This service as a client of one OpenID provider. Safe to use from many threads."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises MissingDependency unless the extra is installed."""
+        if importlib.util.find_spec("authlib") is None or importlib.util.find_spec("httpx2") is None:
+            raise MissingDependency(
+                "The setting people.oidc_issuer names an OpenID provider, but authlib is not installed.",
+                hint=make_extra_hint("oidc"),
+            )
         self._settings = settings
         self._issuer = settings.people_oidc_issuer
         self._lock = Lock()

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
-from wikiholt.interfaces.http.problem_details import get_public_message
+from wikiholt.interfaces.http.problem_details import get_public_message, to_sentence
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
@@ -142,6 +142,8 @@ def render_page(
     name = context.slug or "Wikiholt"
     static_files = load_static_files()
     static = f"{context.base}static/{static_files.version}"
+    modules = static_files.find_imports(f"{view}.js")
+    preloads = [f'<link rel="modulepreload" href="{static}/{module}">' for module in modules]
     html = static_files.templates["layout"].substitute(
         view=view,
         title=escape(f"{title} · {name}" if title else name),
@@ -149,7 +151,7 @@ def render_page(
         base=context.base,
         static=static,
         style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
-        script=_render_scripts(view, static),
+        script="\n".join([*preloads, f'<script type="module" src="{static}/{view}.js"></script>']),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
         links=_render_links(context, current),
@@ -166,14 +168,6 @@ def render_view(
     """Render one of the views that a script fills."""
     main = load_static_files().templates[name].substitute({key: escape(value) for key, value in values.items()})
     return render_page(name, context, main, current=name, title=title, body_class=body_class)
-
-
-def _render_scripts(view: str, static: str) -> str:
-    lines = [
-        f'<link rel="modulepreload" href="{static}/{module}">'
-        for module in load_static_files().find_imports(f"{view}.js")
-    ]
-    return "\n".join([*lines, f'<script type="module" src="{static}/{view}.js"></script>'])
 
 
 def _render_links(context: PageContext, current: str) -> str:
@@ -257,9 +251,9 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
 
 def render_message(message: str, hint: str, noscript: str = "") -> str:
     """Render a message. `noscript` is a hint for browsers without JavaScript only."""
-    hint_html = f'<p class="hint">{escape(_to_sentence(hint))}</p>' if hint else ""
-    hint_html += f'<noscript><p class="hint">{escape(_to_sentence(noscript))}</p></noscript>' if noscript else ""
-    return f'<div class="message problem"><p class="title">{escape(_to_sentence(message))}</p>{hint_html}</div>'
+    hint_html = f'<p class="hint">{escape(to_sentence(hint))}</p>' if hint else ""
+    hint_html += f'<noscript><p class="hint">{escape(noscript)}</p></noscript>' if noscript else ""
+    return f'<div class="message problem"><p class="title">{escape(to_sentence(message))}</p>{hint_html}</div>'
 
 
 def _get_error_title(status: int) -> str:
@@ -271,8 +265,3 @@ def _get_error_title(status: int) -> str:
         503: "Not available",
     }
     return titles.get(status, "Error" if status < 500 else "The service has a problem")
-
-
-def _to_sentence(text: str) -> str:
-    first = text[:1].upper() + text[1:]
-    return first if first.endswith((".", "!", "?", "…")) else f"{first}."

@@ -4,7 +4,7 @@ They need no script.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from html import escape
 from urllib.parse import quote, urlencode
@@ -37,33 +37,38 @@ _SANDBOX_CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-an
 """Nothing runs and nothing is loaded if a file, such as an SVG image, is opened directly."""
 
 
-def handle_page(request: Request) -> Response:
+def _make_handler(view: Callable[[Request, WikiSession], Response]) -> Callable[[Request], Response]:
+    """The handler of a view, which gets the wiki of the request. Its errors are shown in the frame of the page."""
+
+    def handle(request: Request) -> Response:
+        try:
+            return view(request, get_request_context(request).open_wiki(Scope.READ))
+        except WikiholtError as error:
+            return render_view_error(request, error, render_form(request.query_params.get("q", "")))
+
+    return handle
+
+
+@_make_handler
+def handle_page(request: Request, wiki: WikiSession) -> Response:
     """Render one page. The parameter `q` is the query whose words are marked."""
     query = request.query_params.get("q", "")
-    form = render_form(query)
-    try:
-        wiki = get_request_context(request).open_wiki(Scope.READ)
-        content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        page = build_preview_document(request, wiki, content, query)
-        related = "".join(_render_related(wiki, page))
-    except WikiholtError as error:
-        return render_view_error(request, error, form)
-    contents = _render_contents(page)
+    content = wiki.handle.pages.read(request.query_params.get("page", ""))
+    page = build_preview_document(request, wiki, content, query)
+    contents, related = _render_contents(page), "".join(_render_related(wiki, page))
     main = (
-        f'<main id="app.main" class="read">{form}<article class="document{" with-contents" if contents else ""}"'
+        f'<main id="app.main" class="read">{render_form(query)}'
+        f'<article class="document{" with-contents" if contents else ""}"'
         f' data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
         f"{_render_text(page, contents)}{related}</article></main>"
     )
     return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])
 
 
-def handle_source(request: Request) -> Response:
+@_make_handler
+def handle_source(request: Request, wiki: WikiSession) -> Response:
     """The Markdown of a page as plain text."""
-    try:
-        wiki = get_request_context(request).open_wiki(Scope.READ)
-        content = wiki.handle.pages.read(request.query_params.get("page", ""))
-    except WikiholtError as error:
-        return render_view_error(request, error, render_form())
+    content = wiki.handle.pages.read(request.query_params.get("page", ""))
     headers = {"Content-Security-Policy": _SANDBOX_CSP, "Cache-Control": "no-cache"}
     return Response(content.content, 200, headers, media_type="text/plain")
 
@@ -176,38 +181,27 @@ def _render_list(title: str, links: Iterable[str]) -> str:
 # The history of a page and the changes of one commit
 
 
-def handle_history(request: Request) -> Response:
+@_make_handler
+def handle_history(request: Request, wiki: WikiSession) -> Response:
     """Render the commits that changed a page, newest first."""
-    try:
-        wiki = get_request_context(request).open_wiki(Scope.READ)
-        path = request.query_params.get("page", "")
-        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
-    except WikiholtError as error:
-        return render_view_error(request, error, render_form())
+    path = request.query_params.get("page", "")
+    commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
     items = "".join(f"<li>{_render_commit(path, commit)}</li>" for commit in commits)
     more = '<p class="hint">These are the latest 100 changes.</p>' if len(commits) == _MAX_COMMITS else ""
     return _render_history_page(request, path, "History", f'<ol class="commits">{items}</ol>{more}')
 
 
-def handle_diff(request: Request) -> Response:
+@_make_handler
+def handle_diff(request: Request, wiki: WikiSession) -> Response:
     """Render what one commit changed on a page; by default the latest."""
     path, revision = request.query_params.get("page", ""), request.query_params.get("revision", "")
-    try:
-        wiki = get_request_context(request).open_wiki(Scope.READ)
-        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
-        position = _find_commit(commits, revision)
-        new, old = (_read_version(wiki, path, commits[index : index + 1]) for index in (position, position + 1))
-    except WikiholtError as error:
-        return render_view_error(request, error, render_form())
+    commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
+    position = next((at for at, commit in enumerate(commits) if commit.revision.startswith(revision)), None)
+    if position is None:
+        raise PageNotFound("This commit did not change the page.", hint="The history lists the commits that did.")
+    new, old = (_read_version(wiki, path, commits[index : index + 1]) for index in (position, position + 1))
     main = f"<p>{_render_commit(path, commits[position])}</p>{render_changes(old, new)}"
     return _render_history_page(request, path, "Changes", main)
-
-
-def _find_commit(commits: Sequence[Commit], revision: str) -> int:
-    for position, commit in enumerate(commits):
-        if commit.revision.startswith(revision):
-            return position
-    raise PageNotFound("This commit did not change the page.", hint="The history lists the commits that did.")
 
 
 def _read_version(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> str:

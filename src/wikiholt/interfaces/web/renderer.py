@@ -5,7 +5,7 @@ wiki or are replaced by their description.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape, unescape
@@ -60,10 +60,8 @@ def render_markdown(page: Page, resolve: LinkResolver, dialect: Dialect = GFM) -
     anchors = {heading.line - page.body_line: heading.anchor for heading in page.headings}
     footnote_ids: set[str] = set()
     environment = {"anchors": anchors, "resolve": resolve, "dialect": dialect, "footnote_ids": footnote_ids}
-    html = _render_html(_get_parser, body, environment)
-    if html is None or measure_depth(html) > _MAX_DEPTH:
-        html = _render_html(_get_parser_without_html, body, environment)
-    if html is None or measure_depth(html) > _MAX_DEPTH:
+    html = _render_html(body, environment, html=True) or _render_html(body, environment, html=False)
+    if html is None:
         html = f"<pre>{escape(body)}</pre>"
     ids = footnote_ids.union(anchors.values())
     return RenderedPage(sanitize_html(html, ids, resolve, page.file), cut)
@@ -79,25 +77,19 @@ def _truncate_body(body: str) -> tuple[str, bool]:
     return body[: end if end > 0 else limit], True
 
 
-def _render_html(parser: Callable[[], MarkdownIt], body: str, environment: Mapping[str, Any]) -> str | None:
-    """The HTML of a body, or None if markdown-it fails on it."""
+def _render_html(body: str, environment: Mapping[str, Any], *, html: bool) -> str | None:
+    """The HTML of a body; None if markdown-it fails on it, or if it is nested too deeply."""
     try:
-        return str(parser().render(body, dict(environment)))
+        rendered = str(_get_parser(html=html).render(body, dict(environment)))
     except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
         return None
+    return rendered if measure_depth(rendered) <= _MAX_DEPTH else None
 
 
 @cache
-def _get_parser() -> MarkdownIt:
-    return _configure_parser(MarkdownIt("commonmark"))
-
-
-@cache
-def _get_parser_without_html() -> MarkdownIt:
-    return _configure_parser(MarkdownIt("commonmark", {"html": False}))
-
-
-def _configure_parser(parser: MarkdownIt) -> MarkdownIt:
+def _get_parser(*, html: bool) -> MarkdownIt:
+    """The parser, which keeps or escapes the HTML in pages."""
+    parser = MarkdownIt("commonmark", {"html": html})
     parser.inline.ruler.before("link", "wiki_link", _parse_wiki_link)
     parser.core.ruler.before("inline", "long_runs", _escape_long_runs)
     parser.core.ruler.push("anchors", _set_anchors)

@@ -84,7 +84,8 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
         if name == "id":
             return value if value in ids else None
         if name == "class":
-            return _filter_class(tag, value)
+            is_language = tag == "code" and _LANGUAGE_CLASS_PATTERN.fullmatch(value)
+            return value if is_language or value in _ALLOWED_CLASSES.get(tag, ()) else None
         if name in ("width", "height"):
             return value if _SIZE_PATTERN.fullmatch(value) else None
         return value if _FIXED_VALUES.get(name, value) == value else None
@@ -136,12 +137,6 @@ def measure_depth(html: str) -> int:
 
 def _format_preview_link(path: str, fragment: str) -> str:
     return f"?page={quote(path)}" + (f"#{quote(fragment)}" if fragment else "")
-
-
-def _filter_class(tag: str, value: str) -> str | None:
-    if tag == "code":
-        return value if _LANGUAGE_CLASS_PATTERN.fullmatch(value) else None
-    return value if value in _ALLOWED_CLASSES.get(tag, ()) else None
 
 
 def _replace_image(image: re.Match[str], file: str) -> str:

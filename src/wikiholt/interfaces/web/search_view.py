@@ -77,7 +77,8 @@ def _render_result(result: SearchResult) -> Iterator[str]:
     if weak:
         count = f"{len(weak)} less certain page{'s' if len(weak) > 1 else ''}"
         yield f'<li class="divider">{count}</li>'
-    yield from (_render_weak_hit(hit, result.query) for hit in weak)
+    for hit in weak:
+        yield f'<li><div class="card folded low">{"".join(_render_title(hit, result.query))}</div></li>'
     yield "</ol>"
 
 
@@ -87,10 +88,6 @@ def _render_hit(hit: Hit, query: str) -> str:
         f'<li><div class="card {hit.confidence.value}">{title}{place}'
         f'<p class="snippet">{render_snippet(hit.snippet)}</p></div></li>'
     )
-
-
-def _render_weak_hit(hit: Hit, query: str) -> str:
-    return f'<li><div class="card folded low">{"".join(_render_title(hit, query))}</div></li>'
 
 
 def _render_title(hit: Hit, query: str) -> tuple[str, str]:

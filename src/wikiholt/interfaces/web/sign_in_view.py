@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from fastapi import FastAPI
@@ -27,9 +26,6 @@ from wikiholt.interfaces.http.sign_in import (
 )
 from wikiholt.interfaces.web.page_frame import PageContext, render_message, render_page
 
-if TYPE_CHECKING:
-    from wikiholt.interfaces.web.oidc import OidcClient
-
 _MAX_BODY_BYTES = 10_000
 _MAX_NEXT_CHARS = 2000
 """It is part of a cookie, which browsers limit to 4096 bytes."""
@@ -45,7 +41,9 @@ def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
     if settings.people_remember_days:
         routes.append(("/sign-in", handle_key, ["POST"]))
     if settings.people_oidc_issuer:
-        app.state.oidc = _make_oidc_client(settings)
+        from wikiholt.interfaces.web.oidc import OidcClient  # noqa: PLC0415 - an optional dependency
+
+        app.state.oidc = OidcClient(settings)
         routes += [("/oidc-sign-in", handle_oidc_start, ["GET"]), ("/oidc-callback", handle_oidc_callback, ["GET"])]
     if routes or settings.people_proxy_user_header:
         routes.append(("/sign-out", handle_sign_out, ["POST"]))
@@ -113,13 +111,6 @@ def end_sign_ins(request: Request) -> None:
 
 
 # OpenID Connect
-
-
-def _make_oidc_client(settings: Settings) -> "OidcClient":
-    from wikiholt.interfaces.web.oidc import OidcClient, require_authlib  # noqa: PLC0415 - an optional dependency
-
-    require_authlib()
-    return OidcClient(settings)
 
 
 def handle_oidc_start(request: Request) -> Response:

@@ -208,9 +208,9 @@ def test_listening_on_all_addresses_without_a_key_is_rejected(
 def test_listening_on_all_addresses_is_allowed_with_a_key(tmp_path: Path) -> None:
     application = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
     with pytest.raises(InvalidSetting):
-        http_server._require_keys(application)
+        http_server.check_service(application, (), as_json=True)
     application.service.registry.keys.create(None, Scope.ADMIN, "", None)
-    http_server._require_keys(application)
+    http_server.check_service(application, (), as_json=True)
     application.service.close()
 
 
