@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, get_repositories_directory, open_backend
@@ -298,7 +298,19 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         dialect=dialect or GFM,
         detects_dialect=dialect is None,
     )
-    source = _build_source(wiki, own, settings, backend, roots, dialect)
+    # In Otterwiki, text that is not Markdown is attached to a page.
+    extensions = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
+    if is_remote(wiki.source):
+        source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
+    elif own.kind == "directory":
+        source = _build_directory_source(wiki, own, settings, backend, extensions)
+    else:
+        path = Path(wiki.source)
+        entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
+        confined = Path(own.confined) if own.confined else next(entries, None)
+        source = (ManagedSource if wiki.is_managed else GitSource)(
+            path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
+        )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
     rules = parse_boost_rules(own.boost)
     return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
@@ -311,36 +323,53 @@ def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:
     return OTTERWIKI if (own.anchors or settings.anchors) == OTTERWIKI.name else None
 
 
-def _build_source(
-    wiki: Wiki, own: WikiSettings, settings: Settings, backend: Backend, roots: Sequence[Path], dialect: Dialect | None
-) -> Source:
-    """The source of a wiki. One that is only being validated has no id, and so no mirror."""
-    files: dict[str, Any] = {
-        "subdirectory": own.subdirectory,
-        "ignore": own.ignore,
-        # In Otterwiki, text that is not Markdown is attached to a page.
-        "extensions": MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS,
-    }
-    path, store = Path(wiki.source), backend.store
-    if not is_remote(wiki.source) and own.kind != "directory":
-        entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
-        confined = Path(own.confined) if own.confined else next(entries, None)
-        return (ManagedSource if wiki.is_managed else GitSource)(path, confined_to=confined, **files)
-    mirror = store.get_directory(wiki.id) if wiki.id else None
-    if wiki.id and backend.is_shared:
-        # The nodes share the HEAD of a mirror as a note in the store.
-        files["shared_head"] = SharedHead(
-            lambda: store.get_note(wiki.id, "head"), lambda head: store.set_note(wiki.id, "head", head, create=True)
-        )
-    if own.kind == "directory" and not is_remote(wiki.source):
-        return DirectorySource(path, mirror, max_bytes=settings.page_max_bytes, **files)
+def _build_remote_source(
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
+) -> RemoteSource:
     limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
         timeout_s=settings.remote_timeout,
         max_bytes=settings.remote_max_bytes,
     )
-    return RemoteSource(wiki.source, mirror, limits, **files)
+    return RemoteSource(
+        wiki.source,
+        _get_mirror_directory(wiki, backend),
+        limits,
+        subdirectory=wiki_settings.subdirectory,
+        ignore=wiki_settings.ignore,
+        extensions=extensions,
+        shared_head=_make_shared_head(wiki, backend),
+    )
+
+
+def _build_directory_source(
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
+) -> DirectorySource:
+    return DirectorySource(
+        Path(wiki.source),
+        _get_mirror_directory(wiki, backend),
+        subdirectory=wiki_settings.subdirectory,
+        ignore=wiki_settings.ignore,
+        extensions=extensions,
+        max_bytes=settings.page_max_bytes,
+        shared_head=_make_shared_head(wiki, backend),
+    )
+
+
+def _get_mirror_directory(wiki: Wiki, backend: Backend) -> Path | None:
+    """The directory for a wiki's mirror; None for a wiki that is only being validated, which has no id."""
+    return backend.store.get_directory(wiki.id) if wiki.id else None
+
+
+def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
+    """The HEAD of a mirror, shared between nodes as a note in the store; None if there are no other nodes."""
+    if not wiki.id or not backend.is_shared:
+        return None
+    store = backend.store
+    return SharedHead(
+        lambda: store.get_note(wiki.id, "head"), lambda head: store.set_note(wiki.id, "head", head, create=True)
+    )
 
 
 def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
