@@ -16,7 +16,7 @@ from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.git.commit import validate_commit, write_blobs
 from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_errors
-from wikiholt.git.mirror import make_mirror_runner
+from wikiholt.git.mirror import make_bare_runner
 from wikiholt.git.objects import PageFiles, hash_object
 from wikiholt.git.tree_editor import FILE_MODE, GitEntry, check_distinct
 from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
@@ -55,7 +55,7 @@ class DirectoryWriter:
             moved = {change.moved_from for change in planned}
             planned = [change for change in planned if change.path not in moved]
             if len(planned) > 1:
-                write_blobs(make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s), edits)
+                write_blobs(make_bare_runner(self._mirror.mirror, self._mirror.timeout_s), edits)
                 self._journal.write("", planned)
             # New files first: a page that is being renamed is never missing from the disk.
             for change in sorted(planned, key=lambda change: change.new is None):
@@ -74,7 +74,7 @@ class DirectoryWriter:
         unfinished = self._journal.read()
         if unfinished is None:
             return
-        git = make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s)
+        git = make_bare_runner(self._mirror.mirror, self._mirror.timeout_s)
         for change in sorted(unfinished[1], key=lambda change: change.new is None):
             if change.moved_from:
                 # The move is one step, so the file is at its old or at its new place.
