@@ -138,10 +138,8 @@ _BY_MODULE = {
         "execute(migration_statement)",
     ),
     "storage/postgres/move.py": (
-        "execute(_HAS_LONG_ROWS)",
         "execute(_LONG_STATEMENT)",
         "execute(count)",
-        "execute(sql.SQL('ALTER TABLE {} ALTER COLUMN text SET STORAGE EXTENDED').format(state))",
         "execute(sql.SQL(\"UPDATE {} SET text = %s WHERE name = 'layout'\").format(state))",
         "execute(sql.SQL('DELETE FROM state WHERE NOT ({})').format(sql.SQL(_CONTENT_ROWS)))",
         "execute(statement)",

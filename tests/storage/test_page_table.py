@@ -1,9 +1,5 @@
 """The table of pages is declared once for both stores."""
 
-from dataclasses import replace
-
-import pytest
-
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import Facet, PropertyFacets
 from wikiholt.storage import page_table
@@ -24,15 +20,7 @@ def test_column_types_follow_the_types_of_the_row() -> None:
     assert page_table.get_postgres_type("word_count") == "int4"
 
 
-def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert list(page_table.ADDED_COLUMNS) == list(PageRow._fields[-len(page_table.ADDED_COLUMNS) :])
-    # The first layout of PostgreSQL that is supported has these columns, so they need no default there.
-    assert page_table.format_postgres_column("boost") == "boost float8"
-    later = replace(page_table.ADDED_COLUMNS["boost"], layout=page_table.FIRST_POSTGRES_LAYOUT + 1)
-    monkeypatch.setitem(page_table.ADDED_COLUMNS, "boost", later)  # type: ignore[arg-type]
-    assert page_table.format_postgres_column("boost") == "boost float8 DEFAULT 1.0"
+def test_defaults_of_the_last_columns_are_not_in_the_checksum() -> None:
     older = ROW._replace(titles="", boost=1.0, pins="[]")
     assert page_table.get_checksum_values(older)[-1] == older.length
     assert page_table.get_checksum_values(older._replace(boost=2.0))[-2:] == ("", 2.0)

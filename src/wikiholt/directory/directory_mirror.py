@@ -33,7 +33,7 @@ from wikiholt.errors import Busy, NoPages, NotWritable, StorageError
 from wikiholt.git.mirror import (
     combine_packs,
     is_usable,
-    make_mirror_runner,
+    make_bare_runner,
     mark_suspect,
     read_mirror_tip,
     remove_stale_files,
@@ -105,7 +105,7 @@ class DirectoryMirror:
         }
         rows |= {path: table.rows[path] for path in iter_below(table.rows, listing.unreadable)}
         rows |= {_name_unreadable(path, table): _make_unreadable(path) for path in listing.unreadable}
-        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout_s))) as writer:
+        with closing(SnapshotWriter(make_bare_runner(self.mirror, self.timeout_s))) as writer:
             changed = {path: entry for path, entry in listing.entries.items() if path not in rows}
             missing = [path for path in table.rows if path not in rows and path not in changed]
             changed |= self._find_reappeared(path for path in missing if not is_ignored(path, ignored))
@@ -131,7 +131,7 @@ class DirectoryMirror:
         stamps = {path: find_stamp(self.root, path) for path in paths}
         rows = {path: row for path, row in table.rows.items() if path not in stamps}
         changed = {path: (EntryKind.FILE, stamp) for path, stamp in stamps.items() if stamp is not None}
-        with closing(SnapshotWriter(make_mirror_runner(self.mirror, self.timeout_s))) as writer:
+        with closing(SnapshotWriter(make_bare_runner(self.mirror, self.timeout_s))) as writer:
             if wait:
                 wait_until_quiet((stamp for _, stamp in changed.values()), never_stop)
             unsettled = self._read_changed(changed, table.rows, rows, writer, never_stop)
@@ -172,7 +172,7 @@ class DirectoryMirror:
         temporary = self.mirror.with_name("mirror.new")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(mode=0o700)
-        result = make_mirror_runner(temporary, self.timeout_s).run(
+        result = make_bare_runner(temporary, self.timeout_s).run(
             "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=mirror"
         )
         if result.status != 0:
@@ -182,7 +182,7 @@ class DirectoryMirror:
 
     def _read_rows(self, tip: str, known: Mapping[str, FileRow]) -> dict[str, FileRow]:
         """The files at the tip, after the table was lost or a process was killed before it saved the table."""
-        result = make_mirror_runner(self.mirror, self.timeout_s).run("ls-tree", "-r", "-z", "--full-tree", tip)
+        result = make_bare_runner(self.mirror, self.timeout_s).run("ls-tree", "-r", "-z", "--full-tree", tip)
         if result.status != 0:
             mark_suspect(self.mirror)
             raise result.to_error("list the files of the last snapshot")

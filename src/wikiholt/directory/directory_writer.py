@@ -16,9 +16,9 @@ from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.git.commit import validate_commit, write_blobs
 from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_errors
-from wikiholt.git.mirror import make_mirror_runner
+from wikiholt.git.mirror import make_bare_runner
 from wikiholt.git.objects import PageFiles, hash_object
-from wikiholt.git.tree_editor import FILE_MODE, GitEntry, get_visual_key
+from wikiholt.git.tree_editor import FILE_MODE, GitEntry, check_distinct
 from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
 
 _READ_TRIES = 3
@@ -55,7 +55,7 @@ class DirectoryWriter:
             moved = {change.moved_from for change in planned}
             planned = [change for change in planned if change.path not in moved]
             if len(planned) > 1:
-                write_blobs(make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s), edits)
+                write_blobs(make_bare_runner(self._mirror.mirror, self._mirror.timeout_s), edits)
                 self._journal.write("", planned)
             # New files first: a page that is being renamed is never missing from the disk.
             for change in sorted(planned, key=lambda change: change.new is None):
@@ -74,7 +74,7 @@ class DirectoryWriter:
         unfinished = self._journal.read()
         if unfinished is None:
             return
-        git = make_mirror_runner(self._mirror.mirror, self._mirror.timeout_s)
+        git = make_bare_runner(self._mirror.mirror, self._mirror.timeout_s)
         for change in sorted(unfinished[1], key=lambda change: change.new is None):
             if change.moved_from:
                 # The move is one step, so the file is at its old or at its new place.
@@ -165,22 +165,14 @@ class DirectoryWriter:
             raise InvalidPage(f"The path {file} exists but is not a file.", hint="Choose another name.")
 
     def _check_new_names(self, planned: Sequence[PlannedChange]) -> None:
-        """Raise InvalidPage if a new name looks like another one in the same directory."""
+        """Raise InvalidPage if a new name looks like another one that stays in the same directory."""
         removed = {change.path for change in planned if change.new is None}
-        for change in planned:
-            if change.old is not None or change.new is None:
-                continue
-            directory = ""
-            for part in change.path.split("/"):
-                for other in list_names(self._root, directory):
-                    other_path = f"{directory}/{other}" if directory else other
-                    is_alike = other != part and get_visual_key(other) == get_visual_key(part)
-                    if is_alike and other_path not in removed:
-                        raise InvalidPage(
-                            f"{change.path} differs from {other_path} only in case or spelling.",
-                            hint="Some file systems cannot tell them apart; use the existing name.",
-                        )
-                directory = f"{directory}/{part}" if directory else part
+
+        def list_remaining(directory: str) -> list[str]:
+            prefix = f"{directory}/" if directory else ""
+            return [name for name in list_names(self._root, directory) if prefix + name not in removed]
+
+        check_distinct([change.path for change in planned if change.old is None and change.new], list_remaining)
 
 
 def _hash(data: bytes) -> str:

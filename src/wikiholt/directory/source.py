@@ -28,10 +28,8 @@ from wikiholt.directory.directory_writer import DirectoryWriter
 from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
-from wikiholt.git.mirror import MirrorSource, SharedHead
+from wikiholt.git.mirror import MirrorSource, SharedHead, make_bare_runner
 from wikiholt.git.objects import PageFiles, decode_file_name
-from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
@@ -305,8 +303,7 @@ class DirectorySource(MirrorSource):
 @lru_cache(maxsize=4096)
 def _read_tree_hash(mirror: str, commit: str) -> str:
     """The tree hash of a commit, which never changes."""
-    location = RepositoryLocation(Path(mirror), Path(mirror))
-    result = GitRunner(location, _TIMEOUT_S).run("rev-parse", "--verify", f"{commit}^{{tree}}")
+    result = make_bare_runner(Path(mirror), _TIMEOUT_S).run("rev-parse", "--verify", f"{commit}^{{tree}}")
     if result.status != 0:
         raise result.to_error("read the last snapshot of the directory")
     return result.stdout.decode().strip()

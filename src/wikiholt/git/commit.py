@@ -18,7 +18,14 @@ from wikiholt.git.journal import PlannedChange, WriteJournal, lock_file, transla
 from wikiholt.git.objects import PageFiles
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
-from wikiholt.git.tree_editor import FILE_MODE, GitEntry, TreeEditor, validate_attachment_file, validate_page_file
+from wikiholt.git.tree_editor import (
+    FILE_MODE,
+    GitEntry,
+    TreeEditor,
+    check_distinct,
+    validate_attachment_file,
+    validate_page_file,
+)
 from wikiholt.git.worktree import open_work_tree
 
 _LOG = logging.getLogger(__name__)
@@ -122,7 +129,8 @@ class CommitWriter:
         # Deletions first, so that a page can be renamed from Home.md to home.md.
         for change in sorted(planned, key=lambda change: change.new is not None):
             tree_editor.set_entry(change.path, change.new)
-        tree_editor.check_distinct(change.path for change in planned if change.old is None and change.new is not None)
+        new_paths = [change.path for change in planned if change.old is None and change.new is not None]
+        check_distinct(new_paths, tree_editor.list_names)
         return planned
 
     def _get_new_entry(

@@ -7,6 +7,7 @@ timestamps. Everything else that the complete check looks at is compared by stam
 import os
 
 from wikiholt.git.file_stamps import compute_stamp
+from wikiholt.git.repository import read_start
 
 _STAMPED_NAMES = ("", "/packed-refs", "/objects", "/objects/info", "/objects/pack")
 """Below the git directory. A directory's stamp changes when an entry is created, removed or replaced."""
@@ -48,14 +49,8 @@ class GitHeadProbe:
 
 
 def _read_start(file: str) -> bytes | None:
-    """The stripped start of a file, without blocking on a named pipe; None if it cannot be read."""
+    """The stripped start of a file; None if it cannot be read."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_start(file, _MAX_REF_BYTES).strip()
     except OSError:
         return None
-    try:
-        return os.read(descriptor, _MAX_REF_BYTES).strip()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

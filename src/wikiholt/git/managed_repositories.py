@@ -11,9 +11,7 @@ from pathlib import Path
 
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import InvalidSetting, StorageError
-from wikiholt.git.mirror import combine_packs
-from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation
+from wikiholt.git.mirror import combine_packs, make_bare_runner
 from wikiholt.git.source import GitSource
 from wikiholt.regular_files import fsync_path
 
@@ -51,7 +49,7 @@ class RepositoryDirectory:
             draft.mkdir(mode=0o700)
             try:
                 options = ("--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main")
-                result = _open_git(draft, _INIT_TIMEOUT_S).run("init", *options)
+                result = make_bare_runner(draft, _INIT_TIMEOUT_S).run("init", *options)
                 if result.status != 0:
                     raise result.to_error("create a repository")
                 draft.rename(self._get_path(wiki_id))
@@ -69,7 +67,7 @@ class RepositoryDirectory:
                 shutil.rmtree(trash)
 
     def write_backup(self, wiki_id: str, directory: Path) -> None:
-        git = _open_git(self._get_path(wiki_id), _BUNDLE_TIMEOUT_S)
+        git = make_bare_runner(self._get_path(wiki_id), _BUNDLE_TIMEOUT_S)
         head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.status != 0:
             return  # nothing was written yet
@@ -93,10 +91,6 @@ class RepositoryDirectory:
 
     def _get_path(self, wiki_id: str) -> Path:
         return self._directory / f"{wiki_id}.git"
-
-
-def _open_git(path: Path, timeout_s: float) -> GitRunner:
-    return GitRunner(RepositoryLocation(path, path), timeout_s)
 
 
 @contextmanager

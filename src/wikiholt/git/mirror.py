@@ -208,16 +208,16 @@ class MirrorSource(GitSource):
         return find_repository(self._path)
 
 
-def make_mirror_runner(mirror: Path, timeout_s: float) -> GitRunner:
-    """Runs git in a mirror."""
-    return GitRunner(RepositoryLocation(mirror, mirror), timeout_s)
+def make_bare_runner(path: Path, timeout_s: float) -> GitRunner:
+    """Runs git in a mirror, or in another bare repository."""
+    return GitRunner(RepositoryLocation(path, path), timeout_s)
 
 
 def is_usable(mirror: Path, timeout_s: float) -> bool:
     """Whether the mirror can be used; a suspect one is checked with fsck."""
     if not mirror.exists():
         return False
-    git, marker = make_mirror_runner(mirror, timeout_s), mirror / _SUSPECT_MARKER
+    git, marker = make_bare_runner(mirror, timeout_s), mirror / _SUSPECT_MARKER
     with suppress(SourceCorrupt):
         if marker.exists():
             if git.run("fsck", "--no-dangling", "--no-progress").status:
@@ -229,16 +229,14 @@ def is_usable(mirror: Path, timeout_s: float) -> bool:
 
 def read_mirror_tip(mirror: Path, timeout_s: float) -> str | None:
     """The commit at the tip of the mirror; None if it has none."""
-    result = make_mirror_runner(mirror, timeout_s).run(
-        "rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}"
-    )
+    result = make_bare_runner(mirror, timeout_s).run("rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}")
     return result.stdout.decode().strip() if result.status == 0 else None
 
 
 def combine_packs(mirror: Path, timeout_s: float) -> None:
     """Combine small packs now and then; a failure only costs disk space."""
     with suppress(SourceCorrupt):
-        make_mirror_runner(mirror, timeout_s).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+        make_bare_runner(mirror, timeout_s).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
 
 
 def mark_suspect(mirror: Path) -> None:

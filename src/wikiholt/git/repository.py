@@ -14,6 +14,7 @@ from wikiholt.git.file_stamps import compute_stamp, take_stamp
 from wikiholt.wikis.slugs import propose_free_slug, validate_slug
 
 _MAX_PATH_BYTES = 4096
+_READ_BLOCK_BYTES = 1 << 16
 _GIT_FILE_PREFIX = b"gitdir: "
 
 
@@ -69,17 +70,25 @@ def _resolve_git_file(dot_git: Path) -> Path:
 def _resolve_pointer(file: str | Path, prefix: bytes = b"") -> str:
     """The directory that a file names after `prefix`, found as git finds it: links are resolved before `..`.
 
-    Does not block if the file is a named pipe. Raises OSError.
+    Raises OSError.
     """
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        content = os.read(descriptor, _MAX_PATH_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    content = read_start(file, _MAX_PATH_BYTES + 1)
     if len(content) > _MAX_PATH_BYTES or b"\0" in content or not content.startswith(prefix):
         raise OSError(errno.EINVAL, f"{os.path.basename(file)} names no directory")  # noqa: PTH119
     target = os.fsdecode(content.removeprefix(prefix).rstrip(b"\r\n"))
     return os.path.realpath(os.path.join(os.path.dirname(file), target))  # noqa: PTH118, PTH120
+
+
+def read_start(path: str | Path, max_bytes: int) -> bytes:
+    """The first bytes of a file. Does not block on a named pipe, which the owner may put there. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        content = bytearray()
+        while block := os.read(descriptor, min(_READ_BLOCK_BYTES, max_bytes - len(content))):
+            content += block
+        return bytes(content)
+    finally:
+        os.close(descriptor)
 
 
 def _is_git_dir(path: Path) -> bool:

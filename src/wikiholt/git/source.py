@@ -63,6 +63,7 @@ from wikiholt.git.repository import (
     has_outside_references,
     has_written_links,
     make_unreadable_error,
+    read_start,
 )
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher
@@ -286,7 +287,6 @@ def _normalize_subdirectory(text: str) -> str:
 _COMMIT_ID_PATTERN = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH_PATTERN = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
 _MAX_SYMREF_HOPS = 5
-_READ_BLOCK_BYTES = 1 << 16
 _MAX_REF_BYTES = 4096
 _MAX_PACKED_REFS_BYTES = 64 * 1024 * 1024
 """About half a million packed refs. In a longer file git finds the ref."""
@@ -361,15 +361,7 @@ def _make_unborn_error(git: GitRunner, branch: bytes) -> SourceError:
 def _read_small_file(path: Path, max_bytes: int = _MAX_REF_BYTES) -> bytes | None:
     """The stripped start of a file; None when there is no such file."""
     try:
-        # The repository's owner may replace a file by a named pipe: do not block on it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            content = bytearray()
-            while len(content) < max_bytes and (block := os.read(descriptor, _READ_BLOCK_BYTES)):
-                content += block
-            return bytes(content).strip()
-        finally:
-            os.close(descriptor)
+        return read_start(path, max_bytes).strip()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # with a branch `a/b`, `a` is a directory
         return None
     except OSError as error:

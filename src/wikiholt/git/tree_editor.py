@@ -5,7 +5,7 @@ Reads and writes only the directories on the paths of the edited files.
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from wikiholt.errors import InvalidPage, SourceCorrupt
@@ -49,6 +49,24 @@ def get_visual_key(name: str) -> str:
     """A key that is equal for names that some file system or reader cannot tell apart."""
     visible = "".join(char for char in name if unicodedata.category(char) != "Cf")
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+
+
+def check_distinct(paths: Iterable[str], list_names: Callable[[str], Iterable[str]]) -> None:
+    """Raise InvalidPage if a component of a path looks like another name in the same directory, as `list_names` has."""
+    names_by_key: dict[str, defaultdict[str, set[str]]] = {}
+    for path in paths:
+        directory = ""
+        for part in path.split("/"):
+            if directory not in names_by_key:
+                names_by_key[directory] = defaultdict(set)
+                for name in list_names(directory):
+                    names_by_key[directory][get_visual_key(name)].add(name)
+            for other in names_by_key[directory][get_visual_key(part)] - {part}:
+                raise InvalidPage(
+                    f"{path} differs from {directory + '/' if directory else ''}{other} only in case or spelling.",
+                    hint="Some file systems cannot tell them apart; use the existing name.",
+                )
+            directory = f"{directory}/{part}" if directory else part
 
 
 def _find_fault(file: str) -> str:
@@ -116,20 +134,9 @@ class TreeEditor:
         else:
             entries[name.encode()] = entry
 
-    def check_distinct(self, paths: Iterable[str]) -> None:
-        """Raise InvalidPage if a component of a path looks like another name in the same directory."""
-        names_by_key: dict[str, defaultdict[str, set[str]]] = {}
-        for path in paths:
-            directory = ""
-            for part in path.split("/"):
-                if directory not in names_by_key:
-                    names_by_key[directory] = _group_by_visual_key(self._get_directory(directory))
-                for other in names_by_key[directory][get_visual_key(part)] - {part}:
-                    raise InvalidPage(
-                        f"{path} differs from {directory + '/' if directory else ''}{other} only in case or spelling.",
-                        hint="Some file systems cannot tell them apart; use the existing name.",
-                    )
-                directory = f"{directory}/{part}" if directory else part
+    def list_names(self, directory: str) -> list[str]:
+        """The names in a directory, with pending changes."""
+        return [raw.decode("utf-8", "replace") for raw in self._get_directory(directory)]
 
     def write_trees(self, git: GitRunner) -> str:
         """Write the changed directories and return the id of the root tree."""
@@ -154,14 +161,6 @@ class TreeEditor:
             object_name = entry.object_id if entry is not None else None
         self._directories[path] = _read_tree(self._process, object_name) if object_name else {}
         return self._directories[path]
-
-
-def _group_by_visual_key(raw_names: Iterable[bytes]) -> defaultdict[str, set[str]]:
-    names_by_key: defaultdict[str, set[str]] = defaultdict(set)
-    for raw in raw_names:
-        name = raw.decode("utf-8", "replace")
-        names_by_key[get_visual_key(name)].add(name)
-    return names_by_key
 
 
 def _read_tree(process: GitProcess, name: str) -> dict[bytes, GitEntry]:

@@ -52,6 +52,14 @@ class BackupFile:
     def name(self) -> str:
         return self.file.stem.rpartition("-")[0]
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file; 0 if it cannot be read."""
+        try:
+            return self.file.stat().st_size
+        except OSError:
+            return 0
+
 
 class PendingBackup:
     """A backup that is being written and is not listed yet."""

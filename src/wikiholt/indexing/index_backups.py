@@ -225,8 +225,4 @@ class IndexBackups:
 
 
 def _to_backup(backup_file: BackupFile, state: IndexState | None, fault: str = "") -> Backup:
-    try:
-        size = backup_file.file.stat().st_size
-    except OSError:
-        size = 0
-    return Backup(backup_file.name, backup_file.taken_at, backup_file.reason, size, state, fault)
+    return Backup(backup_file.name, backup_file.taken_at, backup_file.reason, backup_file.size_bytes, state, fault)

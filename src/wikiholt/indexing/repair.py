@@ -8,7 +8,7 @@ deleted; the newest intact backup replaces it, or an empty index that the sync f
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from wikiholt.domain.index import HealthCondition, IndexHealth, VerificationResult
@@ -19,7 +19,6 @@ from wikiholt.indexing.index_backups import IndexBackups
 
 _LOG = logging.getLogger(__name__)
 _NOTE_NAME = "health"
-_DATE_FIELDS = ("since", "checked_at")
 _REPAIR_NOTE = "the index is damaged and is being repaired"
 CONFIRMATION_TTL_S = 60.0
 """How long an index whose checksum was compared is opened without comparing it again."""
@@ -51,7 +50,9 @@ class IndexRepair:
         """The stored health; healthy if the note is missing or invalid."""
         try:
             note = json.loads(self._store.get_note(self._wiki_id, _NOTE_NAME) or "")
-            since, checked_at = (datetime.fromisoformat(note[name]) if note[name] else None for name in _DATE_FIELDS)
+            since, checked_at = (
+                datetime.fromisoformat(note[name]) if note[name] else None for name in ("since", "checked_at")
+            )
             return IndexHealth(
                 HealthCondition(note["condition"]), str(note["reason"]), since, str(note["quarantined_as"]), checked_at
             )
@@ -172,14 +173,8 @@ class IndexRepair:
 
     def save(self, health: IndexHealth) -> None:
         """Store the note atomically. An unavailable store is logged, not raised."""
-        dates = {name: date.isoformat() if (date := getattr(health, name)) else None for name in _DATE_FIELDS}
-        document = {
-            "condition": health.condition,
-            "reason": health.reason,
-            "quarantined_as": health.quarantined_as,
-            **dates,
-        }
         try:
-            self._store.set_note(self._wiki_id, _NOTE_NAME, json.dumps(document))
+            text = json.dumps(asdict(health), default=datetime.isoformat)
+            self._store.set_note(self._wiki_id, _NOTE_NAME, text)
         except IndexUnavailable as error:
             _LOG.warning("the health of an index could not be written: %s", error.message)

@@ -1,12 +1,12 @@
 """The table of pages in both stores: its columns and versions, page ↔ row, and the WHERE clause of a filter.
 
 A new attribute of a page is a field of `PageRow`, its value in `to_page_columns` and, for a filter, a condition in
-`build_where_clause`. Raise both version numbers with it.
+`build_where_clause`. Raise `SQLITE_SCHEMA_VERSION` and the layout of PostgreSQL with it.
 """
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType
@@ -29,10 +29,6 @@ from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold
 
 SQLITE_SCHEMA_VERSION = 5
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
-POSTGRES_LAYOUT = 4
-"""The layout of a wiki's schema in PostgreSQL. A schema of an older layout gets the columns that it lacks."""
-FIRST_POSTGRES_LAYOUT = 4
-"""The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
 
 
 class PageRow(NamedTuple):
@@ -66,25 +62,8 @@ class PageRow(NamedTuple):
     pins: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddedColumn:
-    """A column that older indexes in PostgreSQL lack: the layout that added it, and its value in older rows."""
-
-    layout: int
-    default: str | float | None
-
-
-ADDED_COLUMNS: Mapping[str, AddedColumn] = {
-    "properties": AddedColumn(2, "{}"),
-    "aliases": AddedColumn(2, "[]"),
-    "alias_keys": AddedColumn(2, "[]"),
-    "titles": AddedColumn(2, ""),
-    "boost": AddedColumn(2, 1.0),
-    "pins": AddedColumn(2, "[]"),
-}
-"""Added columns by name. They are the last fields of `PageRow`."""
-_ADDED_DEFAULTS = [column.default for column in reversed(list(ADDED_COLUMNS.values()))]
-"""Their values in older rows, of the last column first."""
+_LAST_DEFAULTS = ("[]", 1.0, "", "[]", "[]", "{}")
+"""The defaults of the last fields of `PageRow`, that of the last one first."""
 
 
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────
@@ -113,18 +92,17 @@ def format_sqlite_columns() -> str:
 
 
 def format_postgres_column(column: str) -> str:
-    """The definition of a column in PostgreSQL. Added columns have a default, because older programs omit them."""
-    definition = f"{column} {get_postgres_type(column)} {_POSTGRES_OPTIONS.get(column, '')}".rstrip()
-    added = ADDED_COLUMNS.get(column)
-    if added is None or added.layout <= FIRST_POSTGRES_LAYOUT:
-        return definition
-    return f"{definition} DEFAULT {_format_literal(added.default)}"
+    """The definition of a column in PostgreSQL."""
+    return f"{column} {get_postgres_type(column)} {_POSTGRES_OPTIONS.get(column, '')}".rstrip()
 
 
 def get_checksum_values(row: Row) -> tuple[Any, ...]:
-    """The values of a page row that its checksum covers: all but added columns with the value of older rows."""
+    """The values of a page row that its checksum covers: all but defaults at the end.
+
+    So a later column changes no checksum of a page that has its default.
+    """
     count = len(row)
-    for default in _ADDED_DEFAULTS:
+    for default in _LAST_DEFAULTS:
         if row[count - 1] != default:
             break
         count -= 1
@@ -138,12 +116,6 @@ def _get_value_type(column: str) -> type:
 
 def _format_null(column: str) -> str:
     return "" if NoneType in get_args(PageRow.__annotations__[column]) else "NOT NULL"
-
-
-def _format_literal(value: str | float | None) -> str:
-    if value is None:
-        return "NULL"
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────

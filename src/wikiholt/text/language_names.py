@@ -2,14 +2,6 @@
 
 import re
 
-LANGUAGES = (
-    *("arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto", "estonian"),
-    *("finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian"),
-    *("nepali", "norwegian", "persian", "polish", "portuguese", "romanian", "russian", "serbian", "spanish"),
-    *("swedish", "tamil", "turkish", "yiddish"),
-)
-"""The languages with a stemmer."""
-
 _LANGUAGE_CODES = {
     "arabic": "ar ara العربية",
     "armenian": "hy hye arm հայերեն",
@@ -45,6 +37,8 @@ _LANGUAGE_CODES = {
     "turkish": "tr tur türkçe",
     "yiddish": "yi yid ייִדיש",
 }
+LANGUAGES = tuple(_LANGUAGE_CODES)
+"""The languages with a stemmer."""
 _LANGUAGE_BY_NAME = {
     code.casefold(): name for name, codes in _LANGUAGE_CODES.items() for code in (name, *codes.split())
 }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.common.html_blocks import block_names
 from markdown_it.common.utils import mdTrim
-from markdown_it.rules_block import StateBlock, heading
+from markdown_it.rules_block import StateBlock
 
 # The beginning of a line that is only text: no other block begins so, and it underlines no heading.
 _TEXT = (
@@ -322,34 +322,7 @@ def _compile_closing_fence(fence: str) -> re.Pattern[str]:
 
 @cache
 def _get_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark")
-    parser.block.ruler.before("code", "common_block", _parse_common_block)
-    return parser
-
-
-def _parse_common_block(state: StateBlock, line: int, end_line: int, silent: bool) -> bool:
-    """A heading, or a paragraph in which no line can begin another block: the other rules need not be tried."""
-    start = state.bMarks[line] + state.tShift[line]
-    if state.is_code_block(line):
-        return False
-    if state.src[start] == "#":
-        return heading(state, line, end_line, silent)
-    if state.src[start] == "[":
-        return False  # maybe a link definition: of many in a row, each would be searched to the end of all
-    next_line = line
-    while next_line < state.lineMax and not state.isEmpty(next_line):
-        if not _TEXT_PATTERN.match(state.src, state.bMarks[next_line] + state.tShift[next_line]):
-            return False
-        next_line += 1
-    content = mdTrim(state.getLines(line, next_line, state.blkIndent, False))
-    state.line = next_line
-    state.push("paragraph_open", "p", 1).map = [line, next_line]
-    token = state.push("inline", "", 0)
-    token.content = content
-    token.map = [line, next_line]
-    token.children = []
-    state.push("paragraph_close", "p", -1)
-    return True
+    return MarkdownIt("commonmark")
 
 
 def _find_headings(body: str, env: dict[str, Any]) -> ParsedBlocks:

@@ -77,7 +77,7 @@ class RegistryBackups:
         newest = next(iter(self._directory.list_files()), None)
         if newest is not None:
             recent = datetime.now(UTC) - newest.taken_at < timedelta(seconds=min_interval_s)
-            if recent and _make_backup(newest, None).bytes > _SMALL_BACKUP_BYTES:
+            if recent and newest.size_bytes > _SMALL_BACKUP_BYTES:
                 return None
             if checksum == read_file_checksum(newest.file) and not self._directory.find_fault(newest):
                 return None
@@ -262,9 +262,7 @@ def _make_label(rows: RegistryRows) -> str:
 
 
 def _make_backup(backup_file: BackupFile, rows: RegistryRows | None, fault: str = "") -> RegistryBackup:
-    try:
-        size = backup_file.file.stat().st_size
-    except OSError:
-        size = 0
     wikis, keys = (len(rows["wikis"]), len(rows["keys"])) if rows is not None else (0, 0)
-    return RegistryBackup(backup_file.name, backup_file.taken_at, backup_file.reason, size, wikis, keys, fault)
+    return RegistryBackup(
+        backup_file.name, backup_file.taken_at, backup_file.reason, backup_file.size_bytes, wikis, keys, fault
+    )

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -17,10 +16,8 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import IndexChange
-from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
-from wikiholt.storage import page_table
 from wikiholt.storage.postgres import maintenance
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
@@ -210,37 +207,6 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
         connection.execute(f"DROP TABLE {broken.schema}.state")
     assert upgrade_all(store) == (2, ["aaaaaaaa1"])
     assert upgrade_all(store) == (0, ["aaaaaaaa1"])
-
-
-def test_an_index_of_an_older_layout_gets_the_later_columns_and_stays_intact(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for column, added in page_table.ADDED_COLUMNS.items():
-        monkeypatch.setitem(page_table.ADDED_COLUMNS, column, replace(added, layout=LAYOUT + 1))  # type: ignore[arg-type]
-    monkeypatch.setattr(postgres_schema, "SCHEMA_LAYOUT", LAYOUT + 1)
-    migration = postgres_schema._make_migration(LAYOUT + 1)
-    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, migration))
-    with monkeypatch.context() as patch:
-        patch.setattr(page_table, "fold_title", lambda _: "")  # so that the new columns have the values of older rows
-        create_filled_index(store, WIKI_ID).close()
-    placement = store.placements.get(WIKI_ID)
-    with store.placements.get_operator_connections(placement).write_transaction() as connection:
-        for column in page_table.ADDED_COLUMNS:
-            connection.execute(f"ALTER TABLE {placement.schema}.g1_pages DROP COLUMN {column}")
-        connection.execute(f"UPDATE {placement.schema}.state SET text = '{LAYOUT} {LAYOUT}' WHERE name = 'layout'")
-    with store.placements.catalog.write_transaction() as connection:
-        connection.execute("UPDATE placements SET layout = %s", (LAYOUT,))
-    store.placements.invalidate(WIKI_ID)
-    assert upgrade_all(store) == (1, [])
-    index = store.open(WIKI_ID)
-    assert index.check() == []
-    assert len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) == 3
-    where = PageFilter(properties=(parse_condition("status=draft"),))
-    assert index.list_pages(where, None) == (0, [])
-    draft = PageMetadata(properties=(PageProperty("status", ("draft",)),))
-    index.apply(IndexChange(pages=(make_entry("0.md", ["needle"], EMBEDDER, metadata=draft),)))
-    assert index.list_pages(where, None)[0] == 1
-    assert index.check() == []
 
 
 def test_a_schema_of_a_layout_that_cannot_be_migrated_is_quarantined_by_the_next_writer(store: PostgresStore) -> None:

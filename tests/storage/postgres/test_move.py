@@ -133,19 +133,6 @@ def test_a_wiki_answers_while_it_is_moved(
     assert move.find_unfinished_moves(store.placements) == []
 
 
-def test_a_long_row_that_an_older_version_wrote_is_moved(store: PostgresStore) -> None:
-    """Older versions had a TOAST table for `state` and did not split texts."""
-    create_filled_index(store, WIKI_ID, 1).close()
-    placement = store.placements.get(WIKI_ID)
-    with store.placements.get_operator_connections(placement).write_transaction() as connection:
-        connection.execute(f"ALTER TABLE {placement.schema}.state ALTER COLUMN text SET STORAGE EXTENDED")
-    long = "".join(f"{number} " for number in range(50_000))
-    with store.get_connections(WIKI_ID).write_transaction() as connection:
-        connection.execute("INSERT INTO state (name, text) VALUES ('health', %s)", (long,))
-    assert move.move_wiki(store, WIKI_ID, "second")
-    assert store.get_note(WIKI_ID, "health") == long
-
-
 def test_a_move_copies_everything(store: PostgresStore) -> None:
     index = create_filled_index(store, WIKI_ID, 5)
     index.apply(IndexChange(deleted=("3.md",), revision="r2"))

@@ -6,7 +6,6 @@ created on first use, under a lock that all nodes share.
 
 import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
 
@@ -89,10 +88,10 @@ def find_same_database(connection: Connection, databases: Sequence[CatalogDataba
     return None
 
 
-class Catalog:
-    """The operator's access to the home database. Safe to use from many threads and after a fork.
+class Catalog(RoleConnections):
+    """The operator's connections to the home database. Safe to use from many threads and after a fork.
 
-    Connects on first use. Methods raise DatabaseUnavailable.
+    Connects on first use, and then creates missing tables. Methods raise DatabaseUnavailable.
     """
 
     def __init__(
@@ -106,26 +105,10 @@ class Catalog:
         self._address = DatabaseAddress.parse(dsn)
         self._table_sets = (_DATABASES_TABLES, PLACEMENTS_TABLES, *table_sets)
         self.pool = ConnectionPool(max_connections, lock_timeout_s=lock_timeout_s)
-        self._connections = RoleConnections(self.pool, lambda _: _make_login(self._address, (CATALOG_SCHEMA, "public")))
+        super().__init__(self.pool, lambda _: self._get_login())
         self._lock = Lock()
         self._is_created = False
         self._databases: dict[str, CatalogDatabase] = {}
-
-    def read_connection(self) -> AbstractContextManager[Connection]:
-        self._ensure_created()
-        return self._connections.read_connection()
-
-    def read_snapshot(self) -> AbstractContextManager[Connection]:
-        self._ensure_created()
-        return self._connections.read_snapshot()
-
-    def write_transaction(self) -> AbstractContextManager[Connection]:
-        self._ensure_created()
-        return self._connections.write_transaction()
-
-    def open_dedicated(self) -> Connection:
-        self._ensure_created()
-        return self._connections.open_dedicated()
 
     def get_database(self, name: str) -> CatalogDatabase:
         """A database of the catalog, from the cache if possible. Raises InvalidSetting if it is unknown.
@@ -225,19 +208,21 @@ class Catalog:
         if schemas and connection.execute(statement, (schemas,)).fetchone() != (0,):
             raise InvalidSetting(f"the wikis of {name} are not in that database", hint="check the address")
 
-    def _ensure_created(self) -> None:
-        """Create missing tables, once per process."""
+    def _get_login(self) -> Login:
+        """The operator's login, after creating missing tables, once per process."""
+        login = _make_login(self._address, (CATALOG_SCHEMA, "public"))
         if self._is_created:
-            return
+            return login
         with self._lock:
-            if self._is_created:
-                return
-            with self._connections.read_connection() as connection:
-                is_outdated = self._is_outdated(connection)
-            if is_outdated:
-                with self._connections.write_transaction() as connection:
-                    self._create(connection)
-            self._is_created = True
+            if not self._is_created:
+                connections = RoleConnections(self.pool, lambda _: login)
+                with connections.read_connection() as connection:
+                    is_outdated = self._is_outdated(connection)
+                if is_outdated:
+                    with connections.write_transaction() as connection:
+                        self._create(connection)
+                self._is_created = True
+        return login
 
     def _is_outdated(self, connection: Connection) -> bool:
         if connection.execute("SELECT to_regclass(%s)", (f"{CATALOG_SCHEMA}.parts",)).fetchone() == (None,):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from wikiholt.storage.page_table import (
     STORED_PAGE_COLUMNS,
     to_order_override,
     to_page_warnings,
+    to_stored_page,
 )
 from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
@@ -55,6 +57,8 @@ from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.sqlite.queries import count_facets
 from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
+
+Row = tuple[Any, ...]
 
 _VECTOR_BATCH_ROWS = 2_000
 _KEYWORD_BATCH_ROWS = 500
@@ -143,9 +147,7 @@ class PostgresIndex:
         return version, horizon
 
     def get_page_blobs(self) -> Mapping[str, str]:
-        with self._connections.read_connection() as db:
-            pages = db.execute(f"SELECT file, blob FROM {self._tables.pages}").fetchall()
-        return {rows.decode_text(file): rows.decode_text(blob) for file, blob in pages}
+        return dict(self._select(f"SELECT file, blob FROM {self._tables.pages}"))
 
     def get_problems(self) -> Sequence[PageProblem]:
         with self._connections.read_connection() as db:
@@ -158,8 +160,7 @@ class PostgresIndex:
             f"SELECT count(*) OVER (), file, warnings FROM {self._tables.pages} WHERE {HAS_WARNINGS}"
             ' ORDER BY file COLLATE "C" LIMIT %s'
         )
-        with self._connections.read_connection() as db:
-            pages = [rows.decode_row(row) for row in db.execute(sql, (limit,))]
+        pages = self._select(sql, (limit,))
         return (pages[0][0] if pages else 0), [to_page_warnings(page[1:]) for page in pages]
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
@@ -177,8 +178,7 @@ class PostgresIndex:
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"
-        with self._connections.read_connection() as db:
-            chunks = db.execute(sql, (list(hashes),), binary=True).fetchall()
+        chunks = self._select(sql, (list(hashes),))
         vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
         return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
 
@@ -202,9 +202,7 @@ class PostgresIndex:
         clause, values = build_where_clause(where)
         if not clause:
             return None
-        with self._connections.read_connection() as db:
-            sql = f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id"
-            return to_id_array(db.execute(sql, values, binary=True).fetchall())
+        return to_id_array(self._select(f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id", values))
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         return self._keywords.find_matching_page_ids(query)
@@ -307,8 +305,7 @@ class PostgresIndex:
         missing = [page_id for page_id in page_ids if page_id not in cached]
         if missing:
             sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
-            with self._connections.read_connection() as db:
-                found = [rows.to_stored_page(row) for row in db.execute(sql, (missing,))]
+            found = map(to_stored_page, self._select(sql, (missing,)))
             cached = cached | {page.page_id: page for page in found}
         if version >= 0:
             self._pages = (version, cached)
@@ -319,16 +316,13 @@ class PostgresIndex:
             f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE path = %(path)s OR file = %(path)s"
             " ORDER BY file = %(path)s DESC, id LIMIT 1"
         )
-        with self._connections.read_connection() as db:
-            row = db.execute(sql, {"path": rows.encode_text(path)}).fetchone()
-        return rows.to_stored_page(row) if row else None
+        return next(map(to_stored_page, self._select(sql, {"path": rows.encode_text(path)})), None)
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         if not chunk_ids:
             return {}
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE id = ANY(%s)"
-        with self._connections.read_connection() as db:
-            chunks = [rows.to_stored_chunk(row) for row in db.execute(sql, (list(chunk_ids),))]
+        chunks = map(rows.to_stored_chunk, self._select(sql, (list(chunk_ids),)))
         return {chunk.chunk_id: chunk for chunk in chunks}
 
     def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
@@ -339,10 +333,9 @@ class PostgresIndex:
         chunks: defaultdict[int, list[StoredChunk]] = defaultdict(list)
         if not page_ids:
             return chunks
-        with self._connections.read_connection() as db:
-            for row in db.execute(sql, (list(page_ids),) if limit is None else (list(page_ids), limit)):
-                chunk = rows.to_stored_chunk(row)
-                chunks[chunk.page_id].append(chunk)
+        values = (list(page_ids),) if limit is None else (list(page_ids), limit)
+        for chunk in map(rows.to_stored_chunk, self._select(sql, values)):
+            chunks[chunk.page_id].append(chunk)
         return chunks
 
     # ── contents ─────────────────────────────────────────────────────────────────────────────────
@@ -356,10 +349,8 @@ class PostgresIndex:
             f' (SELECT {STORED_PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part'
             ' ON true ORDER BY part.path, part.file COLLATE "C"'
         )
-        with self._connections.read_connection() as db:
-            matches = db.execute(sql, (*values, *values, limit, offset)).fetchall()
-        total, *_ = matches[0]
-        return total, [rows.to_stored_page(page) for _, *page in matches if page[0] is not None]
+        matches = self._select(sql, (*values, *values, limit, offset))
+        return matches[0][0], [to_stored_page(page) for _, *page in matches if page[0] is not None]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
         encoded = [rows.encode_text(key) for key in keys]
@@ -369,22 +360,18 @@ class PostgresIndex:
             f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ALIAS} AND EXISTS"
             " (SELECT 1 FROM jsonb_array_elements_text(alias_keys::jsonb) AS item(value) WHERE value = ANY(%s))"
         )
-        with self._connections.read_connection() as db:
-            pages = [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded, encoded))]
+        pages = map(to_stored_page, self._select(sql, (encoded, encoded, encoded)))
         return list({page.page_id: page for page in pages}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         within = "" if page_ids is None else " AND id = ANY(%s)"
         sql = f"SELECT id, links FROM {self._tables.pages} WHERE links <> '[]'{within} ORDER BY id"
-        with self._connections.read_connection() as db:
-            found = db.execute(sql, () if page_ids is None else (list(page_ids),))
-            pages = [rows.decode_row(row) for row in found]
+        pages = self._select(sql, () if page_ids is None else (list(page_ids),))
         return [rows.to_stored_link(page_id, link) for page_id, packed in pages for link in rows.decode_links(packed)]
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
         sql = f"SELECT id, links FROM {self._tables.pages} WHERE link_keys && %s::text[] ORDER BY id"
-        with self._connections.read_connection() as db:
-            pages = [rows.decode_row(row) for row in db.execute(sql, ([rows.encode_key(key) for key in keys],))]
+        pages = self._select(sql, ([rows.encode_key(key) for key in keys],))
         wanted = frozenset(keys)
         links = ((page_id, link) for page_id, packed in pages for link in rows.decode_links(packed))
         return [
@@ -395,23 +382,26 @@ class PostgresIndex:
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
-        with self._connections.read_connection() as db:
-            chunks = db.execute(sql, (np.asarray(page_ids, np.int64).tolist(),), binary=True).fetchall()
-        return rows.to_vector_rows(chunks, self.recipe.dimensions)
+        return rows.to_vector_rows(
+            self._select(sql, (np.asarray(page_ids, np.int64).tolist(),)), self.recipe.dimensions
+        )
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         clause, values = build_where_clause(where)
         sql = f"SELECT path, category, tags, properties FROM {self._tables.pages} WHERE {clause or 'true'}"
-        with self._connections.read_connection() as db:
-            return count_facets(map(rows.decode_row, db.execute(sql, values)), properties, where.path_prefix)
+        return count_facets(self._select(sql, values), properties, where.path_prefix)
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (
             f"SELECT {ORDER_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ORDER_OVERRIDE}"
             ' ORDER BY path, file COLLATE "C"'
         )
+        return [to_order_override(row) for row in self._select(sql)]
+
+    def _select(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> list[Row]:
+        """The rows of a statement, with their texts decoded."""
         with self._connections.read_connection() as db:
-            return [to_order_override(rows.decode_row(row)) for row in db.execute(sql)]
+            return [rows.decode_row(row) for row in db.execute(sql, values, binary=True)]
 
     def close(self) -> None:
         """Do nothing: the connections belong to the pool."""

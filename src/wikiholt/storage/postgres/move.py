@@ -35,8 +35,6 @@ from wikiholt.storage.postgres.store import PostgresStore
 
 _LOG = logging.getLogger(__name__)
 _LONG_STATEMENT = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
-_HAS_LONG_ROWS = "SELECT coalesce(max(octet_length(text)), 0) > 7000 FROM state"
-"""Whether a version of Wikiholt that did not split texts wrote rows that need a TOAST table."""
 _CONTENT_ROWS = "name >= '#' AND name < '$'"
 """The rows of `state` that belong to generations. The others are notes and leases, which are copied at the switch."""
 _QUIET_S = 1.0
@@ -166,9 +164,6 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
                     new.schema, generation.number, generation.recipe.dimensions, new.role
                 ):
                     connection.execute(statement)
-            if source.execute(_HAS_LONG_ROWS).fetchone() == (True,):
-                state = sql.Identifier(new.schema, "state")
-                connection.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN text SET STORAGE EXTENDED").format(state))
         with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
             _copy_table(source, target, "state", _CONTENT_ROWS)
             for table in _list_tables(known):

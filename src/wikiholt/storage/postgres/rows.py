@@ -15,9 +15,8 @@ import numpy as np
 
 from wikiholt.domain.index import FloatArray, Recipe, VectorRows
 from wikiholt.domain.page import PageTerms
-from wikiholt.domain.search import StoredChunk, StoredLink, StoredPage
+from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage import page_table
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.rows import LinkRow
@@ -109,12 +108,8 @@ def get_part_names(name: str) -> tuple[str, str]:
     return f"{name}.", f"{name}/"
 
 
-def to_stored_page(row: Row) -> StoredPage:
-    return page_table.to_stored_page(decode_row(row))
-
-
 def to_stored_chunk(row: Row) -> StoredChunk:
-    chunk_id, page_id, number, text, heading_path, anchor, *lines = decode_row(row)
+    chunk_id, page_id, number, text, heading_path, anchor, *lines = row
     return StoredChunk(chunk_id, page_id, number, text, packing.decode_strings(heading_path), anchor, *lines)
 
 

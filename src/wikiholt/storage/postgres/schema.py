@@ -17,18 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import product
 
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
 from wikiholt.storage.page_table import (
-    ADDED_COLUMNS,
-    FIRST_POSTGRES_LAYOUT,
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
-    POSTGRES_LAYOUT,
     PageRow,
     format_postgres_column,
 )
@@ -185,9 +181,10 @@ def make_quarantine_schema(schema: str) -> str:
 
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA_LAYOUT = POSTGRES_LAYOUT
+SCHEMA_LAYOUT = 4
 """The layout that this program writes."""
-FIRST_LAYOUT = FIRST_POSTGRES_LAYOUT
+_FIRST_LAYOUT = 4
+"""The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
 
 MOVED_MARK = "moved"
 
@@ -244,25 +241,13 @@ class SchemaMigration:
     statements: Callable[[str, Sequence[int], str], Iterator[sql.Composed]]
 
 
-def _make_migration(layout: int) -> SchemaMigration:
-    """Make the migration that adds the columns of a layout to the pages of every generation."""
-    columns = [format_postgres_column(name) for name, added in ADDED_COLUMNS.items() if added.layout == layout]
-
-    def build_statements(schema: str, numbers: Sequence[int], _role: str) -> Iterator[sql.Composed]:
-        tables = [sql.Identifier(schema, GenerationTables(number).pages) for number in numbers]
-        for table, column in product(tables, columns):
-            yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(table, sql.SQL(column))
-
-    return SchemaMigration(SchemaLayout(layout, FIRST_LAYOUT), build_statements)
-
-
-MIGRATIONS: tuple[SchemaMigration, ...] = tuple(map(_make_migration, range(FIRST_LAYOUT + 1, SCHEMA_LAYOUT + 1)))
+MIGRATIONS: tuple[SchemaMigration, ...] = ()
 """Migrations to the layouts after the first."""
 
 
 def get_oldest_compatible() -> int:
     """The oldest layout a program must know to use what this program writes."""
-    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else FIRST_LAYOUT
+    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else _FIRST_LAYOUT
 
 
 def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
