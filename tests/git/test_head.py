@@ -33,7 +33,7 @@ def test_creating_a_source_reads_nothing(tmp_path: Path) -> None:
 def test_an_empty_repository_has_no_commits(source: GitSource) -> None:
     with pytest.raises(NoCommits, match="no commits on its branch main") as caught:
         source.get_head()
-    assert caught.value.hint == "Commit a page first."
+    assert caught.value.hint == "Commit or import a page first."
 
 
 def test_an_unborn_branch_beside_a_full_one_is_named_with_a_hint(repository: Repository, source: GitSource) -> None:

@@ -351,7 +351,7 @@ def _make_unborn_error(git: GitRunner, branch: bytes) -> SourceError:
     name = branch.decode("utf-8", "replace").removeprefix("refs/heads/")
     others = git.run("for-each-ref", "--format=%(refname:short)", "--count=5", "refs/heads")
     branches = others.stdout.decode("utf-8", "replace").split()
-    hint = "Commit a page first."
+    hint = "Commit or import a page first."
     if branches:
         command = f"git symbolic-ref HEAD refs/heads/{branches[0]}"
         hint = f"Its branches are {', '.join(branches)}; point HEAD at one: `{command}`."

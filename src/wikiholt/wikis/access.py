@@ -107,7 +107,7 @@ class AccessPolicy:
             granted = [self._authorize_person(person, wiki.slug, Scope.READ) for wiki in self.list_visible(identity)]
         elif any(key.wiki_id is None for key in keys):
             granted = [Grant(wiki, Scope.ADMIN, keys[0]) for wiki in self._registry.list_wikis()]
-        elif len(keys) > 1:
+        elif keys:
             granted = [self._authorize_with_key(key, key.wiki_id, None, Scope.READ) for key in keys if key.wiki_id]
         elif len(names) > 1 and identity.token is None and identity.signed_in is None:
             granted = [Grant(wiki, Scope.READ, None) for wiki in self.list_visible(identity)]

@@ -109,7 +109,7 @@ def _validate_key(wiki_id: str | None, scope: Scope, label: str, expires_at: dat
             "The key's label is not valid.", hint=f"Use up to {MAX_LABEL_CHARS} printable characters on one line."
         )
     if expires_at is not None and not _is_future(expires_at, now):
-        raise InvalidSetting("The expiry time is not valid.", hint="Use a time in the future, with a time zone.")
+        raise InvalidSetting("The expiry time is past or has no time zone.", hint="Use a time in the future.")
 
 
 def _is_future(when: datetime, now: datetime) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
 from tests.support.wait import TIMEOUT_S, wait_until
+from wikiholt.scheduler.reindex_job import report_activity
 
 BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"
@@ -51,6 +52,21 @@ def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplicati
     assert search.status_code == 200
     assert search.json()["notes"]
     assert str(writable.alpha.path.parent) not in search.text
+
+
+def test_a_missing_index_is_no_error_before_and_during_the_first_sync(
+    writable: ServedApplication, tmp_path: Path
+) -> None:
+    repository = Repository(tmp_path / "slow")
+    repository.commit({"Home.md": "# Home\n"})
+    assert writable.application.scheduler.stop(TIMEOUT_S)
+    service, operator = writable.application.service, writable.make_client("operator")
+    wiki = service.add("slow", str(repository.path), {})
+    before = operator.get("/w/slow/api/v1/status").json()
+    assert (before["error"], before["waiting"], before["activity"]) == (None, True, None)
+    with report_activity(service, wiki.id, "sync"):
+        during = operator.get("/w/slow/api/v1/status").json()
+    assert (during["error"], during["activity"]["kind"]) == (None, "sync")
 
 
 def test_reindex_is_a_job_with_a_lasting_status(writable: ServedApplication) -> None:

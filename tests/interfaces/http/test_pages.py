@@ -80,7 +80,8 @@ def test_an_existing_page_is_not_overwritten_by_accident(writable: ServedApplica
     assert (wrong.status_code, wrong.json()["current_revision"]) == (409, page.json()["revision"])
     tagged = client.put(PRINTER, json={"content": "gone"}, headers={"If-Match": f'"{"0" * 40}"'})
     assert (tagged.status_code, tagged.json()["code"]) == (412, "precondition-failed")
-    assert client.put(PRINTER, json={"content": "x"}, headers={"If-None-Match": "*"}).status_code == 412
+    exists = client.put(PRINTER, json={"content": "x"}, headers={"If-None-Match": "*"})
+    assert (exists.status_code, exists.json()["detail"]) == (412, "The page exists already.")
     weak = client.put(PRINTER, json={"content": "x"}, headers={"If-Match": f'W/"{page.json()["revision"]}"'})
     assert weak.status_code == 412
     assert client.put("/api/v1/pages/Absent", json={"content": "x"}, headers={"If-Match": "*"}).status_code == 412

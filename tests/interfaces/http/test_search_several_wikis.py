@@ -65,6 +65,12 @@ def test_other_requests_are_refused(
     assert answer.json()["hint"]
 
 
+def test_a_key_that_is_sent_twice_is_one_key(shared: ServedApplication) -> None:
+    twice = make_client(shared, "read", "read").get("/api/v1/search", params={"q": "home"})
+    once = make_client(shared, "read").get("/api/v1/search", params={"q": "home"})
+    assert twice.json()["results"] == once.json()["results"]
+
+
 def test_a_list_of_keys_is_no_key_for_any_other_route(shared: ServedApplication) -> None:
     client = make_client(shared, "read", "other")
     for path in ("/api/v1/pages", "/api/v1/semantic-search?q=x", "/w/alpha/api/v1/search?q=x", "/api/v1/wikis"):

@@ -18,7 +18,7 @@ argument of the command overrides both.
   relative to the file.
 - **Environment**: `WIKIHOLT_` and the name in capitals, dots as underscores: `WIKIHOLT_CHUNK_TARGET_TOKENS=200`. An
   empty variable counts as not set.
-- **Argument**: `--set NAME=VALUE` before the command: `wikiholt --set precision=fp32 sync`. Repeatable.
+- **Argument**: `--set NAME=VALUE` before the command: `wikiholt --set threads=1 sync`. Repeatable.
 
 An unknown name, a value of the wrong type or a value out of range is an error. The message names the source.
 """

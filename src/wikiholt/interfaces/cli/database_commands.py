@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from wikiholt.app.backends import format_setup_sql, is_same_backend
+from wikiholt.app.backends import format_setup_sql, get_repositories_directory, is_same_backend
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.setting import check_store_address
 from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
@@ -294,6 +294,9 @@ def _format_next_steps(report: MigrationReport, target_settings: Settings, argum
         lines.append(f"Added meanwhile and not moved: {', '.join(report.added_meanwhile)}. Run the same command again.")
     if target_settings.store:
         lines.append('Next: set store = "postgresql://…" (or WIKIHOLT_STORE) on every node, and restart them.')
+        repositories = get_repositories_directory(target_settings).absolute()
+        if not target_settings.repositories_directory and any(repositories.glob("*.git")):
+            lines.append(f"Also set repositories.directory: the pages of created wikis are in {repositories}.")
     else:
         lines.append(f"Next: leave store unset and set data = {str(target_settings.data)!r}, and restart the service.")
     return lines

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import NothingIndexed, Unauthorized, WikiholtError
+from wikiholt.errors import IndexMissing, NothingIndexed, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
@@ -138,8 +138,9 @@ def _build_index_document(index: IndexControl) -> IndexDocument:
     sync_state, activity = index.get_sync_state(), index.get_activity()
     status = index.session.handle.get_status()
     error = status.error or sync_state.error
-    if isinstance(error, NothingIndexed):
-        error = sync_state.error or error  # it says why
+    if isinstance(error, IndexMissing | NothingIndexed):
+        # A sync that failed says why. Before and during the first sync, a missing index is no error.
+        error = sync_state.error or (None if activity or sync_state.waiting else error)
     return {
         "slug": index.session.wiki.slug,
         **build_index_status(status, _build_public_error_document(error) if error else None),

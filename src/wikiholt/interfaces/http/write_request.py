@@ -202,6 +202,8 @@ def check_preconditions(*, by_header: bool) -> Iterator[None]:
     """Turn a revision mismatch into 412 for a header, 409 for the body, or 404 if there is no page."""
     try:
         yield
+    except PreconditionFailed:
+        raise
     except RevisionMismatch as error:
         if by_header:
             raise _build_precondition_error(error.current) from None
@@ -214,7 +216,7 @@ def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) ->
     """Build the error for a write to an existing page without its revision."""
     current = wiki.handle.pages.read(path).revision
     if by_header:
-        return _build_precondition_error(current)
+        return PreconditionFailed("The page exists already.", current=current, hint="Send If-Match with its revision.")
     hint = "Read it, then send its revision with the change, or send If-Match: * to overwrite it."
     return RevisionMismatch("Revision required: the page exists already.", current=current, hint=hint)
 

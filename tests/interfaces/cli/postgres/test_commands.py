@@ -127,6 +127,16 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
     assert parse_document(run, "database", "list") == before
 
 
+def test_a_move_says_where_the_pages_of_created_wikis_stay(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = CommandRunner(tmp_path / "data", capsys)
+    assert run("create", "memo")[0] == 0
+    moved = run("move", "--all", "--to", database)
+    assert moved[0] == 0
+    assert f"set repositories.directory: the pages of created wikis are in {tmp_path}" in moved[1]
+
+
 def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: CommandRunner, tmp_path: Path) -> None:
     other = pg.create_database()
     repository = Repository(tmp_path / "wiki")

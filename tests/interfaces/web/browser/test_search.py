@@ -176,6 +176,15 @@ def test_an_answer_that_is_stale_or_degraded_says_so(server: WebServer, visit: O
     expect(page.locator("#app\\.notes")).to_have_text("By words alone.")
 
 
+def test_an_answer_before_the_first_complete_sync_names_no_revision(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS).page
+    partial = {"stale": True, "indexed_revision": None, "degraded": True, "notes": ["some pages are missing"]}
+    page.route("**/api/v1/search?*", lambda route: route.fulfill(json={**route.fetch().json(), **partial}))
+    page.fill(BOX, "backup")
+    expect(page.locator("#app\\.notes")).to_have_text("Some pages are missing.")
+    expect(page.locator("#app\\.fresh")).to_be_hidden()
+
+
 def test_errors_show_the_hint_of_the_server_and_can_be_retried(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("503",)).page
     body = {"detail": "this wiki is not indexed yet", "hint": "try again in a moment", "status": 503}

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { groupByPage, renderHit, renderPage, renderWeakHit } from "./cards.js";
 import { countCommitsBehind } from "./commits_behind.js";
-import { byId, el, plural, shortRevision } from "./dom.js";
+import { byId, el, plural, shortRevision, toSentence } from "./dom.js";
 import { clearMessage, showMessage } from "./messages.js";
 import { buildUrl, hasFilters } from "./url_state.js";
 
@@ -89,8 +89,9 @@ export async function fetchRecentPages(signal) {
 
 async function showFreshness(answer) {
   const line = byId("fresh");
-  line.hidden = !answer.stale;
-  if (!answer.stale) return;
+  // Before the first sync is complete, a note says that pages are missing.
+  line.hidden = !answer.stale || !answer.indexed_revision;
+  if (line.hidden) return;
   const text = `The index is behind: it is at ${shortRevision(answer.indexed_revision)}`;
   line.textContent = text;
   const behind = await countCommitsBehind(answer);
@@ -98,7 +99,7 @@ async function showFreshness(answer) {
 }
 
 function showNotes(answer, state) {
-  const lines = answer.notes.map((note) => el("p", { class: "note" }, note));
+  const lines = answer.notes.map((note) => el("p", { class: "note" }, toSentence(note)));
   if (answer.degraded && !lines.length) lines.push(el("p", { class: "note" }, "The search was degraded; the results may be incomplete."));
   if (answer.did_you_mean) lines.unshift(renderCorrection(answer, state));
   byId("notes").replaceChildren(...lines);
