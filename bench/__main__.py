@@ -22,9 +22,9 @@ def format_page(figures: Sequence[tuple[Figure, float | None]]) -> str:
         sign = "≤" if figure.lower_is_better else "≥"
         goal = f"{sign} {figure.format(figure.goal)}"
         measured = figure.format(value) if value is not None else "-"
-        state = "" if value is None else "reached" if figure.reach(value) >= 1 else "missed"
+        state = "" if value is None else "reached" if figure.compute_reach(value) >= 1 else "missed"
         lines.append(f"{figure.name:36} {measured:>12} {goal:>12}  {state:8} {figure.peer:26} {figure.command}")
-    reached = sum(value is not None and figure.reach(value) >= 1 for figure, value in figures)
+    reached = sum(value is not None and figure.compute_reach(value) >= 1 for figure, value in figures)
     lines += ["", f"{reached} of {len(figures)} figures reach their goal."]
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from bench import collections
 from bench.fitting import brier, fitted, share_of
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from bench.signals import NAMES, IndexSignals, Signals, open_indexes, read_signals
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -110,8 +110,9 @@ def main() -> None:
     if arguments.write:
         counts = [int((hits.sort == sort).sum()) for sort in (OWN, FOREIGN, REMOVED)]
         about = f"{counts[OWN]} questions, {counts[FOREIGN]} foreign ones, {counts[REMOVED]} with the pages removed."
-        write(
-            f"absence{f'-{arguments.model}' if arguments.model else ''}", f"{__doc__}\n{machine()} {about}\n\n{text}\n"
+        write_result(
+            f"absence{f'-{arguments.model}' if arguments.model else ''}",
+            f"{__doc__}\n{describe_machine()} {about}\n\n{text}\n",
         )
 
 
@@ -136,7 +137,7 @@ def read_foreign(name: str, arguments: argparse.Namespace) -> list[Signals]:
         reader = IndexSignals(index, service.components.embedder())  # type: ignore[arg-type]
         found = []
         for kind in (
-            kind for each in NAMES if each != name for kind in collections.queries(arguments.collections / each)
+            kind for each in NAMES if each != name for kind in collections.read_queries(arguments.collections / each)
         ):
             texts = dict(list(kind.texts.items())[:: arguments.every])
             asked = replace(kind, texts=texts, relevant={query: {} for query in texts}, exclude={})

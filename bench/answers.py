@@ -16,8 +16,8 @@ from statistics import mean
 from typing import NamedTuple
 
 from bench import collections
-from bench.quality import DATA, bring_up_to_date
-from bench.report import machine, write
+from bench.quality import DATA, index_collection
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.search import hits, passages
 from wikiholt.search.request import SearchRequest
@@ -53,12 +53,12 @@ def main() -> None:
     repository = arguments.data / "collections" / "xquad.git"
     collections.write_pages(pages, repository)
     service = open_service(arguments.data / "quality")
-    bring_up_to_date(service, "xquad", repository)
+    index_collection(service, "xquad", repository)
     text = "\n".join(compare_ways(service.get_handle("xquad"), questions[:: arguments.every]))
     service.close()
     print(text)
     if arguments.write:
-        write("answers", f"{__doc__}\n{machine()}\n\n{len(pages)} pages.\n\n{text}\n")
+        write_result("answers", f"{__doc__}\n{describe_machine()}\n\n{len(pages)} pages.\n\n{text}\n")
 
 
 def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
@@ -82,11 +82,11 @@ def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterato
     yield "|---|---|---|---|---|"
     for way, (weight, length, per_page) in WAYS.items():
         passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
-        right, contained, shown = zip(*(ask(wiki, question, per_page) for question in questions), strict=True)
+        right, contained, shown = zip(*(check_answer(wiki, question, per_page) for question in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 
 
-def ask(wiki: WikiHandle, question: AnsweredQuestion, per_page: int = 1) -> tuple[bool, bool, bool]:
+def check_answer(wiki: WikiHandle, question: AnsweredQuestion, per_page: int = 1) -> tuple[bool, bool, bool]:
     """Whether the first hit is the right page, whether its passage contains the answer, and whether its snippet does."""
     hit = wiki.search(SearchRequest(question.text, per_page, chunks_per_page=per_page)).hits[0]
     answer, is_right = " ".join(question.answer.split()), hit.name == question.page

@@ -21,7 +21,7 @@ import numpy as np
 from bench import collections
 from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, JudgedQuery, load_queries
 from bench.fitting import brier, calibration_error, fitted, share_of
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search import ranking
@@ -98,7 +98,7 @@ def main() -> None:
     text = "\n".join(line for mode in SearchMode for line in format_report(mode, found))
     print(text)
     if arguments.write:
-        write(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{machine()}\n{text}")
+        write_result(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{describe_machine()}\n{text}")
 
 
 def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:

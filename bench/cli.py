@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
@@ -38,7 +38,9 @@ def main() -> None:
         rows = measure(Path(place), arguments.rounds)
     print("\n".join(rows))
     if arguments.write:
-        write("cli", f"{__doc__}\n{machine()} The machine was busy with other work.\n\n" + "\n".join(rows))
+        write_result(
+            "cli", f"{__doc__}\n{describe_machine()} The machine was busy with other work.\n\n" + "\n".join(rows)
+        )
 
 
 def measure(place: Path, rounds: int) -> list[str]:
@@ -56,7 +58,7 @@ def measure(place: Path, rounds: int) -> list[str]:
         "the same, `--mode keyword`": [*WIKIHOLT, *data, *QUERY, "--mode", "keyword"],
     }
     figures = run_in_turns(commands, folder, rounds)
-    with serving(data):
+    with run_service(data):
         served = {"`wikiholt search …`, through `serve`": [*WIKIHOLT, *data, *QUERY]}
         figures |= run_in_turns({"`python -c pass`": commands["`python -c pass`"], **served}, folder, rounds)
     base = figures["`python -c pass`"][0]
@@ -87,7 +89,7 @@ def run_once(command: list[str], folder: Path) -> tuple[float, float]:
 
 
 @contextmanager
-def serving(data: list[str]) -> Iterator[None]:
+def run_service(data: list[str]) -> Iterator[None]:
     """A running service of the data directory, with its model loaded."""
     command = [*WIKIHOLT, *data, "serve", "--json", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:

@@ -25,23 +25,23 @@ _CODE = re.compile(
 )
 
 
-def holding(index: WikiIndex) -> dict[str, set[str]]:
+def index_codes(index: WikiIndex) -> dict[str, set[str]]:
     """Every code of the collection, with the pages that contain it as written."""
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.page_id: page.path for page in listed}
     found: defaultdict[str, set[str]] = defaultdict(set)
     for page_id, chunks in index.get_page_chunks(sorted(paths)).items():
-        for code in find("\n".join(chunk.text for chunk in chunks)):
+        for code in find_codes("\n".join(chunk.text for chunk in chunks)):
             found[code].add(paths[page_id])
     return found
 
 
-def find(text: str) -> list[str]:
+def find_codes(text: str) -> list[str]:
     """The codes of a text."""
     return [code for code in _CODE.findall(text) if 4 <= len(code) <= 30]
 
 
-def mined(collection: str, held: dict[str, set[str]]) -> Queries:
+def make_queries(collection: str, held: dict[str, set[str]]) -> Queries:
     """Some of the codes as queries whose relevant pages are those that contain them; deterministic."""
     shuffled = sorted(held, key=lambda code: blake2b(code.encode(), digest_size=8).digest())
     alone = [code for code in shuffled if len(held[code]) == 1][:OF_EACH]

@@ -43,7 +43,7 @@ class Queries:
         return f"{self.collection} ({self.kind})" if self.kind else self.collection
 
 
-def find_all(directory: Path, data: Path) -> dict[str, Path]:
+def find_collections(directory: Path, data: Path) -> dict[str, Path]:
     """The collections by name: the shared ones, and those that bench.mining wrote."""
     further = sorted((data / "extra").iterdir()) if (data / "extra").is_dir() else []
     return {name: directory / name for name in SHARED_NAMES} | {path.name: path for path in further}
@@ -54,11 +54,11 @@ def get_group(name: str) -> str:
     return RELATED.get(name, name)
 
 
-def page_path(document_id: str) -> str:
+def get_page_path(document_id: str) -> str:
     return document_id.removesuffix(".md")
 
 
-def documents(directory: Path) -> list[dict[str, str]]:
+def read_documents(directory: Path) -> list[dict[str, str]]:
     plain = directory / "corpus.jsonl"
     text = (
         plain.read_text() if plain.exists() else gzip.decompress((directory / "corpus.jsonl.gz").read_bytes()).decode()
@@ -66,27 +66,29 @@ def documents(directory: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def queries(directory: Path) -> list[Queries]:
+def read_queries(directory: Path) -> list[Queries]:
     """Every kind of queries the collection has."""
-    return [_queries(directory, kind) for kind in ("", "oldtitle", "description") if _file(directory, kind).exists()]
+    return [
+        _read_kind(directory, kind) for kind in ("", "oldtitle", "description") if _get_file(directory, kind).exists()
+    ]
 
 
-def _file(directory: Path, kind: str) -> Path:
+def _get_file(directory: Path, kind: str) -> Path:
     return directory / (f"queries.{kind}.jsonl" if kind else "queries.jsonl")
 
 
-def _queries(directory: Path, kind: str) -> Queries:
-    texts = {row["id"]: row["text"] for row in map(json.loads, _file(directory, kind).read_text().splitlines())}
+def _read_kind(directory: Path, kind: str) -> Queries:
+    texts = {row["id"]: row["text"] for row in map(json.loads, _get_file(directory, kind).read_text().splitlines())}
     relevant: dict[str, dict[str, int]] = {}
     for line in (directory / (f"qrels.{kind}.tsv" if kind else "qrels.tsv")).read_text().splitlines():
         query, document, grade = line.split("\t")
         if int(grade) > 0:
-            relevant.setdefault(query, {})[page_path(document)] = int(grade)
+            relevant.setdefault(query, {})[get_page_path(document)] = int(grade)
     exclude: dict[str, set[str]] = {}
     if not kind and (directory / "exclude.tsv").exists():
         for line in (directory / "exclude.tsv").read_text().splitlines():
             query, document = line.split("\t")
-            exclude.setdefault(query, set()).add(page_path(document))
+            exclude.setdefault(query, set()).add(get_page_path(document))
     texts = {query: text for query, text in texts.items() if query in relevant}
     has_kinds = (directory / "queries.oldtitle.jsonl").exists()
     return Queries(directory.name, kind or ("links" if has_kinds else ""), texts, relevant, exclude)
@@ -95,7 +97,7 @@ def _queries(directory: Path, kind: str) -> Queries:
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
     if not (to / "HEAD").exists():
-        write_pages({page_path(each["id"]) + ".md": to_page(each) for each in documents(directory)}, to)
+        write_pages({get_page_path(each["id"]) + ".md": to_page(each) for each in read_documents(directory)}, to)
 
 
 def to_page(document: dict[str, str]) -> str:
@@ -120,19 +122,19 @@ def write_small(directory: Path, to: Path) -> None:
     """Write a smaller collection."""
     to.mkdir(parents=True)
     max_chars, other_count = SMALL[directory.name]
-    kinds = queries(directory)
+    kinds = read_queries(directory)
     relevant = {page for kind in kinds for query in kind.texts for page in kind.relevant[query]}
-    short = [each for each in documents(directory) if len(each["text"]) < max_chars]
-    others = [each["id"] for each in short if page_path(each["id"]) not in relevant]
+    short = [each for each in read_documents(directory) if len(each["text"]) < max_chars]
+    others = [each["id"] for each in short if get_page_path(each["id"]) not in relevant]
     random.Random(1).shuffle(others)
     left_out = set(others[other_count:])
     kept = [each for each in short if each["id"] not in left_out]
     (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
-    paths = {page_path(each["id"]) for each in kept}
+    paths = {get_page_path(each["id"]) for each in kept}
     for file in (*directory.glob("queries*.jsonl"), *directory.glob("exclude.tsv")):
         shutil.copy(file, to / file.name)
     for file in directory.glob("qrels*.tsv"):
-        rows = [row for row in file.read_text().splitlines() if page_path(row.split("\t")[1]) in paths]
+        rows = [row for row in file.read_text().splitlines() if get_page_path(row.split("\t")[1]) in paths]
         (to / file.name).write_text("\n".join(rows) + "\n")
 
 

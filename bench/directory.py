@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 
@@ -37,7 +37,7 @@ def main() -> None:
         shutil.rmtree(base)
     print("\n".join(rows))
     if arguments.write:
-        write("directory", f"{__doc__}\n{machine()} {arguments.files:,} files.\n\n" + "\n".join(rows))
+        write_result("directory", f"{__doc__}\n{describe_machine()} {arguments.files:,} files.\n\n" + "\n".join(rows))
 
 
 def measure(base: Path, count: int) -> list[str]:
@@ -46,10 +46,10 @@ def measure(base: Path, count: int) -> list[str]:
     time.sleep(1)
     source = DirectorySource(vault, base / "mirror")
     edited = vault / "d5" / "e5" / "page5.md"
-    walks = [measure_cpu(lambda: walk(vault)) for _ in range(_ROUNDS)]
+    walks = [measure_cpu(lambda: scan_files(vault)) for _ in range(_ROUNDS)]
     limit = statistics.median(total for total, _ in walks)
 
-    def change() -> None:
+    def write_change() -> None:
         edited.write_text(f"# Changed {time.time()}")
         time.sleep(0.4)
 
@@ -65,7 +65,7 @@ def measure(base: Path, count: int) -> list[str]:
         format_row("a walk that only lists", walks, limit),
         format_row("the first scan", [measure_cpu(source.fetch)], limit),
         format_row("a scan without changes", [measure_cpu(source.fetch) for _ in range(_ROUNDS)], limit),
-        format_row("a scan after one edit", [measure_cpu(source.fetch, change) for _ in range(_ROUNDS)], limit),
+        format_row("a scan after one edit", [measure_cpu(source.fetch, write_change) for _ in range(_ROUNDS)], limit),
         format_row("a scan after a renamed directory", [measure_cpu(source.fetch, rename) for _ in range(4)], limit),
         format_row("a page written", [measure_cpu(write_page) for _ in range(_ROUNDS)], limit),
     ]
@@ -81,7 +81,7 @@ def create_files(vault: Path, count: int) -> None:
         os.utime(file, (_OLD_TIME_S + number,) * 2)
 
 
-def walk(directory: Path) -> None:
+def scan_files(directory: Path) -> None:
     pending = [str(directory)]
     while pending:
         with os.scandir(pending.pop()) as entries:

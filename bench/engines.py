@@ -25,7 +25,7 @@ from typing import cast
 import numpy as np
 
 from bench.corpus import DATA
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex, resident
 from tests.support.chroma_server import RunningChroma
@@ -48,7 +48,7 @@ _ID = "benchbenchbenchbench"
 
 
 @dataclass
-class Trial:
+class EngineTrial:
     """One engine at one size: its costs and answers."""
 
     name: str
@@ -89,7 +89,7 @@ class Rows(ReferenceIndex):
         gone = [next(ids for at, ids in reversed(self._lives[page]) if at <= version) for page in pages]
         added = [self._rows(page) for page in pages]
         none = np.empty(0, np.int64)
-        return VectorDelta(self.get_version(), _joined(added, self.vectors), np.concatenate(gone) if gone else none)
+        return VectorDelta(self.get_version(), _merge_rows(added, self.vectors), np.concatenate(gone) if gone else none)
 
     def _rows(self, page: int) -> VectorRows:
         return VectorRows(self._lives[page][-1][1], np.full(10, page), self.vectors[page * 10 : page * 10 + 10])
@@ -122,7 +122,7 @@ class Snapshot:
         return self.rows.iter_blocks()
 
 
-def _joined(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
+def _merge_rows(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
     none = np.empty(0, np.int64)
     if not rows:
         return VectorRows(none, none, like[:0])
@@ -130,7 +130,7 @@ def _joined(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
     return VectorRows(*(np.concatenate(part) for part in parts))
 
 
-def real_vectors(most: int) -> FloatArray:
+def load_vectors(most: int) -> FloatArray:
     """The vectors of the largest index of bench.sync, in random order."""
     store = SqliteStore(DATA / "sync" / "wikis")
     largest: FloatArray = np.empty((0, 0), np.float32)
@@ -175,7 +175,7 @@ class RestartingChroma:
         self._open: ChromaEngine | None = None
         stack.callback(self.close)
 
-    def cache(self, reference: ReferenceIndex) -> VectorCache:
+    def open_cache(self, reference: ReferenceIndex) -> VectorCache:
         self._open = self._open or ChromaEngine(self._place(), self._folder / "owner", lambda: [_ID])
         return self._open.open_cache(cast(WikiIndex, reference), self._folder, _ID, "bench")
 
@@ -185,32 +185,32 @@ class RestartingChroma:
         self._open = None
 
 
-def trials(root: Path, stack: ExitStack) -> list[Trial]:
-    def of(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache]) -> Trial:
+def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
+    def make_file_trial(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache]) -> EngineTrial:
         folder = root / name
         folder.mkdir()
-        return Trial(name, lambda reference: kind(cast(WikiIndex, reference), folder, background=False), folder)
+        return EngineTrial(name, lambda reference: kind(cast(WikiIndex, reference), folder, background=False), folder)
 
-    def of_chroma(name: str, place: Callable[[Path], ChromaConfig]) -> Trial:
+    def make_chroma_trial(name: str, place: Callable[[Path], ChromaConfig]) -> EngineTrial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
         wanted = place(folder / "db")
         chroma = RestartingChroma(stack, lambda: wanted, folder)
-        return Trial(name, chroma.cache, folder, chroma.close)
+        return EngineTrial(name, chroma.open_cache, folder, chroma.close)
 
-    def served(folder: Path) -> ChromaConfig:
+    def start_server(folder: Path) -> ChromaConfig:
         return ChromaConfig(
             url=stack.enter_context(RunningChroma(folder)).url, timeout_s=60.0, background_timeout_s=TIMEOUT_S
         )
 
     return [
-        of("exact", ExactVectorCache),
-        of("faiss", FaissVectorCache),
-        of_chroma(
+        make_file_trial("exact", ExactVectorCache),
+        make_file_trial("faiss", FaissVectorCache),
+        make_chroma_trial(
             "chroma in a child",
             lambda folder: ChromaConfig(path=folder, timeout_s=60.0, background_timeout_s=TIMEOUT_S),
         ),
-        of_chroma("chroma as a server", served),
+        make_chroma_trial("chroma as a server", start_server),
     ]
 
 
@@ -229,7 +229,7 @@ def wait_for_engine(cache: VectorCache, query: FloatArray) -> bool:
     return False
 
 
-def prepare_cache(trial: Trial, vectors: FloatArray, query: FloatArray) -> tuple[ReferenceIndex, VectorCache]:
+def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) -> tuple[ReferenceIndex, VectorCache]:
     """Build, close and reopen a cache, and update it with some pages."""
     reference = Rows(vectors)
     start = time.perf_counter()
@@ -258,7 +258,7 @@ def prepare_cache(trial: Trial, vectors: FloatArray, query: FloatArray) -> tuple
     return reference, cache
 
 
-def ask(trial: Trial, cache: VectorCache, query: FloatArray, expected: set[int], count: int) -> None:
+def run_query(trial: EngineTrial, cache: VectorCache, query: FloatArray, expected: set[int], count: int) -> None:
     start = time.perf_counter()
     cache.refresh()
     found = cache.search(query, LIMIT, None)
@@ -271,9 +271,9 @@ def ask(trial: Trial, cache: VectorCache, query: FloatArray, expected: set[int],
     trial.recalls.append(len(set(same.tolist()) & expected) / 10)
 
 
-def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -> list[Trial]:
+def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -> list[EngineTrial]:
     with ExitStack() as stack:
-        tested = trials(root, stack)
+        tested = make_trials(root, stack)
         caches = []
         for trial in tested:
             _, cache = prepare_cache(trial, vectors, queries[0])
@@ -284,11 +284,11 @@ def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -
             for query in queries:
                 expected = set(np.argsort(-(vectors @ query), kind="stable")[:10].tolist())
                 for trial, cache in zip(tested, caches, strict=True):
-                    ask(trial, cache, query, expected, len(vectors))
+                    run_query(trial, cache, query, expected, len(vectors))
     return tested
 
 
-def table(size: int, tested: Sequence[Trial]) -> str:
+def format_table(size: int, tested: Sequence[EngineTrial]) -> str:
     head = "engine | p50 ms | p95 ms | p50 to exact | recall@10 | build s | open ms | page found ms | followed ms | MB | disk MB"
     lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 11]
     against = statistics.median(tested[0].times)
@@ -310,7 +310,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    vectors = real_vectors(max(arguments.sizes))
+    vectors = load_vectors(max(arguments.sizes))
     with load_embedder() as embedder:
         queries = np.stack([embedder.embed_query(question) for question in QUESTIONS])
     parts = []
@@ -318,7 +318,7 @@ def main() -> None:
     for size in arguments.sizes:
         root = Path(tempfile.mkdtemp(prefix="engines-"))
         try:
-            parts.append(table(size, measure(vectors[:size], queries, root, arguments.rounds)))
+            parts.append(format_table(size, measure(vectors[:size], queries, root, arguments.rounds)))
         finally:
             shutil.rmtree(root, ignore_errors=True)
         busy.append(os.getloadavg()[0])
@@ -328,9 +328,9 @@ def main() -> None:
     if max(busy) > cores:
         said += " **The machine was busy**: others were at work on it, so trust ratios, and those roughly."
     if arguments.write:
-        write(
+        write_result(
             "engines",
-            f"{machine()} {said}\n\n{len(QUESTIONS)} questions, {arguments.rounds} rounds, {LIMIT} neighbours each.\n\n"
+            f"{describe_machine()} {said}\n\n{len(QUESTIONS)} questions, {arguments.rounds} rounds, {LIMIT} neighbours each.\n\n"
             + "\n".join(parts),
         )
 

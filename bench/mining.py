@@ -93,7 +93,7 @@ def find_link_texts(pages: Mapping[str, SourcePage]) -> dict[str, dict[str, set[
     return found
 
 
-def choose_queries(
+def select_queries(
     pages: Mapping[str, SourcePage], links: Mapping[str, Mapping[str, set[str]]]
 ) -> Iterator[tuple[str, str, set[str]]]:
     """Text, target and linking pages of at most one link text per target that is not part of the target's title."""
@@ -119,7 +119,7 @@ def write_links(
     documents = [{"id": f"{page.path}.md", "title": page.title, "text": page.text} for page in pages.values()]
     (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in documents))
     queries, judgements, excluded = [], [], []
-    for number, (text, path, sources) in enumerate(choose_queries(pages, links)):
+    for number, (text, path, sources) in enumerate(select_queries(pages, links)):
         queries.append(json.dumps({"id": f"q{number}", "text": text}))
         judgements.append(f"q{number}\t{path}.md\t1")
         excluded += [f"q{number}\t{source}.md" for source in sorted(sources) if source in pages]

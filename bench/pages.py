@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
@@ -68,20 +68,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="these collections only")
     parser.add_argument("--write", action="store_true", help="write bench/results/pages.md, or pages-MODEL.md")
     arguments = parser.parse_args()
-    found = collections.find_all(arguments.collections, arguments.data)
+    found = collections.find_collections(arguments.collections, arguments.data)
     queries = [
         query
         for name, directory in found.items()
         if name in (arguments.only or found)
         for query in read_candidates(name, directory, arguments.data, arguments.model)
     ]
-    trial = Trial(queries)
+    trial = RankingTrial(queries)
     parts = (format_change, format_held_out, format_semantic, format_tried)
     text = "\n\n".join("\n".join(part(trial)) for part in parts)
     print(text)
     if arguments.write:
         ending = f"-{arguments.model}" if arguments.model else ""
-        write(f"pages{ending}", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+        write_result(f"pages{ending}", f"{__doc__}\n{describe_machine()} {len(queries)} queries.\n\n{text}\n")
 
 
 def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[JudgedCandidates]:
@@ -91,7 +91,7 @@ def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[
         service = open_indexes(data, model)
         index = service.components.store.open(service.get_handle(name).wiki.id)
         reader = SignalReader(index, service.components.embedder())
-        found = [reader.read(kind, query) for kind in collections.queries(directory) for query in kind.texts]
+        found = [reader.read(kind, query) for kind in collections.read_queries(directory) for query in kind.texts]
         index.close()
         service.close()
         file.parent.mkdir(exist_ok=True)
@@ -201,7 +201,7 @@ def _to_unit(vectors: FloatArray) -> FloatArray:
     return np.asarray(vectors / np.maximum(1e-9, np.linalg.norm(vectors, axis=-1, keepdims=True)), np.float32)
 
 
-class Trial:
+class RankingTrial:
     """All queries as arrays, one row each, padded to the same number of candidates."""
 
     def __init__(self, queries: Sequence[JudgedCandidates], names: Sequence[str] = SIGNALS) -> None:
@@ -238,11 +238,11 @@ class Trial:
         gains = np.take_along_axis(self._grades, best, 1) / np.log2(np.arange(2, 12))
         return np.asarray(gains.sum(axis=1) / self._ideal)
 
-    def average(self, scores: FloatArray) -> FloatArray:
+    def compute_mean_ndcg(self, scores: FloatArray) -> FloatArray:
         """The mean nDCG@10 of each kind of queries."""
-        return self.average_values(self.measure(scores))
+        return self.compute_means(self.measure(scores))
 
-    def average_values(self, values: FloatArray) -> FloatArray:
+    def compute_means(self, values: FloatArray) -> FloatArray:
         """The mean of each kind of queries."""
         return np.array([values[self.kind_of == kind].mean() for kind in range(len(self.kinds))])
 
@@ -264,19 +264,21 @@ class Trial:
         return f"| p, of all queries (exchanged {EXCHANGES:,} times) | {' | '.join(f'{p:.3f}' for p in chances)} |"
 
 
-def format_change(trial: Trial) -> Iterator[str]:
+def format_change(trial: RankingTrial) -> Iterator[str]:
     """Hybrid search formerly and now, with the chance of such a difference without a cause."""
     formerly, now = (trial.compute_evidence(weights) for weights in (FORMER, NOW))
     yield from trial.format_head("hybrid search, nDCG@10")
-    yield trial.format_row("formerly: .5 nearest + .5 share + .3 title × nearest", trial.average(formerly), "")
-    yield trial.format_row("now", trial.average(now), "")
-    yield trial.format_row("difference", trial.average(now) - trial.average(formerly))
+    yield trial.format_row(
+        "formerly: .5 nearest + .5 share + .3 title × nearest", trial.compute_mean_ndcg(formerly), ""
+    )
+    yield trial.format_row("now", trial.compute_mean_ndcg(now), "")
+    yield trial.format_row("difference", trial.compute_mean_ndcg(now) - trial.compute_mean_ndcg(formerly))
     yield trial.format_chances(trial.measure(now) - trial.measure(formerly))
 
 
-def format_held_out(trial: Trial) -> Iterator[str]:
+def format_held_out(trial: RankingTrial) -> Iterator[str]:
     """What weights chosen by the others give, with all collections or only the shared ones to choose."""
-    results = np.stack([trial.average(trial.compute_evidence(weights)) for weights in GRID])
+    results = np.stack([trial.compute_mean_ndcg(trial.compute_evidence(weights)) for weights in GRID])
     gains = results - results[GRID.index(FORMER)]
     yield "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
     yield "|---|---|---|---|"
@@ -294,21 +296,21 @@ def format_held_out(trial: Trial) -> Iterator[str]:
             yield f"| **mean of the other sets** | | | **{unseen_gains[~trial.is_shared].mean():+.4f}** |"
 
 
-def format_semantic(trial: Trial) -> Iterator[str]:
-    nearest = trial.average(trial.compute_meaning(0.0))
+def format_semantic(trial: RankingTrial) -> Iterator[str]:
+    nearest = trial.compute_mean_ndcg(trial.compute_meaning(0.0))
     yield from trial.format_head("semantic search (with the same candidates)")
     yield trial.format_row("nearest passage", nearest, "")
     for page in PAGE_WEIGHTS[1:]:
-        yield trial.format_row(f"page {page}", trial.average(trial.compute_meaning(page)) - nearest)
+        yield trial.format_row(f"page {page}", trial.compute_mean_ndcg(trial.compute_meaning(page)) - nearest)
 
 
-def format_tried(trial: Trial) -> Iterator[str]:
+def format_tried(trial: RankingTrial) -> Iterator[str]:
     evidence = trial.compute_evidence(NOW)
-    now = trial.average(evidence)
+    now = trial.compute_mean_ndcg(evidence)
     yield from trial.format_head("added to hybrid search as it is")
     for label, (name, weights) in TRIED.items():
         for weight in weights:
-            gains = trial.average(evidence + weight * trial.signals[name]) - now
+            gains = trial.compute_mean_ndcg(evidence + weight * trial.signals[name]) - now
             yield trial.format_row(f"{label}, {weight}", gains)
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections, mining
-from bench.pages import NOW, JudgedCandidates, SignalReader, Trial
-from bench.report import machine, write
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.search import PageFilter, StoredPage
@@ -48,7 +48,7 @@ class PathSignalReader(SignalReader):
     def score_titles(self, terms: frozenset[str], pages: Sequence[StoredPage]) -> dict[str, FloatArray]:
         return {
             get_column((parts, share)): np.array(
-                [compute_overlap(terms, analyse_title(page.name, page.path, parts), share) for page in pages]
+                [compute_overlap(terms, build_title_terms(page.name, page.path, parts), share) for page in pages]
             )
             for parts, share in VARIANTS
         }
@@ -60,7 +60,7 @@ class PathSignalReader(SignalReader):
 
 
 @cache
-def analyse_title(name: str, path: str, parts: int) -> TitleTerms:
+def build_title_terms(name: str, path: str, parts: int) -> TitleTerms:
     return make_title_terms(name, path, path_parts=parts)
 
 
@@ -72,11 +72,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/paths.md")
     arguments = parser.parse_args()
     queries = [query for name in (*COLLECTIONS, "mdn") for query in read_candidates(name, arguments)]
-    trial = Trial(queries, PathSignalReader.names)
+    trial = RankingTrial(queries, PathSignalReader.names)
     text = "\n".join([*format_variants(trial), "", *format_held_out(trial)])
     print(text)
     if arguments.write:
-        write("paths", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+        write_result("paths", f"{__doc__}\n{describe_machine()} {len(queries)} queries.\n\n{text}\n")
 
 
 def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
@@ -89,8 +89,8 @@ def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCand
         if name == "mdn":
             kinds = [read_links(index, arguments.data)]
         else:
-            directory = collections.find_all(arguments.collections, arguments.data)[name]
-            kinds = [*collections.queries(directory), choose_titles(name, list(reader.pages.values()))]
+            directory = collections.find_collections(arguments.collections, arguments.data)[name]
+            kinds = [*collections.read_queries(directory), select_titles(name, list(reader.pages.values()))]
         found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
         index.close()
         service.close()
@@ -100,7 +100,7 @@ def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCand
     return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
 
 
-def choose_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
+def select_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
     """Titles that one page of the wiki has."""
     counts = Counter(page.name.casefold() for page in pages)
     chosen = sorted((page for page in pages if counts[page.name.casefold()] == 1), key=lambda page: page.path)
@@ -114,7 +114,7 @@ def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     sources = mining.read_bundle(Path("../shared/corpora/mdn.bundle"), data / "mdn.git")
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.path.removesuffix("/index").lower(): page.path for page in listed}
-    chosen = [each for each in mining.choose_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]
+    chosen = [each for each in mining.select_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]
     random.Random(7).shuffle(chosen)
     queries = collections.Queries("mdn", "links", {}, {}, {})
     for number, (text, path, linking) in enumerate(chosen[:MAX_LINKS]):
@@ -124,22 +124,22 @@ def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     return queries
 
 
-def format_variants(trial: Trial) -> Iterator[str]:
+def format_variants(trial: RankingTrial) -> Iterator[str]:
     alone = trial.measure(trial.compute_evidence(NOW, get_column(TITLE_ALONE)))
     yield from trial.format_head("hybrid search, nDCG@10")
-    yield trial.format_row("title alone", trial.average_values(alone), "")
+    yield trial.format_row("title alone", trial.compute_means(alone), "")
     for variant in VARIANTS[1:]:
         values = trial.measure(trial.compute_evidence(NOW, get_column(variant)))
         label = f"**{get_column(variant)}**" if variant == NOW_VARIANT else get_column(variant)
-        yield trial.format_row(label, trial.average_values(values - alone))
+        yield trial.format_row(label, trial.compute_means(values - alone))
         if variant == NOW_VARIANT:
             yield trial.format_chances(values - alone)
 
 
-def format_held_out(trial: Trial) -> Iterator[str]:
+def format_held_out(trial: RankingTrial) -> Iterator[str]:
     """What a variant chosen by the other collections gives."""
     values = np.stack([trial.measure(trial.compute_evidence(NOW, get_column(variant))) for variant in VARIANTS])
-    results = np.stack([trial.average_values(each) for each in values])
+    results = np.stack([trial.compute_means(each) for each in values])
     changes, gains = np.zeros(values.shape[1], np.float32), results - results[0]
     is_title = np.array([kind.endswith("(titles)") for kind in trial.kinds])
     yield "| left out | chosen by the others | gain seen | gain on the one left out |"
@@ -152,7 +152,7 @@ def format_held_out(trial: Trial) -> Iterator[str]:
         yield f"| {name} | {get_column(VARIANTS[best])} | {gains[best, seen].mean():+.4f} | {judged:+.4f} |"
     yield ""
     yield from trial.format_head("each collection by the choice of the others")
-    yield trial.format_row("difference", trial.average_values(changes))
+    yield trial.format_row("difference", trial.compute_means(changes))
     yield trial.format_chances(changes)
 
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from bench import codes, collections
 from bench.fitting import share_of
-from bench.pages import NOW, JudgedCandidates, SignalReader, Trial
-from bench.report import machine, write
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
+from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -92,14 +92,14 @@ class WordMiner:
     def _find_words(self) -> dict[str, int]:
         found = {}
         for page_id, text in self._texts.items():
-            for word in {*_WORD.findall(text), *codes.find(text)}:
+            for word in {*_WORD.findall(text), *codes.find_codes(text)}:
                 terms = to_terms(word)
                 if terms and set.intersection(*(self._pages[term] for term in terms)) == {page_id}:
                     found[word] = page_id
         return found
 
     def _get_kind(self, word: str) -> str:
-        if not _WORD.fullmatch(word) or codes.find(word):
+        if not _WORD.fullmatch(word) or codes.find_codes(word):
             return "codes"
         return "ordinary words" if self._embedder.is_known_word(word.lower()) else "words"
 
@@ -128,14 +128,14 @@ def _shuffle(text: str) -> bytes:
 def measure(service: WikiService, name: str) -> list[tuple[RareQuery, dict[SearchMode, bool]]]:
     """Each query of a collection, and whether the only page is the first hit in each mode."""
     wiki, found = service.get_handle(name), []
-    for query in mine(service, name):
+    for query in find_queries(service, name):
         firsts = {mode: wiki.search(SearchRequest(query.text, 1, mode)).hits[:1] for mode in MODES}
         found.append((query, {mode: [hit.path for hit in hits] == [query.path] for mode, hits in firsts.items()}))
     print(name, len(found), flush=True)
     return found
 
 
-def mine(service: WikiService, name: str) -> list[RareQuery]:
+def find_queries(service: WikiService, name: str) -> list[RareQuery]:
     index = service.components.store.open(service.get_handle(name).wiki.id)
     queries = list(WordMiner(name, index, service.components.embedder()).find())
     index.close()
@@ -247,9 +247,9 @@ def read_trials(service: WikiService, name: str, arguments: argparse.Namespace) 
     if not file.exists():
         index = service.components.store.open(service.get_handle(name).wiki.id)
         reader = TermSignalReader(index, service.components.embedder())
-        rare = mine(service, name)
+        rare = find_queries(service, name)
         kinds = [
-            *collections.queries(arguments.collections / name),
+            *collections.read_queries(arguments.collections / name),
             *(_to_queries(name, length, [each for each in rare if each.length == length]) for length in LENGTHS),
         ]
         found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
@@ -265,14 +265,14 @@ def _to_queries(name: str, length: str, rare: Sequence[RareQuery]) -> collection
     return collections.Queries(name, f"rare, {length}", texts, {each.text: {each.path: 1} for each in rare}, {})
 
 
-def format_trials(judged: Trial, rare: Trial) -> Iterator[str]:
+def format_trials(judged: RankingTrial, rare: RankingTrial) -> Iterator[str]:
     """nDCG@10 of judged queries, and how often the only page is first, with each share."""
     values = {label: _measure(judged, share) for label, share in TRIALS.items()}
-    former = judged.average_values(values[CHOICES[0]])
+    former = judged.compute_means(values[CHOICES[0]])
     yield f"| share | {' | '.join(judged.kinds)} | mean | codes and words: {', '.join(LENGTHS)} pages |"
     yield "|---" * (len(judged.kinds) + 3) + "|"
     for label, share in TRIALS.items():
-        means = judged.average_values(values[label]) - (0 if label == CHOICES[0] else former)
+        means = judged.compute_means(values[label]) - (0 if label == CHOICES[0] else former)
         sign = "" if label == CHOICES[0] else "+"
         firsts = _measure(rare, share) > 1 - 1e-6
         by_length = [np.char.endswith(np.array(rare.kinds)[rare.kind_of], f"{length})") for length in LENGTHS]
@@ -281,7 +281,7 @@ def format_trials(judged: Trial, rare: Trial) -> Iterator[str]:
     yield ""
     yield "| left out | chosen by the others | gain seen | gain on the one left out |"
     yield "|---|---|---|---|"
-    gains = np.stack([judged.average_values(values[label] - values[CHOICES[0]]) for label in CHOICES])
+    gains = np.stack([judged.compute_means(values[label] - values[CHOICES[0]]) for label in CHOICES])
     unseen_gains = np.zeros(len(judged.kinds))
     for name in dict.fromkeys(judged.groups.tolist()):
         unseen = judged.groups == name
@@ -292,7 +292,7 @@ def format_trials(judged: Trial, rare: Trial) -> Iterator[str]:
     yield f"| **mean of the sets** | | | **{unseen_gains.mean():+.4f}** |"
 
 
-def _measure(trial: Trial, share: Callable[[Signals], FloatArray]) -> FloatArray:
+def _measure(trial: RankingTrial, share: Callable[[Signals], FloatArray]) -> FloatArray:
     _, keywords, title = NOW
     meaning = np.maximum(0, trial.compute_meaning(NOW[0]))
     words = np.minimum(1, share(trial.signals))
@@ -310,7 +310,9 @@ def main() -> None:
     candidates = [each for name in arguments.only for each in read_trials(service, name, arguments)]
     is_rare = ["(rare, " in each.kind for each in candidates]
     rare, judged = (
-        Trial([each for each, yes in zip(candidates, is_rare, strict=True) if yes is wanted], TermSignalReader.names)
+        RankingTrial(
+            [each for each, yes in zip(candidates, is_rare, strict=True) if yes is wanted], TermSignalReader.names
+        )
         for wanted in (True, False)
     )
     found = [each for name in arguments.only for each in measure(service, name)]
@@ -318,7 +320,7 @@ def main() -> None:
     text = "\n".join([*format_product(found), *format_trials(judged, rare)])
     print(text)
     if arguments.write:
-        write("rare_words", f"{__doc__}\n{machine()}\n\n{text}\n")
+        write_result("rare_words", f"{__doc__}\n{describe_machine()}\n\n{text}\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """A description of the machine in one line."""
     model = next(
         (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
@@ -18,7 +18,7 @@ def machine() -> str:
     return f"Machine: {len(os.sched_getaffinity(0))} cores of {model}, shared; Python {platform.python_version()}."
 
 
-def write(name: str, text: str) -> None:
+def write_result(name: str, text: str) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(f"# {name}\n\n{text.strip()}\n")
 

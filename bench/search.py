@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
-from bench.report import machine, write
+from bench.corpus import DATA, DEFAULT, BareWiki, make_smaller, open_clone
+from bench.report import describe_machine, write_result
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_service
 from wikiholt.app.settings.settings_loader import load_settings
@@ -72,18 +72,18 @@ def main() -> None:
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.memory_of:
-        print(json.dumps(memory(arguments.memory_of)))
+        print(json.dumps(read_peak_memory(arguments.memory_of)))
         return
-    large = cloned(arguments.corpus, DATA / "mdn.git")
+    large = open_clone(arguments.corpus, DATA / "mdn.git")
     service = open_service(DATA / "sync")
     for slug in arguments.sizes:
-        prepare(service, slug, large, SIZES[slug])
-    asked = titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
-    rows = measured(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
+        index_wiki(service, slug, large, SIZES[slug])
+    asked = read_titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
+    rows = run_searches(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
     print("\n".join(rows))
     service.close()
     if arguments.write:
-        write("search", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write_result("search", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
 
 
 class Remembering:
@@ -104,9 +104,9 @@ class Remembering:
         return np.stack([found[digest] if digest in found else next(fresh) for digest in hashes])
 
 
-def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:
+def index_wiki(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:
     if slug not in [wiki.slug for wiki in service.list_wikis()]:
-        repository = smaller(large, DATA / f"{slug}.git", pages) if pages else large
+        repository = make_smaller(large, DATA / f"{slug}.git", pages) if pages else large
         service.add(slug, str(repository.path.resolve()), {})
     shop, wiki = service.components, service.get_handle(slug).wiki
     has_large = "mdn" in [wiki.slug for wiki in service.list_wikis()]
@@ -119,18 +119,18 @@ def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> Non
         known.close()
 
 
-def titles(wiki: BareWiki, count: int) -> list[str]:
+def read_titles(wiki: BareWiki, count: int) -> list[str]:
     """Titles of pages as queries, the same ones every time."""
-    files = wiki.git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    files = wiki.run_git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
     found = []
     for file in random.Random(7).sample(files, count):
-        text = wiki.git("show", f"HEAD:{file}")
+        text = wiki.run_git("show", f"HEAD:{file}")
         line = next((line for line in text.splitlines()[:10] if line.startswith("title: ")), "title: element")
         found.append(line.removeprefix("title: ").strip("\"' "))
     return found
 
 
-class Times:
+class SearchTimes:
     """Wall and CPU times by wiki and kind of search."""
 
     def __init__(self) -> None:
@@ -152,8 +152,8 @@ KINDS = {str(mode): (mode, PageFilter()) for mode in SearchMode}
 KINDS["hybrid, in a folder"] = (SearchMode.HYBRID, PageFilter(path_prefix="web"))
 
 
-def measured(service: WikiService, slugs: list[str], warm_up: list[str], asked: list[str]) -> list[str]:
-    times = Times()
+def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], asked: list[str]) -> list[str]:
+    times = SearchTimes()
     embedder = service.components.embedder()
     for slug in slugs:
         service.get_handle(slug).search(SearchRequest("warm up"))
@@ -193,7 +193,7 @@ def search(handle: WikiHandle, request: SearchRequest) -> None:
     assert not answer.degraded, answer.notes
 
 
-def memory(slug: str) -> dict[str, float]:
+def read_peak_memory(slug: str) -> dict[str, float]:
     """Peak resident memory of a process that opens one wiki and searches it."""
     service = open_service(DATA / "sync")
     for query in QUESTIONS:

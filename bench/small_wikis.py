@@ -32,7 +32,7 @@ from bench import codes, collections
 from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, best_of
 from bench.evidence import NAMES
 from bench.fitting import share_of
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import create_vector_cache
@@ -116,7 +116,7 @@ def main() -> None:
     print(text)
     if arguments.write:
         name = f"small_wikis{f'-{arguments.model}' if arguments.model else ''}"
-        write(name, f"{__doc__}\n{machine()} {len(found):,} searches.\n{text}\n")
+        write_result(name, f"{__doc__}\n{describe_machine()} {len(found):,} searches.\n{text}\n")
 
 
 # Questions and wikis
@@ -126,7 +126,7 @@ def read_questions(directory: Path, held: dict[str, set[str]]) -> list[Question]
     """The judged questions of a collection, and codes of its pages."""
     return [
         Question(kind.collection, kind.name, text, frozenset(kind.relevant[number]), frozenset(excluded))
-        for kind in (*collections.queries(directory), codes.mined(directory.name, held))
+        for kind in (*collections.read_queries(directory), codes.make_queries(directory.name, held))
         for number, text in kind.texts.items()
         for excluded in (kind.exclude.get(number, ()),)
     ]
@@ -277,7 +277,7 @@ def load_searches(arguments: argparse.Namespace) -> list[SmallSearch]:
     """All searches, from the files if they exist."""
     to, names = arguments.data / "small_wikis", arguments.only
     to.mkdir(parents=True, exist_ok=True)
-    places = collections.find_all(arguments.collections, arguments.data)
+    places = collections.find_collections(arguments.collections, arguments.data)
     ending = f"-{arguments.model}" if arguments.model else ""
     found = []
     for name in (*names, "user"):
@@ -299,7 +299,7 @@ class CollectionIndexes:
         self._embedder: Embedder = KnownQueries(self._service.components.embedder())  # type: ignore[assignment]
         open_index = self._service.components.store.open
         self._indexes = {name: open_index(self._service.get_handle(name).wiki.id) for name in places}
-        self._held = {name: codes.holding(index) for name, index in self._indexes.items()}
+        self._held = {name: codes.index_codes(index) for name, index in self._indexes.items()}
         self._questions = {name: read_questions(place, self._held[name]) for name, place in places.items()}
         self._places = places
 
@@ -346,7 +346,7 @@ class CollectionIndexes:
             files = sorted((DEMO_WIKIS / name).rglob("*.md"))
             return {str(file.relative_to(DEMO_WIKIS / name))[:-3]: file.read_text(encoding="utf-8") for file in files}
         paths = {page.path for page in self._indexes[name].list_pages(PageFilter(), None)[1]}
-        pages = {collections.page_path(each["id"]): each for each in collections.documents(self._places[name])}
+        pages = {collections.get_page_path(each["id"]): each for each in collections.read_documents(self._places[name])}
         return {path: collections.to_page(pages[path]) for path in paths & pages.keys()}
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt import embedding
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -80,29 +80,29 @@ def main() -> None:
     service = open_service(arguments.data)
     model = embedding.load_embedder("all-MiniLM-L6-v2")
     wikis = {name: service.get_handle(name) for name in NAMES}
-    asked = {name: list(queries(arguments.collections / name, arguments.queries)) for name in NAMES}
-    choices, hits, milliseconds = chosen(wikis, asked, model)
+    asked = {name: list(get_queries(arguments.collections / name, arguments.queries)) for name in NAMES}
+    choices, hits, milliseconds = find_choices(wikis, asked, model)
     parts = [
         __doc__ or "",
-        f"{machine()} Load average {os.getloadavg()[1]:.0f} while this ran.",
+        f"{describe_machine()} Load average {os.getloadavg()[1]:.0f} while this ran.",
         f"{hits} hits, {len(choices)} of them with more than one sentence ({np.mean([len(c.sentences) for c in choices]):.1f}"
         f" in the mean); a sentence takes the model {statistics.median(milliseconds):.1f} ms here.",
-        "\n".join(agreement(choices, model)),
-        "\n".join(times(wikis, asked)),
-        "\n".join(marks(wikis, asked)),
+        "\n".join(format_agreement(choices, model)),
+        "\n".join(format_times(wikis, asked)),
+        "\n".join(format_markup(wikis, asked)),
     ]
     text = "\n\n".join(parts)
     print(text)
     if arguments.write:
-        write("snippets", text)
+        write_result("snippets", text)
 
 
-def queries(directory: Path, count: int) -> Iterator[str]:
-    for each in collections.queries(directory):
+def get_queries(directory: Path, count: int) -> Iterator[str]:
+    for each in collections.read_queries(directory):
         yield from random.Random(5).sample(sorted(each.texts.values()), min(count, len(each.texts)))
 
 
-def chosen(
+def find_choices(
     wikis: dict[str, WikiHandle], asked: dict[str, list[str]], model: OnnxEmbedder
 ) -> tuple[list[Choice], int, list[float]]:
     found: list[Choice] = []
@@ -112,7 +112,7 @@ def chosen(
             vector = model.embed_query(query)
             for hit in wiki.search(SearchRequest(query, 5, SearchMode.HYBRID)).hits:
                 hits += 1
-                sentences = _sentences(hit.text)
+                sentences = _split_sentences(hit.text)
                 if len(sentences) < 2:
                     continue
                 began = time.perf_counter()
@@ -122,48 +122,48 @@ def chosen(
     return found, hits, milliseconds
 
 
-def _sentences(text: str) -> list[str]:
+def _split_sentences(text: str) -> list[str]:
     read = to_display_text(strip_leading_headings(text))
     return [read.text[span.start : span.end] for span in read.sentences]
 
 
-def agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator[str]:
-    def first(_: Choice) -> Sequence[float]:
+def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator[str]:
+    def score_first(_: Choice) -> Sequence[float]:
         return [1.0]
 
-    def words(choice: Choice) -> Sequence[float]:
+    def score_words(choice: Choice) -> Sequence[float]:
         wanted = set(to_terms(choice.query))
         return [float(sum(map(len, wanted.intersection(to_terms(each))))) for each in choice.sentences]
 
-    def senses(choice: Choice) -> Sequence[float]:
+    def score_senses(choice: Choice) -> Sequence[float]:
         close = model.make_sentence_scorer(choice.query)
         return close(choice.sentences) if close else [0.0]
 
-    def among(count: int, rough: Callable[[Choice], Sequence[float]]) -> Callable[[Choice], Sequence[float]]:
-        def scores(choice: Choice) -> Sequence[float]:
+    def make_two_step(count: int, rough: Callable[[Choice], Sequence[float]]) -> Callable[[Choice], Sequence[float]]:
+        def score(choice: Choice) -> Sequence[float]:
             likely = np.argsort(-np.array(rough(choice)), kind="stable")[:count]
             return [float(near) if at in likely else -1.0 for at, near in enumerate(choice.close)]
 
-        return scores
+        return score
 
-    def unsure(choice: Choice) -> Sequence[float]:
-        scores = senses(choice)
+    def score_unsure(choice: Choice) -> Sequence[float]:
+        scores = score_senses(choice)
         last = np.sort(scores)
-        return among(2, senses)(choice) if last[-1] - last[-2] < UNSURE else scores
+        return make_two_step(2, score_senses)(choice) if last[-1] - last[-2] < UNSURE else scores
 
-    asks = statistics.mean(unsure(each) != senses(each) for each in choices)
+    asks = statistics.mean(score_unsure(each) != score_senses(each) for each in choices)
     some = [[choice for choice in choices if choice.margin >= least] for least in CLEAR]
     counts = [f"{name} ({len(each)})" for name, each in zip(("all", "by .1", "by .15"), some, strict=True)]
     yield f"| way | the model reads | the same: {' | '.join(counts)} | lost |"
     yield "|---|---|---|---|---|---|"
     ways: dict[str, tuple[str, Callable[[Choice], Sequence[float]]]] = {
-        "the first sentence": ("–", first),
-        "most letters of matched words": ("–", words),
-        "**by the table of words, word by word (taken)**": ("–", senses),
-        "two by the table, then the model, where the table is unsure": (f"{2 * asks:.1f} a hit", unsure),
-        "two by matched words, then the model": ("2 a hit", among(2, words)),
-        "two by the table, then the model": ("2 a hit", among(2, senses)),
-        "three by the table, then the model": ("3 a hit", among(3, senses)),
+        "the first sentence": ("–", score_first),
+        "most letters of matched words": ("–", score_words),
+        "**by the table of words, word by word (taken)**": ("–", score_senses),
+        "two by the table, then the model, where the table is unsure": (f"{2 * asks:.1f} a hit", score_unsure),
+        "two by matched words, then the model": ("2 a hit", make_two_step(2, score_words)),
+        "two by the table, then the model": ("2 a hit", make_two_step(2, score_senses)),
+        "three by the table, then the model": ("3 a hit", make_two_step(3, score_senses)),
         "the model reads all": ("all", lambda choice: choice.close.tolist()),
     }
     for name, (runs, way) in ways.items():
@@ -173,7 +173,7 @@ def agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator[str]:
         yield f"| {name} | {runs} | {' | '.join(f'{each:.3f}' for each in same)} | {lost:.4f} |"
 
 
-def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+def format_times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
     """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
     yield "| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |"
     yield "|---|---|---|---|---|"
@@ -183,7 +183,7 @@ def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator
         for name, wiki in wikis.items():
             for query in asked[name][:40]:
                 for choosing in (True, False, False, True):
-                    OnnxEmbedder.make_sentence_scorer = whole if choosing else _without  # type: ignore[assignment, method-assign]
+                    OnnxEmbedder.make_sentence_scorer = whole if choosing else _return_none  # type: ignore[assignment, method-assign]
                     began, used = time.perf_counter(), time.thread_time()
                     wiki.search(SearchRequest(query, n, SearchMode.HYBRID))
                     took[choosing].append((time.perf_counter() - began, time.thread_time() - used))
@@ -196,12 +196,12 @@ def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator
         yield f"| {n} | {shown_ms[0]} | {shown_ms[1]} | {added:.1f} | {cpu:.1f} |"
 
 
-def _without(model: OnnxEmbedder, query: str) -> None:
+def _return_none(model: OnnxEmbedder, query: str) -> None:
     """Replaces the choice of the closest sentence."""
     del model, query
 
 
-def marks(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+def format_markup(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
     """Passages that still show markup, before (as the model reads them) and now."""
     texts: dict[str, None] = {}
     for name, wiki in wikis.items():

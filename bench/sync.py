@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
+from bench.corpus import DATA, DEFAULT, BareWiki, make_smaller, open_clone
 from bench.embed.passages import parse_blobs
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.git import Blob
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -35,28 +35,33 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, default=DEFAULT)
     parser.add_argument("--write", action="store_true", help="write bench/results/sync.md")
     arguments = parser.parse_args()
-    large = cloned(arguments.corpus, DATA / "mdn.git")
-    small = smaller(large, DATA / "mdn-small.git", 150)
+    large = open_clone(arguments.corpus, DATA / "mdn.git")
+    small = make_smaller(large, DATA / "mdn-small.git", 150)
     service = open_service(DATA / "sync")
     rows = ["| what | figure |", "|---|---|"]
-    some = smaller(large, DATA / "mdn-some.git", 770)
-    for row in (*prepared(large), *some_pages(some)):
+    some = make_smaller(large, DATA / "mdn-some.git", 770)
+    for row in (*measure_preparation(large), *measure_some_pages(some)):
         rows.append(row)
         print(row, flush=True)
-    for row in (*first_sync(service, large), *again(), *replay(service, large), *renamed(service, large)):
+    for row in (
+        *run_first_sync(service, large),
+        *run_unchanged(),
+        *run_replay(service, large),
+        *run_rename(service, large),
+    ):
         rows.append(row)
         print(row, flush=True)
-    for row in edits(service, large, small):
+    for row in run_edits(service, large, small):
         rows.append(row)
         print(row, flush=True)
     service.close()
     if arguments.write:
-        write("sync", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write_result("sync", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
 
 
-def prepared(wiki: BareWiki) -> list[str]:
+def measure_preparation(wiki: BareWiki) -> list[str]:
     """What the text of a page takes: parsing, terms, chunks, tokens, hashes."""
-    files = [line.split("\t")[1] for line in wiki.git("ls-tree", "-r", "HEAD").splitlines() if line.endswith(".md")]
+    files = [line.split("\t")[1] for line in wiki.run_git("ls-tree", "-r", "HEAD").splitlines() if line.endswith(".md")]
     wanted = "".join(f"HEAD:{file}\n" for file in files).encode()
     command = ["git", "-C", str(wiki.path), "cat-file", "--batch"]
     blobs = parse_blobs(subprocess.run(command, input=wanted, capture_output=True, check=True).stdout)
@@ -73,7 +78,7 @@ def prepared(wiki: BareWiki) -> list[str]:
     return [f"| preparing a page, CPU | {milliseconds:.2f} ms ({len(tasks):,} pages, {chunks:,} chunks) |"]
 
 
-def some_pages(wiki: BareWiki) -> list[str]:
+def measure_some_pages(wiki: BareWiki) -> list[str]:
     """A first sync of some pages: how fast it is, and how much of the cores it uses."""
     with tempfile.TemporaryDirectory() as directory:
         service = open_service(Path(directory))
@@ -89,13 +94,13 @@ def some_pages(wiki: BareWiki) -> list[str]:
     ]
 
 
-def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     """The first sync, at the commit before the replayed ones; its figures are kept beside the index."""
     kept = DATA / "first-sync.json"
     if not kept.exists():
-        tip = wiki.git("rev-parse", "refs/heads/main")
+        tip = wiki.run_git("rev-parse", "refs/heads/main")
         (DATA / "tip").write_text(tip)
-        wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
+        wiki.set_head(wiki.run_git("rev-parse", f"{tip}~{REPLAYED}"))
         service.add("mdn", str(wiki.path.resolve()), {})
         with show_sync_progress("mdn", visible=True) as progress:
             report = service.get_handle("mdn").sync(progress)
@@ -111,12 +116,12 @@ def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     ]
 
 
-def again() -> list[str]:
+def run_unchanged() -> list[str]:
     """A sync with nothing changed: in a fresh process (whole trees compared), and in one that has synced before."""
     cold = open_service(DATA / "sync")
     cold.get_handle("mdn").sync()
-    first = [timed(Fresh().handle("mdn")) for _ in range(5)]
-    warm = [timed(cold.get_handle("mdn")) for _ in range(9)]
+    first = [measure_sync(Fresh().handle("mdn")) for _ in range(5)]
+    warm = [measure_sync(cold.get_handle("mdn")) for _ in range(9)]
     cold.close()
     return [
         f"| nothing changed, by a handle that compares whole trees | {statistics.median(first) * 1e3:.0f} ms |",
@@ -133,21 +138,21 @@ class Fresh:
         return service.get_handle(slug)
 
 
-def timed(handle: WikiHandle) -> float:
+def measure_sync(handle: WikiHandle) -> float:
     began = time.perf_counter()
     handle.sync()
     return time.perf_counter() - began
 
 
-def replay(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_replay(service: WikiService, wiki: BareWiki) -> list[str]:
     """The last 100 commits, one by one."""
     tip = (DATA / "tip").read_text()
-    base = wiki.git("rev-parse", f"{tip}~{REPLAYED}")
-    wiki.point_at(base)
+    base = wiki.run_git("rev-parse", f"{tip}~{REPLAYED}")
+    wiki.set_head(base)
     service.get_handle("mdn").sync()
     seconds, pages, embedded = [], 0, 0
-    for commit in wiki.git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
-        wiki.point_at(commit)
+    for commit in wiki.run_git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
+        wiki.set_head(commit)
         began = time.perf_counter()
         report = service.get_handle("mdn").sync()
         seconds.append(time.perf_counter() - began)
@@ -160,21 +165,21 @@ def replay(service: WikiService, wiki: BareWiki) -> list[str]:
     ]
 
 
-def renamed(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_rename(service: WikiService, wiki: BareWiki) -> list[str]:
     """A directory of thousands of pages under another name."""
-    before = wiki.git("rev-parse", "HEAD")
+    before = wiki.run_git("rev-parse", "HEAD")
     wiki.rename_directory("web/api", "api-renamed")
     report = service.get_handle("mdn").sync()
     row = (
         f"| renaming a directory of {report.moved:,} pages | {report.chunks_embedded} chunks embedded, "
         f"{report.chunks_reused:,} reused, {report.seconds:.1f} s |"
     )
-    wiki.point_at(before)
+    wiki.set_head(before)
     service.get_handle("mdn").sync()
     return [row]
 
 
-def edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
+def run_edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
     """From a commit of one edited page to finding it, in a large wiki and in a small one, in turns."""
     if "mdn-small" not in [wiki.slug for wiki in service.list_wikis()]:
         service.add("mdn-small", str(small.path.resolve()), {})
@@ -190,7 +195,7 @@ def edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
     for turn in range(15):
         for slug, wiki in wikis.items():
             word = f"quokka{turn}{slug.replace('-', '')}"
-            wiki.edit(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
+            wiki.write_page(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
             began = time.perf_counter()
             service.get_handle(slug).sync()
             found = service.get_handle(slug).search(SearchRequest(word)).hits[0]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import PageFilter, SearchMode
@@ -40,7 +40,7 @@ _EVERY = PageFilter()
 
 
 @dataclass(frozen=True)
-class Slip:
+class Typo:
     """A query, and the same query with one typing error."""
 
     query: str
@@ -51,7 +51,7 @@ class Slip:
 
 
 @dataclass
-class Tally:
+class TypoTally:
     """Figures of one kind of queries in one mode."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Tally:
     def add(self, way: str, value: float) -> None:
         self.values.setdefault(way, []).append(value)
 
-    def mean(self, way: str) -> float:
+    def get_mean(self, way: str) -> float:
         return statistics.fmean(self.values[way])
 
 
@@ -75,48 +75,48 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=NAMES)
     parser.add_argument("--write", action="store_true", help="write bench/results/typos.md")
     arguments = parser.parse_args()
-    correcting, not_correcting = _services(arguments.data / "quality")
-    rows, found = _head(), []
+    correcting, not_correcting = _open_services(arguments.data / "quality")
+    rows, found = _format_head(), []
     for name in arguments.only:
         wikis = correcting.get_handle(name), not_correcting.get_handle(name)
-        for asked in collections.queries(arguments.collections / name):
-            slips = _slips(wikis[0], asked)
+        for asked in collections.read_queries(arguments.collections / name):
+            slips = _make_typos(wikis[0], asked)
             for mode in MODES:
-                tally = _measured(wikis, asked, slips, mode)
-                rows.append(_row(asked.name, mode, len(asked.texts), len(slips), tally))
+                tally = _run_queries(wikis, asked, slips, mode)
+                rows.append(_format_row(asked.name, mode, len(asked.texts), len(slips), tally))
                 found += [(asked.name, mode, *each) for each in tally.false]
                 print(rows[-1], flush=True)
     listed = [f"- {name}, {mode}: {typed} → {meant}" for name, mode, typed, meant in found]
     if arguments.write:
         table = "\n".join(rows)
         said = "Every correction of a query as the collections have it, by the words that differ:"
-        write("typos", f"{__doc__}\n{machine()}\n\n{table}\n\n{said}\n\n" + "\n".join(listed))
+        write_result("typos", f"{__doc__}\n{describe_machine()}\n\n{table}\n\n{said}\n\n" + "\n".join(listed))
     else:
         print("\n".join(listed))
 
 
-def _services(data: Path) -> tuple[WikiService, WikiService]:
+def _open_services(data: Path) -> tuple[WikiService, WikiService]:
     """One that corrects, and one that cannot since it has no lexicon."""
     without = open_service(data)
     without.components = replace(without.components, lexicon=lambda _, __: lambda: None)
     return open_service(data), without
 
 
-def _slips(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Slip]:
+def _make_typos(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Typo]:
     rng, made = random.Random(9), {}
     for number, (query, text) in enumerate(asked.texts.items()):
-        word = _telling(wiki, text)
+        word = _find_rarest_word(wiki, text)
         if word is not None:
             kind = KINDS[number % len(KINDS)]
             start, end = word
-            typed = text[:start] + slipped(rng, kind, text[start:end]) + text[end:]
-            made[query] = Slip(query, kind, text, typed, text[start:end])
+            typed = text[:start] + make_typo(rng, kind, text[start:end]) + text[end:]
+            made[query] = Typo(query, kind, text, typed, text[start:end])
     return made
 
 
-def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
+def _find_rarest_word(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
     """The position of the word that is on the fewest pages, and at least on one."""
-    with _searcher(wiki) as searcher:
+    with _open_searcher(wiki) as searcher:
         lexicon: Lexicon | None = searcher._interpreter._get_lexicon()
     assert lexicon is not None
     words = [word for word in find_words(text) if len(word.typed) >= SHORTEST]
@@ -124,7 +124,7 @@ def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
     return min((span for span in held if held[span]), key=held.__getitem__, default=None)
 
 
-def slipped(rng: random.Random, kind: str, word: str) -> str:
+def make_typo(rng: random.Random, kind: str, word: str) -> str:
     """The word with one typing error."""
     if kind == "swapped":
         at = rng.choice([n for n in range(len(word) - 1) if word[n].lower() != word[n + 1].lower()])
@@ -136,46 +136,46 @@ def slipped(rng: random.Random, kind: str, word: str) -> str:
     return word[:at] + letter + (word[at:] if kind == "extra" else word[at + 1 :])
 
 
-def _measured(
-    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Slip], mode: SearchMode
-) -> Tally:
+def _run_queries(
+    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Typo], mode: SearchMode
+) -> TypoTally:
     correcting, not_correcting = wikis
-    tally = Tally()
+    tally = TypoTally()
 
-    def judged(query: str, wiki: WikiHandle, text: str) -> tuple[float, str]:
+    def run_query(query: str, wiki: WikiHandle, text: str) -> tuple[float, str]:
         answer = wiki.search(SearchRequest(text, n=30, mode=mode))
         left_out = asked.exclude.get(query, set())
         found = [hit.path for hit in answer.hits if hit.path not in left_out]
         return compute_ndcg(found, asked.relevant[query]), answer.did_you_mean
 
     for query, text in asked.texts.items():
-        tally.untouched.append(_time(correcting, text))
-        value, meant = judged(query, correcting, text)
+        tally.untouched.append(_measure_cpu_ms(correcting, text))
+        value, meant = run_query(query, correcting, text)
         if meant:
-            tally.false.append(_differing(text, meant))
+            tally.false.append(_get_differences(text, meant))
         if query in slips:
             tally.add("clean, on", value)
-            tally.add("clean, off", judged(query, not_correcting, text)[0])
+            tally.add("clean, off", run_query(query, not_correcting, text)[0])
     for query, slip in slips.items():
-        tally.add("slip, off", judged(query, not_correcting, slip.typed)[0])
-        value, meant = judged(query, correcting, slip.typed)
+        tally.add("slip, off", run_query(query, not_correcting, slip.typed)[0])
+        value, meant = run_query(query, correcting, slip.typed)
         tally.add("slip, on", value)
         if meant:
             tally.suggested += 1
             tally.restored += set(to_terms(slip.word)) <= set(to_terms(meant))
-            tally.milliseconds.append(_time(correcting, slip.typed))
-        with _reading_what_was_typed(correcting):
-            tally.add("slip, model reads it", judged(query, correcting, slip.typed)[0])
+            tally.milliseconds.append(_measure_cpu_ms(correcting, slip.typed))
+        with _embed_as_typed(correcting):
+            tally.add("slip, model reads it", run_query(query, correcting, slip.typed)[0])
     return tally
 
 
-def _differing(text: str, meant: str) -> tuple[str, str]:
+def _get_differences(text: str, meant: str) -> tuple[str, str]:
     """The words that only one of the two has."""
     one, other = text.split(), meant.split()
     return " ".join(word for word in one if word not in other), " ".join(word for word in other if word not in one)
 
 
-class _searcher:  # noqa: N801 - a context, as a function would be
+class _open_searcher:  # noqa: N801 - a context, as a function would be
     def __init__(self, wiki: WikiHandle) -> None:
         self._served = wiki._use_live_index()
 
@@ -186,11 +186,11 @@ class _searcher:  # noqa: N801 - a context, as a function would be
         self._served.__exit__(None, None, None)
 
 
-class _reading_what_was_typed:  # noqa: N801
+class _embed_as_typed:  # noqa: N801
     """In this context the model embeds the query as typed; keywords are corrected."""
 
     def __init__(self, wiki: WikiHandle) -> None:
-        with _searcher(wiki) as searcher:
+        with _open_searcher(wiki) as searcher:
             self._interpreter = searcher._interpreter
         self._interpret = self._interpreter.interpret
 
@@ -204,15 +204,15 @@ class _reading_what_was_typed:  # noqa: N801
         self._interpreter.interpret = self._interpret  # type: ignore[method-assign]
 
 
-def _time(wiki: WikiHandle, text: str) -> float:
+def _measure_cpu_ms(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
-    with _searcher(wiki) as searcher:
+    with _open_searcher(wiki) as searcher:
         began = time.thread_time()
         searcher._interpreter._spelling.correct(text, _EVERY, searcher._query_embedder.is_known_word)
         return (time.thread_time() - began) * 1000
 
 
-def _head() -> list[str]:
+def _format_head() -> list[str]:
     columns = (
         "queries of",
         "mode",
@@ -233,20 +233,20 @@ def _head() -> list[str]:
     return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
 
 
-def _row(name: str, mode: SearchMode, queries: int, slips: int, tally: Tally) -> str:
+def _format_row(name: str, mode: SearchMode, queries: int, slips: int, tally: TypoTally) -> str:
     gain = compute_difference(tally.values["slip, on"], tally.values["slip, off"]).interval
     times = sorted(tally.milliseconds) or [0.0]
     cells = (
         name,
         mode,
         queries,
-        f"{tally.mean('clean, off'):.3f}",
-        f"{tally.mean('clean, on'):.3f}",
+        f"{tally.get_mean('clean, off'):.3f}",
+        f"{tally.get_mean('clean, on'):.3f}",
         slips,
-        f"{tally.mean('slip, off'):.3f}",
-        f"{tally.mean('slip, on'):.3f}",
+        f"{tally.get_mean('slip, off'):.3f}",
+        f"{tally.get_mean('slip, on'):.3f}",
         f"{gain.mean:+.3f} [{gain.low:+.3f} {gain.high:+.3f}]",
-        f"{tally.mean('slip, model reads it'):.3f}",
+        f"{tally.get_mean('slip, model reads it'):.3f}",
         f"{tally.restored / slips:.0%}",
         f"{tally.suggested / slips:.0%}",
         len(tally.false),

@@ -40,7 +40,7 @@ TUNED = 200
 # ── vectors ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
+def read_texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
     """Passages of about a hundred words, and headings."""
     passages: list[str] = []
     headings: set[str] = set()
@@ -59,7 +59,7 @@ def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
     return passages, queries[:500]
 
 
-def enlarge(real: FloatArray, size: int) -> FloatArray:
+def make_larger(real: FloatArray, size: int) -> FloatArray:
     """`size` unit vectors: the real ones first, then noisy mixtures of two of them."""
     rng = np.random.default_rng(0)
     out = np.empty((size, real.shape[1]), np.float32)
@@ -152,26 +152,26 @@ def resident() -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
-def measured(name: str, make: Callable[[], Search]) -> Engine:
+def measure_engine(name: str, make: Callable[[], Search]) -> Engine:
     before, start = resident(), time.perf_counter()
     search = make()
     return Engine(name, search, time.perf_counter() - start, resident() - before)
 
 
-def of_cache(
+def make_cache_engine(
     name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
 ) -> Engine:
     """A cache as it is used: built, closed, opened from its file, updated with one page."""
     reference = ReferenceIndex(vectors)
     folder.mkdir(exist_ok=True)
 
-    def begin() -> FileVectorCache:
+    def open_cache() -> FileVectorCache:
         cache = kind(cast(WikiIndex, reference), folder, background=False)
         cache.refresh()
         return cache
 
     start = time.perf_counter()
-    begin().close()
+    open_cache().close()
     build = time.perf_counter() - start
     before, start = resident(), time.perf_counter()
     cache = kind(cast(WikiIndex, reference), folder)
@@ -194,13 +194,13 @@ def of_cache(
         pages = (found[moved] - len(vectors)) // 10 - 1
         return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))
 
-    def of_pages(query: FloatArray, pages: IntArray) -> object:
+    def search_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)
 
-    return Engine(name, search, build, held, opened, statistics.median(updates), of_pages)
+    return Engine(name, search, build, held, opened, statistics.median(updates), search_pages)
 
 
-def plain(vectors: FloatArray) -> Search:
+def make_plain_search(vectors: FloatArray) -> Search:
     def search(query: FloatArray, limit: int) -> IntArray:
         scores = vectors @ query
         return np.argpartition(-scores, limit - 1)[:limit]
@@ -208,7 +208,7 @@ def plain(vectors: FloatArray) -> Search:
     return search
 
 
-def rescored(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) -> Search:
+def make_rescored_search(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) -> Search:
     """The nearest by exact scores among the guessed."""
 
     def search(query: FloatArray, limit: int) -> IntArray:
@@ -219,20 +219,20 @@ def rescored(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) 
     return search
 
 
-def one_bit(vectors: FloatArray) -> Search:
+def make_bit_search(vectors: FloatArray) -> Search:
     codes = np.ascontiguousarray(np.packbits(vectors > 0, axis=1).view(np.uint64).T)
 
-    def guess(query: FloatArray, count: int) -> IntArray:
+    def find_rows(query: FloatArray, count: int) -> IntArray:
         code = np.packbits(query > 0).view(np.uint64)
         distances = np.zeros(codes.shape[1], np.uint16)
         for word, own in zip(codes, code, strict=True):
             distances += np.bitwise_count(word ^ own)
         return np.argpartition(distances, count - 1)[:count]
 
-    return rescored(vectors, guess)
+    return make_rescored_search(vectors, find_rows)
 
 
-def of_faiss(vectors: FloatArray, factory: str, **settings: int) -> Search:
+def make_faiss_search(vectors: FloatArray, factory: str, **settings: int) -> Search:
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -243,34 +243,36 @@ def of_faiss(vectors: FloatArray, factory: str, **settings: int) -> Search:
     for name, value in settings.items():
         space.set_index_parameter(index, name, value)
 
-    def guess(query: FloatArray, count: int) -> IntArray:
+    def find_rows(query: FloatArray, count: int) -> IntArray:
         rows: IntArray = index.search(query[None], count)[1][0]
         return rows[rows >= 0]
 
-    return rescored(vectors, guess)
+    return make_rescored_search(vectors, find_rows)
 
 
-def engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
+def make_engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
     size = len(vectors)
-    yield measured("numpy float32", lambda: plain(vectors))
-    yield of_cache("**exact**", ExactVectorCache, vectors, folder)
-    yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
-    yield measured("one-bit codes + rescoring", lambda: one_bit(vectors))
+    yield measure_engine("numpy float32", lambda: make_plain_search(vectors))
+    yield make_cache_engine("**exact**", ExactVectorCache, vectors, folder)
+    yield make_cache_engine("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
+    yield measure_engine("one-bit codes + rescoring", lambda: make_bit_search(vectors))
     if not all_kinds:
         return
-    yield measured("FAISS fp16 flat", lambda: of_faiss(vectors, "SQfp16"))
+    yield measure_engine("FAISS fp16 flat", lambda: make_faiss_search(vectors, "SQfp16"))
     if 10_000 <= size <= 100_000:
         lists = int(2 * size**0.5)
-        yield measured("FAISS SQ8 flat + rescoring", lambda: of_faiss(vectors, "SQ8"))
-        yield measured("FAISS IVF-SQ8, 1/16 probed", lambda: of_faiss(vectors, f"IVF{lists},SQ8", nprobe=lists // 16))
-        yield measured("FAISS HNSW32, ef 128", lambda: of_faiss(vectors, "HNSW32,Flat", efSearch=128))
+        yield measure_engine("FAISS SQ8 flat + rescoring", lambda: make_faiss_search(vectors, "SQ8"))
+        yield measure_engine(
+            "FAISS IVF-SQ8, 1/16 probed", lambda: make_faiss_search(vectors, f"IVF{lists},SQ8", nprobe=lists // 16)
+        )
+        yield measure_engine("FAISS HNSW32, ef 128", lambda: make_faiss_search(vectors, "HNSW32,Flat", efSearch=128))
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
 def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds: bool) -> list[Engine]:
-    tested = list(engines(vectors, folder, all_kinds=all_kinds))
+    tested = list(make_engines(vectors, folder, all_kinds=all_kinds))
     for query in queries:
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
         for engine in tested:
@@ -292,7 +294,7 @@ def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds
     return tested
 
 
-def table(size: int, tested: list[Engine]) -> str:
+def format_table(size: int, tested: list[Engine]) -> str:
     head = (
         "engine | p50 ms | p10 ms | p50 to numpy | recall@10 | @100 | @300 | 700 rows ms | resident MB | build s "
         "| open ms | page ms"
@@ -312,11 +314,11 @@ def table(size: int, tested: list[Engine]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def vectors_of(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
+def load_vectors(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
     if arguments.vectors:
         stored = np.load(arguments.vectors)
         return stored["passages"], stored["queries"]
-    passages, queries = texts(arguments.pages, arguments.passages)
+    passages, queries = read_texts(arguments.pages, arguments.passages)
     with load_embedder() as embedder:
         found = np.stack([embedder.embed_query(text) for text in passages])
         asked = np.stack([embedder.embed_query(text) for text in queries])
@@ -337,12 +339,12 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="only our own caches and the two they are compared with")
     parser.add_argument("--write", type=Path, help="write the tables to this file too")
     arguments = parser.parse_args()
-    real, queries = vectors_of(arguments)
+    real, queries = load_vectors(arguments)
     parts = []
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
             asked, all_kinds = queries[TUNED : TUNED + arguments.queries], not arguments.ours
-            parts.append(table(size, measure(enlarge(real, size), asked, Path(folder), all_kinds=all_kinds)))
+            parts.append(format_table(size, measure(make_larger(real, size), asked, Path(folder), all_kinds=all_kinds)))
         print(parts[-1], flush=True)
     if arguments.write:
         arguments.write.write_text("\n".join(parts))

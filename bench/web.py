@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Response, sync_playwright
 
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from tests.support.browser import find_chromium
 from tests.support.web_server import run_web_server
 
@@ -110,10 +110,10 @@ def main() -> None:
     print(table)
     if given.write:
         text = (
-            f"{__doc__}\n{machine()} The machine was busy with other work.\n\nChromium, 1280 × 800, no cache, gzip not counted; the data of the API is not"
+            f"{__doc__}\n{describe_machine()} The machine was busy with other work.\n\nChromium, 1280 × 800, no cache, gzip not counted; the data of the API is not"
             " counted in bytes.\n\n"
         )
-        write("web", f"{text}{table}")
+        write_result("web", f"{text}{table}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 
 from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
-from bench.embed.quality import rank, report
+from bench.embed.quality import format_rows, rank_documents
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -41,7 +41,7 @@ def count_giga_operations(embedder: OnnxEmbedder, texts: list[str]) -> float:
     return float(np.mean([count_operations(tensors, length) for length in lengths])) / 1e9
 
 
-class Peer:
+class EmbeddingPeer:
     """ChromaDB's embedding code in its own process."""
 
     def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
@@ -51,12 +51,12 @@ class Peer:
         )
         assert self._process.stdout.readline() == "ready\n"
 
-    def seconds(self, texts: list[str], kind: str = "kept") -> float:
+    def measure(self, texts: list[str], kind: str = "kept") -> float:
         self._process.stdin.write(json.dumps([kind, texts]) + "\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._process.communicate()
 
 
@@ -66,17 +66,19 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str], rounds: int) -> list[str]:
+def measure_throughput(
+    embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, texts: list[str], rounds: int
+) -> list[str]:
     limits = Limits(count_available_cores())
     work = {name: count_giga_operations(embedder, texts) for name, embedder in embedders.items()}
     seen: dict[str, list[float]] = {name: [] for name in ("peer", "fp32 limit", "int8 limit", *embedders)}
     slices = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
     for number, part in enumerate(slices * rounds):
-        seen["peer"].append(len(part) / peer.seconds(part))
+        seen["peer"].append(len(part) / peer.measure(part))
         for name, embedder in embedders.items():
             seen[name].append(len(part) / timed(lambda e=embedder, p=part: e.embed_passages(p)))
-        seen["fp32 limit"].append(limits.fp32())
-        seen["int8 limit"].append(limits.int8())
+        seen["fp32 limit"].append(limits.measure_fp32())
+        seen["int8 limit"].append(limits.measure_int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
     lines = [
         "| | chunks/s | × ChromaDB (median, middle half of the turns) | share of the limit |",
@@ -96,11 +98,11 @@ def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str],
     return [*lines, "", f"The machine's limit, all cores, measured in the same rounds: {', '.join(rates)}."]
 
 
-def latency(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str]) -> list[str]:
+def measure_latency(embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, texts: list[str]) -> list[str]:
     seen: dict[str, list[float]] = {}
     for text in texts:
-        seen.setdefault("ChromaDB, session kept", []).append(peer.seconds([text]))
-        seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.seconds([text], "default"))
+        seen.setdefault("ChromaDB, session kept", []).append(peer.measure([text]))
+        seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.measure([text], "default"))
         for name, embedder in embedders.items():
             seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.embed_query(t)))
     rows = [
@@ -110,7 +112,7 @@ def latency(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str]) ->
     return ["| | p50 ms | p95 ms |", "|---|---|---|", *rows]
 
 
-def loading(rounds: int) -> list[str]:
+def measure_start(rounds: int) -> list[str]:
     """Cold starts in new processes; the files are in the page cache."""
     script = (
         "import time; a = time.perf_counter(); import numpy; b = time.perf_counter()\n"
@@ -133,14 +135,14 @@ def loading(rounds: int) -> list[str]:
     return lines
 
 
-def losses(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
+def measure_loss(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
     lines = [
         "| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |",
         "|---|---|---|---|---|---|",
     ]
     for directory in directories:
-        rounded, exact = (rank(embedders[name], directory) for name in ("int8", "fp32"))
-        lines += report(directory.name, exact, rounded)
+        rounded, exact = (rank_documents(embedders[name], directory) for name in ("int8", "fp32"))
+        lines += format_rows(directory.name, exact, rounded)
         print(lines[-1])
     return lines
 
@@ -168,17 +170,17 @@ def main() -> None:
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     embedders[DEFAULT_ROW] = load_embedder(DEFAULT_MODEL, precision="int8")
     pages = passages.read_pages(given.corpus, 40 * given.chunks)
-    texts = passages.chunks(embedders["fp32"], pages, given.chunks)
+    texts = passages.make_chunks(embedders["fp32"], pages, given.chunks)
     with tempfile.TemporaryDirectory() as scratch:
-        peer = Peer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")
-        speed = throughput(embedders, peer, texts, given.rounds)
-        queries = latency(embedders, peer, passages.queries(pages, 60))
-        peer.end()
-    quality = losses(embedders, [given.collections / name for name in given.names])
+        peer = EmbeddingPeer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")
+        speed = measure_throughput(embedders, peer, texts, given.rounds)
+        queries = measure_latency(embedders, peer, passages.find_headings(pages, 60))
+        peer.close()
+    quality = measure_loss(embedders, [given.collections / name for name in given.names])
     sections = {
         f"Throughput: {len(texts)} chunks of 200 tokens, in turns of {BATCH}, {given.rounds} rounds": speed,
         "Query latency: 60 headings, one at a time": queries,
-        "Starting: medians of new processes": loading(given.rounds),
+        "Starting: medians of new processes": measure_start(given.rounds),
         "What int8 costs: documents cut to one vector each, ranked by cosine alone": quality,
     }
     head = [

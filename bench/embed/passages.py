@@ -37,7 +37,7 @@ def parse_blobs(data: bytes) -> list[str]:
     return pages
 
 
-def chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
+def make_chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
     """The first 200 tokens of pages that have as many."""
     found = []
     for page in pages:
@@ -47,6 +47,6 @@ def chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
     return found[:count]
 
 
-def queries(pages: list[str], count: int) -> list[str]:
+def find_headings(pages: list[str], count: int) -> list[str]:
     """Headings of the pages, as queries."""
     return [heading for page in pages for heading in _HEADING.findall(page)][:count]

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.collections import DEFAULT, queries, write_repository
+from bench.collections import DEFAULT, read_queries, write_repository
 from bench.corpus import DATA
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -44,25 +44,25 @@ def main() -> None:
     arguments = parser.parse_args()
     asked = [
         text
-        for kind in queries(arguments.collections / COLLECTION)
+        for kind in read_queries(arguments.collections / COLLECTION)
         if kind.kind == "oldtitle"
         for text in kind.texts.values()
     ]
     repository = DATA / "collections" / f"{COLLECTION}.git"
     write_repository(arguments.collections / COLLECTION, repository)
     rows = [f"Load of the machine when it began: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
-    rows += in_process(repository, asked)
+    rows += run_in_process(repository, asked)
     with ExitStack() as stack:
-        targets = started(stack, arguments.peer, repository)
+        targets = start_targets(stack, arguments.peer, repository)
         for _, mode, make in targets:  # warm
             run_clients(make, 2, 2.0, asked, mode)
-        rows += measured(targets, asked, arguments.seconds, arguments.rounds)
+        rows += run_rounds(targets, asked, arguments.seconds, arguments.rounds)
     print("\n".join(rows))
     if arguments.write:
-        write("http", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write_result("http", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
 
 
-def in_process(repository: Path, asked: list[str]) -> list[str]:
+def run_in_process(repository: Path, asked: list[str]) -> list[str]:
     """Index the wiki, unless that was done, and search it without any network between."""
     service = open_service(HOME / "ours")
     if not service.list_wikis():
@@ -80,8 +80,8 @@ def in_process(repository: Path, asked: list[str]) -> list[str]:
     return [f"The search itself, in one process, one at a time: {', '.join(figures)}.", ""]
 
 
-def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
-    ours, bare = _free_port(), _free_port()
+def start_targets(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
+    ours, bare = get_free_port(), get_free_port()
     limits = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
     command = [
         str(Path(sys.executable).with_name("wikiholt")),
@@ -91,16 +91,16 @@ def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Targe
         "--port",
         str(ours),
     ]
-    stack.enter_context(_running(command, ours, limits))
-    stack.enter_context(_running([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
+    stack.enter_context(run_server(command, ours, limits))
+    stack.enter_context(run_server([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
     targets: list[Target] = [
         ("Wikiholt", "hybrid", lambda: WikiholtClient(ours)),
         ("Wikiholt", "keyword", lambda: WikiholtClient(ours)),
         ("a handler that searches nothing", "", lambda: BareClient(bare)),
     ]
     if peer is not None:
-        vault = _free_port()
-        stack.enter_context(_running(_peer_command(peer, repository, vault), vault, {}))
+        vault = get_free_port()
+        stack.enter_context(run_server(_make_peer_command(peer, repository, vault), vault, {}))
         targets += [
             ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultClient(vault)),
             ("markdown-vault-mcp 5.1", "keyword", lambda: VaultClient(vault)),
@@ -108,7 +108,7 @@ def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Targe
     return targets
 
 
-def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
+def _make_peer_command(peer: Path, repository: Path, port: int) -> list[str]:
     """The peer's command, once its own index of the same pages is made."""
     pages, state = (HOME / name for name in ("pages", "vault"))
     if not pages.exists():
@@ -126,18 +126,18 @@ def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
 
 
 @contextmanager
-def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+def run_server(command: list[str], port: int, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     with (HOME / "servers.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
         try:
-            _until_it_listens(port, process)
+            _wait_until_listening(port, process)
             yield process
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         assert process.poll() is None, "it ended; see bench/data/http/servers.log"
@@ -149,12 +149,12 @@ def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError(f"nothing listens on {port}")
 
 
-def _free_port() -> int:
+def get_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
 
-def measured(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
+def run_rounds(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
     rows = ["| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |", "|---|---|---|---|---|---|---|"]
     ratios = []
     for clients in CLIENTS:

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.collections import DEFAULT, queries, write_repository
+from bench.collections import DEFAULT, read_queries, write_repository
 from bench.corpus import DATA
-from bench.http.__main__ import COLLECTION, HOME, _free_port, _running, in_process
+from bench.http.__main__ import COLLECTION, HOME, get_free_port, run_in_process, run_server
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
-from bench.report import machine, write, write_values
+from bench.report import describe_machine, write_result, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--searcher", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help="write bench/results/workers.md and workers.json")
     arguments = parser.parse_args()
-    kinds = queries(arguments.collections / COLLECTION)
+    kinds = read_queries(arguments.collections / COLLECTION)
     asked = [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
     if arguments.searcher:
         search_on_request(asked)
@@ -136,12 +136,12 @@ def main() -> None:
     repository = DATA / "collections" / f"{COLLECTION}.git"
     write_repository(arguments.collections / COLLECTION, repository)
     load = os.getloadavg()[0]
-    in_process(repository, asked)
-    port = _free_port()
+    run_in_process(repository, asked)
+    port = get_free_port()
     command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(HOME / "ours"), "serve"]
     command += ["--port", str(port), "--workers", str(WORKERS)]
     with ExitStack() as stack:
-        server = stack.enter_context(_running(command, port, {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}))
+        server = stack.enter_context(run_server(command, port, {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}))
         searchers = Searchers(stack, arguments.collections)
         run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
@@ -151,7 +151,7 @@ def main() -> None:
     note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine when it began: {load:.1f}."
     print("\n".join((note, "", *rows)))
     if arguments.write:
-        write("workers", "\n".join((__doc__ or "", machine(), "", note, "", *rows)))
+        write_result("workers", "\n".join((__doc__ or "", describe_machine(), "", note, "", *rows)))
         write_values("workers", values)
 
 

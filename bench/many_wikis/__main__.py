@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.collections import DEFAULT
 from bench.corpus import DATA
-from bench.many_wikis.indexing import index
-from bench.many_wikis.server import Server
-from bench.many_wikis.wikis import SmallPage, chosen, slug, small_pages
-from bench.report import machine, write
+from bench.many_wikis.indexing import index_wikis
+from bench.many_wikis.server import WikiServer
+from bench.many_wikis.wikis import SmallPage, make_slug, pick_pages, read_small_pages
+from bench.report import describe_machine, write_result
 
 HOT, ASKED = 50, 1000
 """Wikis in use at the same time, and wikis searched at least once."""
@@ -35,18 +35,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/many_wikis.md")
     arguments = parser.parse_args()
     home = DATA / "many_wikis"
-    pages = small_pages(arguments.collections)
+    pages = read_small_pages(arguments.collections)
     places = [home / str(count) for count in (arguments.wikis, 1)]
     for place, count in zip(places, (arguments.wikis, 1), strict=True):
-        index(pages, place / "wikis", place / "data", count)
-    bench = Bench(pages, arguments.wikis, *places)
+        index_wikis(pages, place / "wikis", place / "data", count)
+    bench = WikiCountBench(pages, arguments.wikis, *places)
     rows = bench.run(arguments.rounds, arguments.patience)
     print("\n".join(rows))
     if arguments.write:
-        write("many_wikis", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write_result("many_wikis", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
 
 
-class Bench:
+class WikiCountBench:
     """Both services, measured in turns."""
 
     def __init__(self, pages: list[SmallPage], count: int, many: Path, alone: Path) -> None:
@@ -59,31 +59,31 @@ class Bench:
     def run(self, rounds: int, patience: float) -> list[str]:
         load = os.getloadavg()[0]
         rows = [f"Load of the machine when it began: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
-        rows += self._starting()
-        many, alone = (self._started(name) for name in ("many", "alone"))
+        rows += self._measure_starts()
+        many, alone = (self._start(name) for name in ("many", "alone"))
         try:
-            rows += self._memory(many, alone, patience)
-            rows += self._searches(many, alone, rounds)
-            rows += self._idle(many, alone)
+            rows += self._measure_memory(many, alone, patience)
+            rows += self._measure_searches(many, alone, rounds)
+            rows += self._measure_idle(many, alone)
         finally:
             ended = {"many": many.stop(), "alone": alone.stop()}
         rows += ["", f"SIGTERM to exit: {ended['many']:.2f} s (one wiki: {ended['alone']:.2f} s).", ""]
-        return rows + self._disk()
+        return rows + self._format_disk()
 
-    def _started(self, name: str) -> Server:
+    def _start(self, name: str) -> WikiServer:
         place = self._places[name]
-        return Server(place / "data", [place / "wikis"], self._log)
+        return WikiServer(place / "data", [place / "wikis"], self._log)
 
-    def _query(self, number: int) -> str:
-        return self._rng.choice(chosen(self._pages, number)).title
+    def _pick_query(self, number: int) -> str:
+        return self._rng.choice(pick_pages(self._pages, number)).title
 
-    def _starting(self) -> list[str]:
+    def _measure_starts(self) -> list[str]:
         listening: dict[str, list[float]] = {"many": [], "alone": []}
         answered: dict[str, list[float]] = {"many": [], "alone": []}
         for _ in range(STARTS):
             for name in ("many", "alone"):
-                server = self._started(name)
-                answered[name].append(server.until_answered(slug(0), self._query(0)))
+                server = self._start(name)
+                answered[name].append(server.wait_for_answer(make_slug(0), self._pick_query(0)))
                 listening[name].append(server.listening)
                 server.stop()
         rows = ["| from the start of the process until | many wikis | one wiki |", "|---|---|---|"]
@@ -92,9 +92,9 @@ class Bench:
             rows.append(f"| {what} | {many:.2f} s | {alone:.2f} s |")
         return rows
 
-    def _memory(self, many: Server, alone: Server, patience: float) -> list[str]:
+    def _measure_memory(self, many: WikiServer, alone: WikiServer, patience: float) -> list[str]:
         quiet = [
-            f"{found:.0f} s" if (found := server.until_quiet(patience)) else f"not within {patience:.0f} s"
+            f"{found:.0f} s" if (found := server.wait_until_idle(patience)) else f"not within {patience:.0f} s"
             for server in (many, alone)
         ]
         rows = [f"| it has looked at every repository and rests | {quiet[0]} | {quiet[1]} |", ""]
@@ -102,15 +102,15 @@ class Bench:
         asked = 0
         for count in (0, 1, 100, ASKED):
             for number in range(asked, min(count, self._count)):
-                many.search(slug(number), self._query(number))
-                alone.search(slug(0), self._query(0))
+                many.search(make_slug(number), self._pick_query(number))
+                alone.search(make_slug(0), self._pick_query(0))
             asked = max(asked, count)
             seen = [f"{server.memory():.0f} ({server.private():.0f})" for server in (many, alone)]
             rows.append(f"| after searching {count:,} wikis once | {seen[0]} | {seen[1]} |")
         rows.append(f"| open files then | {many.files()} | {alone.files()} |")
         return rows
 
-    def _searches(self, many: Server, alone: Server, rounds: int) -> list[str]:
+    def _measure_searches(self, many: WikiServer, alone: WikiServer, rounds: int) -> list[str]:
         kinds = ("one wiki alone", "the same wiki among many", f"{HOT} wikis in turn", f"{ASKED:,} wikis at random")
         kinds = (*kinds, "a wiki that was never searched")
         rows = []
@@ -124,7 +124,7 @@ class Bench:
                 for kind, server, wiki in zip(kinds, (alone, *[many] * 4), picks, strict=True):
                     if wiki is None or (number < 0 and kind == kinds[-1]):
                         continue
-                    took = server.search(slug(wiki), self._query(wiki), mode)
+                    took = server.search(make_slug(wiki), self._pick_query(wiki), mode)
                     if number >= 0:
                         times[kind].append(took)
             rows += ["", f"| {mode} search over HTTP | p50 ms | p95 ms | p50 ÷ one wiki alone |", "|---|---|---|---|"]
@@ -135,13 +135,13 @@ class Bench:
                     rows.append(f"| {kind} | {p50 * 1e3:.2f} | {p95 * 1e3:.2f} | {p50 / base:.2f} |")
         return rows
 
-    def _idle(self, many: Server, alone: Server) -> list[str]:
+    def _measure_idle(self, many: WikiServer, alone: WikiServer) -> list[str]:
         before = [server.cpu() for server in (many, alone)]
         time.sleep(IDLE)
         used = [(server.cpu() - then) / IDLE * 100 for server, then in zip((many, alone), before, strict=True)]
         return ["", f"CPU of one core without requests, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
 
-    def _disk(self) -> list[str]:
+    def _format_disk(self) -> list[str]:
         place = self._places["many"]
         taken = {"index": _taken(place / "data" / "wikis"), "repository": _taken(place / "wikis")}
         text = ", ".join(f"{what} {size / self._count / 1024:.0f} kB" for what, size in taken.items())

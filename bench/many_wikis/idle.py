@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bench.collections import DEFAULT
 from bench.corpus import DATA
-from bench.many_wikis.indexing import index
-from bench.many_wikis.server import Server
-from bench.many_wikis.wikis import small_pages
+from bench.many_wikis.indexing import index_wikis
+from bench.many_wikis.server import WikiServer
+from bench.many_wikis.wikis import read_small_pages
 
 MINUTE_S = 60
 REST_S = 150
@@ -33,14 +33,14 @@ def main() -> None:
     parser.add_argument("--only-index", action="store_true", help="make the wikis and indexes, and measure nothing")
     arguments = parser.parse_args()
     checkouts = {"before": arguments.before, "after": Path()}
-    pages = small_pages(arguments.collections)
+    pages = read_small_pages(arguments.collections)
     places = {
         (name, count): (DATA / "many_wikis" / str(count) / "wikis", DATA / "many_wikis" / str(count) / f"data-{name}")
         for count in (arguments.wikis, 1)
         for name in checkouts
     }
     for (_, count), (wikis, data) in places.items():
-        index(pages, wikis, data, count)
+        index_wikis(pages, wikis, data, count)
     if not arguments.only_index:
         measure(places, checkouts, arguments.minutes)
 
@@ -48,11 +48,11 @@ def main() -> None:
 def measure(places: dict[tuple[str, int], tuple[Path, Path]], checkouts: dict[str, Path], minutes: int) -> None:
     """Run all services, and print what each uses per minute at rest."""
     print(f"load when it began: {os.getloadavg()[0]:.1f}", flush=True)
-    servers: dict[tuple[str, int], Server] = {}
+    servers: dict[tuple[str, int], WikiServer] = {}
     try:
         for key, (wikis, data) in places.items():
             environment = QUIET | {"PYTHONPATH": str((checkouts[key[0]] / "src").resolve())}
-            servers[key] = Server(data, [wikis], data.parent / "idle.log", environment)
+            servers[key] = WikiServer(data, [wikis], data.parent / "idle.log", environment)
         time.sleep(REST_S)
         used: dict[tuple[str, int], list[float]] = {key: [] for key in servers}
         for _ in range(minutes):

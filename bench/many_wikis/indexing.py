@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.many_wikis.wikis import SmallPage, slug, write_repositories
+from bench.many_wikis.wikis import SmallPage, create_repositories, make_slug
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -49,7 +49,7 @@ class CachingEmbedder:
         return np.stack([self._known[digest] for digest in hashes])
 
 
-def opened(data: Path) -> WikiService:
+def open_caching_service(data: Path) -> WikiService:
     """The service of a data directory, embedding no text twice."""
     service = build_service(load_settings(data, overrides={"search.stale_check": True}))
     embedder = CachingEmbedder(service.components.embedder())
@@ -57,28 +57,28 @@ def opened(data: Path) -> WikiService:
     return service
 
 
-def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
+def index_wikis(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
     """Create, register and index `count` wikis, except those that exist."""
-    service = opened(data)
+    service = open_caching_service(data)
     began = time.perf_counter()
-    repositories = list(write_repositories(pages, root, count))
-    said(f"{count} repositories", began)
+    repositories = list(create_repositories(pages, root, count))
+    print_progress(f"{count} repositories", began)
     began = time.perf_counter()
     known = {wiki.slug for wiki in service.list_wikis()}
-    new = [(slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if slug(n) not in known]
+    new = [(make_slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if make_slug(n) not in known]
     service.registry.add_many(new)
-    said(f"{len(new)} of them registered", began)
+    print_progress(f"{len(new)} of them registered", began)
     began = time.perf_counter()
     done = 0
     for number in range(count):
-        done += _synced(service, slug(number))
+        done += _sync_new(service, make_slug(number))
         if done and done % 1000 == 0:
-            said(f"{done} indexed", began)
-    said(f"{done} of them indexed", began)
+            print_progress(f"{done} indexed", began)
+    print_progress(f"{done} of them indexed", began)
     service.close()
 
 
-def _synced(service: WikiService, name: str) -> bool:
+def _sync_new(service: WikiService, name: str) -> bool:
     handle = service.get_handle(name)
     try:
         index = service.components.store.open(handle.wiki.id)
@@ -92,5 +92,5 @@ def _synced(service: WikiService, name: str) -> bool:
     return revision is None
 
 
-def said(what: str, began: float) -> None:
+def print_progress(what: str, began: float) -> None:
     print(json.dumps({"done": what, "seconds": round(time.perf_counter() - began, 1)}), flush=True)

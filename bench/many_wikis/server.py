@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Server:
+class WikiServer:
     """One running service with one connection to it."""
 
     def __init__(self, data: Path, roots: list[Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -42,12 +42,12 @@ class Server:
         self.listening = time.perf_counter() - self._began
         self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
-    def until_answered(self, slug: str, query: str) -> float:
+    def wait_for_answer(self, slug: str, query: str) -> float:
         """Seconds from the start of the process to the first answer to a search."""
         self.search(slug, query)
         return time.perf_counter() - self._began
 
-    def until_quiet(self, timeout: float) -> float:
+    def wait_until_idle(self, timeout: float) -> float:
         """Wait until it has checked every wiki once and is idle; seconds from the start, 0 after the timeout."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:

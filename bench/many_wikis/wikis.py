@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.collections import documents, page_path
+from bench.collections import get_page_path, read_documents
 
 SMALL, LARGE = 200, 1500
 """How many characters a small page has."""
@@ -29,54 +29,56 @@ class SmallPage:
     content: bytes
 
 
-def small_pages(collections: Path) -> list[SmallPage]:
+def read_small_pages(collections: Path) -> list[SmallPage]:
     """Every small page of the real wikis among the collections."""
     found = []
     for name in ("wiki-dendron", "wiki-k8s-en"):
-        for document in documents(collections / name):
+        for document in read_documents(collections / name):
             text, title = document["text"].strip(), document["title"].strip().replace('"', "'")
             if SMALL <= len(text) <= LARGE and title:
                 content = f'---\ntitle: "{title}"\n---\n\n{text}\n'.encode()
-                found.append(SmallPage(f"{page_path(document['id'])}.md", title, content))
+                found.append(SmallPage(f"{get_page_path(document['id'])}.md", title, content))
     return found
 
 
-def chosen(pages: Sequence[SmallPage], number: int) -> list[SmallPage]:
+def pick_pages(pages: Sequence[SmallPage], number: int) -> list[SmallPage]:
     """The pages of the wiki with this number."""
     rng = random.Random(number)
     some = rng.sample(pages, rng.randint(FEWEST, MOST))
     return list({page.file: page for page in some}.values())
 
 
-def slug(number: int) -> str:
+def make_slug(number: int) -> str:
     return f"wiki-{number:05d}"
 
 
-def write_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> Iterator[Path]:
+def create_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> Iterator[Path]:
     """Make the repositories that are not there yet and yield each one's path."""
     root.mkdir(parents=True, exist_ok=True)
     there = {path.name for path in root.iterdir()}
     for number in range(count):
-        path = root / f"{slug(number)}.git"
+        path = root / f"{make_slug(number)}.git"
         if path.name not in there:
-            write_repository(path, chosen(pages, number))
+            create_repository(path, pick_pages(pages, number))
         yield path
 
 
-def write_repository(path: Path, pages: Sequence[SmallPage]) -> None:
+def create_repository(path: Path, pages: Sequence[SmallPage]) -> None:
     """Make one bare repository of one commit."""
     making = path.with_name(f".{path.name}.making")
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
         (making / directory).mkdir(parents=True, exist_ok=True)
-    tree = _tree(making, {page.file: page.content for page in pages})
-    commit = _object(making, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO))
+    tree = _write_tree(making, {page.file: page.content for page in pages})
+    commit = _write_object(
+        making, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO)
+    )
     (making / "config").write_bytes(_CONFIG)
     (making / "HEAD").write_bytes(b"ref: refs/heads/main\n")
     (making / "refs/heads/main").write_text(f"{commit}\n")
     making.rename(path)
 
 
-def _tree(repository: Path, files: dict[str, bytes]) -> str:
+def _write_tree(repository: Path, files: dict[str, bytes]) -> str:
     """The tree of these files, with the trees below it."""
     entries: dict[bytes, tuple[bytes, str]] = {}
     below: dict[str, dict[str, bytes]] = {}
@@ -85,17 +87,17 @@ def _tree(repository: Path, files: dict[str, bytes]) -> str:
         if rest:
             below.setdefault(top, {})[rest] = content
         else:
-            entries[top.encode()] = (b"100644", _object(repository, b"blob", content))
+            entries[top.encode()] = (b"100644", _write_object(repository, b"blob", content))
     for name, inner in below.items():
-        entries[name.encode() + b"/"] = (b"40000", _tree(repository, inner))
+        entries[name.encode() + b"/"] = (b"40000", _write_tree(repository, inner))
     # Git sorts a directory as if its name ended in a slash.
     lines = (
         b"%s %s\0%s" % (entries[key][0], key.rstrip(b"/"), bytes.fromhex(entries[key][1])) for key in sorted(entries)
     )
-    return _object(repository, b"tree", b"".join(lines))
+    return _write_object(repository, b"tree", b"".join(lines))
 
 
-def _object(repository: Path, kind: bytes, content: bytes) -> str:
+def _write_object(repository: Path, kind: bytes, content: bytes) -> str:
     whole = b"%s %d\0%s" % (kind, len(content), content)
     name = hashlib.sha1(whole).hexdigest()
     file = repository / "objects" / name[:2] / name[2:]

@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.corpus import DEFAULT
-from bench.otterwiki.saves import Pairs, RowCosts, SavesInTurns, estimate
-from bench.otterwiki.server import WITH, WITHOUT, Memory, Wiki
-from bench.otterwiki.wikis import HOME, prepared
-from bench.report import machine, write
+from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
+from bench.otterwiki.server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
+from bench.otterwiki.wikis import HOME, make_wiki
+from bench.report import describe_machine, write_result
 
 ROUNDS = 2
 _IDLE_SHARE = 0.4
@@ -39,15 +39,15 @@ _MOMENTS = ("at rest", "after searches", "after saves")
 
 
 @dataclass(slots=True)
-class Figures:
+class WikiFigures:
     """What was measured on one wiki."""
 
     pages: int
-    idle: Pairs = field(default_factory=Pairs)
-    in_rows: Pairs = field(default_factory=Pairs)
+    idle: SavePairs = field(default_factory=SavePairs)
+    in_rows: SavePairs = field(default_factory=SavePairs)
     row_costs: RowCosts = field(default_factory=RowCosts)
     searches: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    memory: dict[tuple[bool, str], Memory] = field(default_factory=dict)
+    memory: dict[tuple[bool, str], WorkerMemory] = field(default_factory=dict)
     threads: int = 0
 
 
@@ -64,12 +64,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
     places = [
-        prepared(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
+        make_wiki(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
     ]
     if arguments.prepare:
         return
     load = os.getloadavg()[0]
-    tables: list[Figures] = []
+    tables: list[WikiFigures] = []
     for place in places:
         tables.append(
             measure_wiki(place, arguments.seconds, arguments.searches, WITHOUT if arguments.control else WITH)
@@ -80,13 +80,13 @@ def main() -> None:
     rows += format_memory(tables)
     print("\n".join(rows))
     if arguments.write:
-        write("otterwiki", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write_result("otterwiki", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
 
 
-def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figures:
+def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> WikiFigures:
     files = [file for file in run_git(place, "ls-files").splitlines() if file.endswith(".md")]
     queries = [get_words(file) for file in random.Random(7).sample(files, searches + 5)]
-    figures = Figures(len(files))
+    figures = WikiFigures(len(files))
     head = run_git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
     run_git(place, "reset", "-q", "--hard", head)
     run_git(place, "config", "gc.auto", "0")
@@ -96,7 +96,7 @@ def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figure
         shutil.rmtree(other, ignore_errors=True)
         # A copy, not a clone: a clone has another index file, and Otterwiki reads it in every save.
         shutil.copytree(place / "repository", other / "repository", symlinks=True)
-        bare, ours = Wiki(other, WITHOUT), Wiki(place, app)
+        bare, ours = OtterwikiServer(other, WITHOUT), OtterwikiServer(place, app)
         try:
             if number == 0:
                 record_memory(figures, bare, ours, "at rest")
@@ -116,17 +116,17 @@ def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figure
     return figures
 
 
-def measure_searches(figures: Figures, bare: Wiki, ours: Wiki, queries: list[str]) -> None:
-    ours.follow()
+def measure_searches(figures: WikiFigures, bare: OtterwikiServer, ours: OtterwikiServer, queries: list[str]) -> None:
+    ours.wait_until_fresh()
     for query in queries if ours.has_plugin else ():
         for mode in ("hybrid", "keyword"):
             figures.searches[mode].append(ours.search(query, mode))
-        figures.searches["regex"].append(bare.regex_search(query))
+        figures.searches["regex"].append(bare.search_by_regex(query))
     for times in figures.searches.values():
         del times[:5]  # the first ones load the model and the caches
 
 
-def record_memory(figures: Figures, bare: Wiki, ours: Wiki, moment: str) -> None:
+def record_memory(figures: WikiFigures, bare: OtterwikiServer, ours: OtterwikiServer, moment: str) -> None:
     for is_ours, wiki in ((False, bare), (True, ours)):
         figures.memory[is_ours, moment] = wiki.measure_memory()
 
@@ -148,7 +148,7 @@ def format_quantiles(values: list[float], digits: int = 1) -> str:
     return f"{middle:.{digits}f} / {high:.{digits}f}"
 
 
-def format_saves(tables: list[Figures]) -> list[str]:
+def format_saves(tables: list[WikiFigures]) -> list[str]:
     rows = [
         "| a save, ms | pairs | without p50 / p95 | with p50 / p95 | difference, median | mean | of the processor time, median"
         " | in hooks p50 / p95 | processor time of all processes for a save, without / with |",
@@ -172,7 +172,7 @@ def format_saves(tables: list[Figures]) -> list[str]:
     return rows
 
 
-def format_searches(tables: list[Figures]) -> list[str]:
+def format_searches(tables: list[WikiFigures]) -> list[str]:
     rows = [
         "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |",
         "|---|---|---|---|---|",
@@ -184,7 +184,7 @@ def format_searches(tables: list[Figures]) -> list[str]:
     return rows
 
 
-def format_memory(tables: list[Figures]) -> list[str]:
+def format_memory(tables: list[WikiFigures]) -> list[str]:
     rows = [
         "| memory of a worker, MB: own + mapped files | " + " | ".join(_MOMENTS) + " | threads |",
         "|---|---|---|---|---|",

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench.corpus import DATA, cloned
+from bench.corpus import DATA, open_clone
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -58,7 +58,7 @@ class KnownVectors:
         return np.stack([known[each] if each in known else next(others) for each in hashes])
 
 
-def prepared(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool = False) -> Path:
+def make_wiki(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool = False) -> Path:
     """A directory in `home` with repository/ and wikiholt/ for a wiki of `pages` pages; None means all.
 
     With `random`, a wiki that is not indexed yet gets random vectors.
@@ -69,18 +69,18 @@ def prepared(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool
     shutil.rmtree(place, ignore_errors=True)
     if pages is None:
         _clone(bundle, place, home)
-        indexed(place, random=random)
+        index_wiki(place, random=random)
     else:
         # Built as it would be for these pages alone, but nothing is embedded a second time.
-        whole = prepared(bundle, None, home, random=random)
+        whole = make_wiki(bundle, None, home, random=random)
         shutil.copytree(whole / "repository", place / "repository", symlinks=True)
-        _fewer(place / "repository", pages)
-        indexed(place, random=random, known=whole)
+        _delete_pages(place / "repository", pages)
+        index_wiki(place, random=random, known=whole)
     (place / "ready").touch()
     return place
 
 
-def indexed(place: Path, *, random: bool, known: Path | None = None) -> None:
+def index_wiki(place: Path, *, random: bool, known: Path | None = None) -> None:
     """Bring the index of a place to its HEAD, registered as the plugin would register it.
 
     Vectors come from the index of the place `known` where it has them.
@@ -103,13 +103,13 @@ def indexed(place: Path, *, random: bool, known: Path | None = None) -> None:
 
 
 def _clone(bundle: Path, place: Path, home: Path) -> None:
-    bare = cloned(bundle, home / "mdn.git")
+    bare = open_clone(bundle, home / "mdn.git")
     place.mkdir(parents=True)
     subprocess.run(["git", "clone", "-q", str(bare.path.resolve()), str(place / "repository")], check=True)
-    _take_over(home / "mdn-data", place)
+    _copy_index(home / "mdn-data", place)
 
 
-def _take_over(data: Path, place: Path) -> None:
+def _copy_index(data: Path, place: Path) -> None:
     """Give the wiki of a place the index that another data directory has of its largest wiki, if there is one."""
     if not (data / "registry.sqlite").exists():
         return
@@ -129,7 +129,7 @@ def _take_over(data: Path, place: Path) -> None:
     )
 
 
-def _fewer(repository: Path, pages: int) -> None:
+def _delete_pages(repository: Path, pages: int) -> None:
     """Commit the deletion of all but about `pages` pages, evenly chosen."""
 
     def git(*arguments: str, stdin: str = "") -> str:

@@ -21,7 +21,7 @@ _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "v
 _AT_ONCE = 320
 
 
-def put_model(carrier: Path, to: Path) -> None:
+def write_model(carrier: Path, to: Path) -> None:
     (to / "onnx").mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "onnx/model.onnx", "onnx/model.onnx_data"):
         if not (to / "onnx" / Path(name).name).exists():
@@ -32,7 +32,7 @@ def put_model(carrier: Path, to: Path) -> None:
 
 
 def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
-    put_model(carrier, state.parent.parent / "chroma-model")
+    write_model(carrier, state.parent.parent / "chroma-model")
     rows = texts(file)
     client = chromadb.PersistentClient(str(state / "chroma"))
     # Its default distance is the squared Euclidean one; all vectors have unit length, so the order is that of cosines.
@@ -50,12 +50,12 @@ def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
             print(f"{begin + len(part)} of {len(rows)}", file=sys.stderr, flush=True)
         mark_built(state)
 
-    def ask(query: str, n: int) -> Iterable[str]:
+    def search(query: str, n: int) -> Iterable[str]:
         wanted = min(n * PASSAGES_A_PAGE if vectors else n, len(rows))
         found = collection.query(query_texts=[query], n_results=wanted, include=["metadatas"])
         return [str(each["page"]) for each in (found["metadatas"] or [[]])[0]]
 
-    answer(ask)
+    answer(search)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,11 @@ def main(file: Path, state: Path, vectors: Path | None) -> None:
         embeddings.save(str(state / "txtai"))
         mark_built(state)
 
-    def ask(query: str, n: int) -> Iterable[str]:
+    def search(query: str, n: int) -> Iterable[str]:
         found = embeddings.search(query, limit=n * PASSAGES_A_PAGE if vectors else n)
         return [rows[int(at)][0] for at, _ in found]
 
-    answer(ask)
+    answer(search)
 
 
 if __name__ == "__main__":

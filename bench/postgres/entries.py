@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.corpus import DATA
-from bench.postgres.parts import KEPT
+from bench.postgres.parts import SAVED_RESULTS
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.protocols import Embedder
@@ -27,21 +27,21 @@ BATCH = 48
 REVISION = "0" * 40
 
 
-def pages(chunks: int = CHUNKS) -> list[PageEntry]:
+def load_pages(chunks: int = CHUNKS) -> list[PageEntry]:
     """The first pages of the large wiki, with `chunks` chunks in total."""
-    kept = KEPT / "entries.pickle"
+    kept = SAVED_RESULTS / "entries.pickle"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(pickle.dumps(list(_made(max(chunks, CHUNKS))), protocol=5))
+        kept.write_bytes(pickle.dumps(list(_prepare_pages(max(chunks, CHUNKS))), protocol=5))
     found: list[PageEntry] = pickle.loads(kept.read_bytes())
-    return list(_up_to(chunks, found))
+    return list(_limit_chunks(chunks, found))
 
 
-def recipe(embedder: Embedder) -> Recipe:
+def build_recipe(embedder: Embedder) -> Recipe:
     return TextPipeline().build_recipe(embedder)
 
 
-def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
+def iter_changes(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
     """The pages as a sync would write them, the last change with a revision."""
     rest = iter(entries)
     while some := tuple(islice(rest, BATCH)):
@@ -49,7 +49,7 @@ def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
     yield IndexChange(revision=REVISION)
 
 
-def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
+def make_small_wiki(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
     """A small wiki of exactly `chunks` chunks, the same for the same number."""
     rng, taken, left = random.Random(number), {}, chunks
     while left:
@@ -60,7 +60,7 @@ def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChan
     return IndexChange(tuple(taken.values()), revision=REVISION)
 
 
-def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
+def _limit_chunks(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
     left = chunks
     for entry in entries:
         if left <= 0:
@@ -69,14 +69,14 @@ def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
         yield entry
 
 
-def _made(chunks: int) -> Iterator[PageEntry]:
+def _prepare_pages(chunks: int) -> Iterator[PageEntry]:
     source, began = GitSource(DATA / "mdn.git"), time.perf_counter()
     tree = source.read_tree(source.get_head())
-    index = _large(chunks)
+    index = _open_large(chunks)
     with load_embedder() as embedder:
         files = iter(sorted(tree))
         while chunks > 0 and (some := list(islice(files, 500))):
-            drafts = _drafts(source, some, tree, embedder)
+            drafts = _read_drafts(source, some, tree, embedder)
             known = index.find_vectors_by_hash([each for draft in drafts for each in draft.hashes])
             for draft in drafts:
                 missing = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
@@ -89,7 +89,7 @@ def _made(chunks: int) -> Iterator[PageEntry]:
     index.close()
 
 
-def _drafts(
+def _read_drafts(
     source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder
 ) -> list[PreparedPage]:
 
@@ -99,7 +99,7 @@ def _drafts(
     return [draft for draft in made if isinstance(draft, PreparedPage)]
 
 
-def _large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
+def _open_large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
     store = SqliteStore(place)
     for wiki_id in store.list_wiki_ids():
         index = store.open(wiki_id)

@@ -8,9 +8,9 @@ import psycopg
 from psycopg import sql
 
 from bench import collections
-from bench.postgres.parts import KEPT, Part, spread
-from bench.postgres.rows import Rows, said
-from bench.postgres.server import started
+from bench.postgres.parts import SAVED_RESULTS, ReportPart, spread
+from bench.postgres.rows import PassageRows, format_vector
+from bench.postgres.server import run_server
 from bench.postgres.shared import Database, copy_rows
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -23,13 +23,13 @@ LOOKING = (100, 200, 400, 800)
 ASKED = 180
 
 
-def main() -> None:
+def run() -> None:
     """Build each, ask the collection's own questions, and save the result."""
-    part = Part("graphs", "HNSW on real text")
+    part = ReportPart("graphs", "HNSW on real text")
     vectors = _vectors()
-    texts = [text for asked in collections.queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
+    texts = [text for asked in collections.read_queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
     texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), ASKED, replace=False)]
-    part.say(
+    part.add(
         f"{len(vectors):,} passages and {ASKED} questions of {WIKI}; the best ten of 30 against all products. A question is "
         "short of something when it misses one of its ten.",
         "",
@@ -37,7 +37,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|",
     )
     with (
-        started() as server,
+        run_server() as server,
         load_embedder() as embedder,
         psycopg.connect(server.create_database(), autocommit=True) as database,
     ):
@@ -46,13 +46,13 @@ def main() -> None:
             built = _build(database, vectors, m, width)
             for looking in LOOKING:
                 database.execute(f"SET hnsw.ef_search = {looking}; SET hnsw.iterative_scan = strict_order")
-                part.say(f"| {m}, {width} | {built:.0f} | {looking} | {_asked(database, vectors, queries)} |")
-    part.keep()
+                part.add(f"| {m}, {width} | {built:.0f} | {looking} | {_asked(database, vectors, queries)} |")
+    part.save()
 
 
 def _vectors() -> FloatArray:
     """Of the index that the part `agreement` keeps."""
-    service = open_service(KEPT / "files")
+    service = open_service(SAVED_RESULTS / "files")
     index = service.components.store.open(service.get_handle(WIKI).wiki.id)
     try:
         with index.open_vector_snapshot() as snapshot:
@@ -65,7 +65,7 @@ def _vectors() -> FloatArray:
 def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float:
     database.execute("DROP TABLE IF EXISTS chunks")
     database.execute("CREATE TABLE chunks (id int, vector vector(384) STORAGE PLAIN)")
-    rows = Rows(vectors, np.zeros(len(vectors), np.int64), {})
+    rows = PassageRows(vectors, np.zeros(len(vectors), np.int64), {})
     copy_rows(database, sql.Identifier("chunks"), ((number,) for number in range(len(vectors))), rows)
     began = time.perf_counter()
     how = f"USING hnsw (vector vector_ip_ops) WITH (m = {m}, ef_construction = {width})"
@@ -84,7 +84,7 @@ def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
         worst = np.sort(-(vectors @ query))[9] + 1e-5
         for taken, order in zip(times, ("vector <#> %(v)s::vector", "1 + (vector <#> %(v)s::vector)"), strict=True):
             began = time.perf_counter()
-            found = database.execute(find.format(order), {"v": said(query)}).fetchall()
+            found = database.execute(find.format(order), {"v": format_vector(query)}).fetchall()
             taken.append(time.perf_counter() - began)
             if taken is times[0]:
                 recalls.append(float(np.mean(np.array(found[:10]) <= worst)))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psycopg
 
-from bench.many_wikis.wikis import slug
-from bench.postgres.load import cpu_below
-from bench.postgres.parts import Part, spread
-from bench.postgres.server import disk_of, pid_of, started
+from bench.many_wikis.wikis import make_slug
+from bench.postgres.load import read_tree_cpu_s
+from bench.postgres.parts import ReportPart, spread
+from bench.postgres.server import get_disk_bytes, get_pid, run_server
 from bench.postgres.sides import PreparedEmbedder, Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
@@ -42,9 +42,9 @@ WHERE n.nspname LIKE 'w\\_%' OR (n.nspname = 'pg_toast' AND r.oid >= 16384)
 """
 
 
-def main(stages: Sequence[int]) -> None:
-    part = Part("growth", "One database that grows")
-    part.say(
+def run(stages: Sequence[int]) -> None:
+    part = ReportPart("growth", "One database that grows")
+    part.add(
         f"Empty wikis are created, the last {TIMED} of each size one after another, by a login with CREATEROLE that is no superuser. At each size "
         f"{FILLED} wikis get 20 chunks and are searched, and {REMOVED} are removed. Times in ms are p50 (p10) by the "
         "clock; CPU is this process and all of PostgreSQL.",
@@ -54,21 +54,21 @@ def main(stages: Sequence[int]) -> None:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     )
     embedder = PreparedEmbedder(FakeEmbedder(DIMENSIONS))
-    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
-        before = disk_of(server)
+        before = get_disk_bytes(server)
         try:
             made = 0
             for stage in stages:
-                slugs = [slug(number) for number in range(made, stage)]
+                slugs = [make_slug(number) for number in range(made, stage)]
                 side.register(slugs, Path("bench"))
                 row = _grow(side, server, slugs)
-                part.say(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
+                part.add(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
                 made = stage
-                part.keep()
+                part.save()
         finally:
             side.close()
-    part.keep()
+    part.save()
 
 
 def _make_database(server: PostgresServer) -> str:
@@ -87,7 +87,7 @@ def _grow(side: Side, server: PostgresServer, slugs: Sequence[str]) -> list[str]
     assert isinstance(store, PostgresStore)
     for start in range(0, len(slugs) - TIMED, BATCH):
         some = slugs[start : min(start + BATCH, len(slugs) - TIMED)]
-        _create_many(store, [side.id_of(name) for name in some], recipe)
+        _create_many(store, [side.get_id(name) for name in some], recipe)
         if start % 500 == 0:
             print(f"{slugs[start]}", flush=True)
     times: list[float] = []
@@ -114,7 +114,7 @@ def _create_many(store: PostgresStore, wiki_ids: Sequence[str], recipe: Recipe) 
 def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: int, before: int) -> list[str]:
     # The autovacuum and the checkpoint that a server of this size has anyway.
     relations, checkpoint = _checkpoint(side, server)
-    size = (disk_of(server) - before) / stage / 1024
+    size = (get_disk_bytes(server) - before) / stage / 1024
     restart, crash = _restart(server, signal.SIGINT), _restart(server, signal.SIGQUIT)
     recent = slugs[-TIMED:]
     for number, name in enumerate(recent[:FILLED]):
@@ -123,7 +123,7 @@ def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: in
     removed = []
     for name in recent[-REMOVED:]:
         began = time.perf_counter()
-        side.store.delete(side.id_of(name))
+        side.store.delete(side.get_id(name))
         removed.append(time.perf_counter() - began)
     return [
         _format(removed),
@@ -181,7 +181,7 @@ def _search(side: Side, slugs: Sequence[str]) -> tuple[list[float], list[float]]
 
 
 def _cpu(server: PostgresServer) -> float:
-    return time.process_time() + cpu_below(pid_of(server))
+    return time.process_time() + read_tree_cpu_s(get_pid(server))
 
 
 def _format(seconds: Sequence[float]) -> str:

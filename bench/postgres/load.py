@@ -30,7 +30,7 @@ class Load:
         return len(self.times) / self.seconds
 
     @staticmethod
-    def row(name: str, loads: Sequence["Load"], base: float) -> str:
+    def format_row(name: str, loads: Sequence["Load"], base: float) -> str:
         """A line of the table: medians over rounds, and the rate beside another's."""
         rate = statistics.median(load.rate for load in loads)
         p50, p95 = spread([each for load in loads for each in load.times])
@@ -47,7 +47,7 @@ def run_load(
     failed: list[BaseException] = []
     until = time.perf_counter() + seconds
 
-    def client(number: int) -> None:
+    def run_client(number: int) -> None:
         try:
             connection = http.client.HTTPConnection("127.0.0.1", ports[number % len(ports)], timeout=60)
             turn = number
@@ -65,7 +65,7 @@ def run_load(
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             failed.append(error)
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=run_client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -75,7 +75,7 @@ def run_load(
     return Load(seconds, [each for some in times for each in some])
 
 
-def cpu_below(pid: int) -> float:
+def read_tree_cpu_s(pid: int) -> float:
     """Seconds of CPU that a process has taken with all those it started, gone ones too."""
     total = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bench.corpus import DATA
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 
-KEPT = DATA / "postgres"
+SAVED_RESULTS = DATA / "postgres"
 ORDER = ("shared", "roles", "small", "growth", "large", "graphs", "phrases", "nodes", "takeover", "agreement")
 """Files of a part begin with its name; `small` has one for each number of wikis."""
 
 
-class Part:
+class ReportPart:
     """One running part of the benchmark: its text, and the load of the machine."""
 
     def __init__(self, name: str, title: str) -> None:
@@ -21,13 +21,13 @@ class Part:
         self._lines = [f"## {title}", ""]
         self._load = [os.getloadavg()[0]]
 
-    def say(self, *lines: str) -> None:
+    def add(self, *lines: str) -> None:
         """Add lines and show them; an empty one ends a paragraph."""
         self._lines += lines
         self._load.append(os.getloadavg()[0])
         print("\n".join(lines), flush=True)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Save the text for `report`; replaces the earlier text of this part."""
         cores = len(os.sched_getaffinity(0))
         day = datetime.now(UTC).date().isoformat()
@@ -35,16 +35,18 @@ class Part:
         said += (
             "; the machine was busy, so only ratios are meaningful, roughly.*" if max(self._load) > cores + 1 else ".*"
         )
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
+        SAVED_RESULTS.mkdir(parents=True, exist_ok=True)
+        (SAVED_RESULTS / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
 
 
-def joined(about: str) -> str:
+def write_results(about: str) -> str:
     """The text of every saved part, in order; written to the results."""
-    files = [file for name in ORDER for file in sorted(KEPT.glob(f"{name}*.md"), key=lambda file: len(file.name))]
+    files = [
+        file for name in ORDER for file in sorted(SAVED_RESULTS.glob(f"{name}*.md"), key=lambda file: len(file.name))
+    ]
     found = [file.read_text().strip() for file in files]
-    text = f"{about.strip()}\n\n{machine()}\n\n" + "\n\n".join(found)
-    write("postgres", text)
+    text = f"{about.strip()}\n\n{describe_machine()}\n\n" + "\n\n".join(found)
+    write_result("postgres", text)
     return text
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench.many_wikis.wikis import slug
-from bench.postgres.parts import Part
-from bench.postgres.server import disk_of
+from bench.many_wikis.wikis import make_slug
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import get_disk_bytes
 from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import Recipe
 
 if TYPE_CHECKING:
-    from bench.postgres.small import Small
+    from bench.postgres.small import SmallWikis
 
 BATCH = 100
 EMPTY = 200
@@ -29,16 +29,16 @@ SELECT pg_database_size(current_database()),
 """
 
 
-def provision(small: "Small", part: Part, server: PostgresServer, recipe: Recipe) -> None:
-    slugs = [slug(number) for number in range(small.count + EMPTY)]
+def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, recipe: Recipe) -> None:
+    slugs = [make_slug(number) for number in range(small.count + EMPTY)]
     spent: dict[tuple[str, str], float] = {}
     for side in small.both:
         began = time.perf_counter()
         side.register(slugs, Path("bench"))
         spent[side.name, "register"] = time.perf_counter() - began
-    before = disk_of(server)
+    before = get_disk_bytes(server)
     _create(small, slugs[small.count :], recipe, {})
-    empty, empty_file = (disk_of(server) - before) / EMPTY, _taken(small.files) / EMPTY
+    empty, empty_file = (get_disk_bytes(server) - before) / EMPTY, _taken(small.files) / EMPTY
     for start in range(0, small.count, BATCH):
         some = range(start, min(start + BATCH, small.count))
         _create(small, [slugs[number] for number in some], recipe, spent)
@@ -47,18 +47,18 @@ def provision(small: "Small", part: Part, server: PostgresServer, recipe: Recipe
             text = ", ".join(f"{side} {what} {seconds:.1f} s" for (side, what), seconds in spent.items())
             print(f"{start + BATCH:,} wikis; {text}", flush=True)
     small.shared.finish()
-    part.say("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
+    part.add("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
     for what, text in (
         ("register", "written into the registry a second, all at once"),
         ("create", "provisioned a second (an empty index)"),
         ("fill", "filled a second (20 chunks, one transaction)"),
     ):
         a, b = (small.count / spent[side.name, what] for side in small.both)
-        part.say(f"| wikis {text} | {a:,.0f} | {b:,.0f} | {b / a:.2f} |")
-    _disk(small, part, empty, empty_file)
+        part.add(f"| wikis {text} | {a:,.0f} | {b:,.0f} | {b / a:.2f} |")
+    _report_disk(small, part, empty, empty_file)
 
 
-def _create(small: "Small", slugs: Sequence[str], recipe: Recipe, spent: dict[tuple[str, str], float]) -> None:
+def _create(small: "SmallWikis", slugs: Sequence[str], recipe: Recipe, spent: dict[tuple[str, str], float]) -> None:
     for side in small.both:
         began = time.perf_counter()
         for each in slugs:
@@ -66,18 +66,18 @@ def _create(small: "Small", slugs: Sequence[str], recipe: Recipe, spent: dict[tu
         spent[side.name, "create"] = spent.get((side.name, "create"), 0.0) + time.perf_counter() - began
 
 
-def _fill(small: "Small", some: range, spent: dict[tuple[str, str], float]) -> None:
-    changes = {number: small.change(number) for number in some}
+def _fill(small: "SmallWikis", some: range, spent: dict[tuple[str, str], float]) -> None:
+    changes = {number: small.make_change(number) for number in some}
     for side in small.both:
         began = time.perf_counter()
         for number, change in changes.items():
-            side.fill(slug(number), change)
+            side.fill(make_slug(number), change)
         spent[side.name, "fill"] = spent.get((side.name, "fill"), 0.0) + time.perf_counter() - began
     for number, change in changes.items():
         small.shared.fill(number, change)
 
 
-def _disk(small: "Small", part: Part, empty: float, empty_file: float) -> None:
+def _report_disk(small: "SmallWikis", part: ReportPart, empty: float, empty_file: float) -> None:
     with psycopg.connect(small.postgres.address, autocommit=True) as database:
         database.execute("CHECKPOINT")
         row = database.execute(_SIZES).fetchone()
@@ -87,9 +87,9 @@ def _disk(small: "Small", part: Part, empty: float, empty_file: float) -> None:
     file = (_taken(small.files) - EMPTY * empty_file) / small.count
     ours = (total - EMPTY * empty) / small.count
     for what, a, b in (("an empty wiki", empty_file, empty), ("a wiki of 20 chunks", file, ours)):
-        part.say(f"| disk of {what}, KiB | {a / 1024:.0f} | {b / 1024:.0f} | {b / a:.1f} |")
-    shared, built = small.shared.disk() / small.count / 1024, small.shared.built
-    part.say(
+        part.add(f"| disk of {what}, KiB | {a / 1024:.0f} | {b / 1024:.0f} | {b / a:.1f} |")
+    shared, built = small.shared.get_disk_bytes() / small.count / 1024, small.shared.build_s
+    part.add(
         "",
         f"In that database: {relations / wikis:.1f} relations a wiki (tables, indexes, TOAST); catalogs "
         f"{catalogs / 2**20:.0f} MB, {catalogs / wikis / 1024:.0f} KiB a wiki (counted above). The shared table takes "
@@ -98,15 +98,15 @@ def _disk(small: "Small", part: Part, empty: float, empty_file: float) -> None:
     )
 
 
-def remove(small: "Small", part: Part) -> None:
-    going = [slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
+def remove_wikis(small: "SmallWikis", part: ReportPart) -> None:
+    going = [make_slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
     rates = []
     for side in small.both:
         began = time.perf_counter()
         for each in going:
-            side.store.delete(side.id_of(each))
+            side.store.delete(side.get_id(each))
         rates.append(len(going) / (time.perf_counter() - began))
-    part.say(f"Removed a second, with schema and role: {rates[1]:.0f} (files: {rates[0]:.0f}).")
+    part.add(f"Removed a second, with schema and role: {rates[1]:.0f} (files: {rates[0]:.0f}).")
 
 
 def _taken(side: Side) -> int:

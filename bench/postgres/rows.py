@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.corpus import DATA
-from bench.postgres.parts import KEPT
+from bench.postgres.parts import SAVED_RESULTS
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.storage.sqlite.store import SqliteStore
 
@@ -19,7 +19,7 @@ _END = b"\xff\xff"
 
 
 @dataclass(frozen=True)
-class Rows:
+class PassageRows:
     """Vectors with the pages they belong to, and those pages' names."""
 
     vectors: FloatArray
@@ -27,21 +27,21 @@ class Rows:
     names: dict[int, str]
 
 
-def real_rows(count: int) -> Rows:
+def load_rows(count: int) -> PassageRows:
     """The first passages of the index that bench.sync made; kept, so that they are read once."""
-    kept = KEPT / "rows.npz"
+    kept = SAVED_RESULTS / "rows.npz"
     if not kept.exists():
-        _take(count).dump(kept)
+        _read_rows(count).dump(kept)
     with np.load(kept) as file:
-        rows = _Kept(file["vectors"], file["pages"], file["named"], file["names"])
+        rows = _StoredRows(file["vectors"], file["pages"], file["named"], file["names"])
     if len(rows.vectors) < count:
         sys.exit(f"{kept} holds {len(rows.vectors):,} rows, and {count:,} are wanted: delete it, and bench.sync again")
     names = dict(zip(rows.named.tolist(), rows.names.tolist(), strict=True))
-    return Rows(rows.vectors[:count], rows.pages[:count], names)
+    return PassageRows(rows.vectors[:count], rows.pages[:count], names)
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _StoredRows:
     vectors: FloatArray
     pages: IntArray
     named: IntArray
@@ -52,7 +52,7 @@ class _Kept:
         np.savez(to, vectors=self.vectors, pages=self.pages, named=self.named, names=self.names)
 
 
-def _take(count: int) -> _Kept:
+def _read_rows(count: int) -> _StoredRows:
     store = SqliteStore(DATA / "sync" / "wikis")
     for wiki_id in store.list_wiki_ids():
         index = store.open(wiki_id)
@@ -65,7 +65,7 @@ def _take(count: int) -> _Kept:
             pages = np.concatenate([block.page_ids for block in blocks])[:count]
             stored = index.get_pages(np.unique(pages).tolist())
             named = np.array(sorted(stored), np.int64)
-            return _Kept(vectors, pages, named, np.array([stored[each].name for each in sorted(stored)]))
+            return _StoredRows(vectors, pages, named, np.array([stored[each].name for each in sorted(stored)]))
         finally:
             index.close()
     sys.exit(f"there is no index of {count:,} passages: run `python -m bench.sync` first")
@@ -74,7 +74,7 @@ def _take(count: int) -> _Kept:
 # ── PostgreSQL's binary form of rows ─────────────────────────────────────────────────────────────
 
 
-def copied(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
+def encode_copy(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
     """What `COPY … FROM STDIN (FORMAT binary)` reads: rows of values that are in binary form already."""
     yield _HEAD
     for row in rows:
@@ -82,14 +82,14 @@ def copied(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
     yield _END
 
 
-def int4(value: int) -> bytes:
+def encode_int4(value: int) -> bytes:
     return struct.pack(">i", value)
 
 
-def vector(value: FloatArray) -> bytes:
+def encode_vector(value: FloatArray) -> bytes:
     return struct.pack(">hh", len(value), 0) + value.astype(">f4").tobytes()
 
 
-def said(value: FloatArray) -> str:
+def format_vector(value: FloatArray) -> str:
     """A vector as text, for a query."""
     return "[" + ",".join(f"{each:.7g}" for each in value) + "]"

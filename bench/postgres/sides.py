@@ -44,11 +44,11 @@ class Side:
         self.embedder = embedder
         given = {"search.stale_check": False, "store": store} | {k.replace("__", "."): v for k, v in settings.items()}
         self.service: WikiService = build_service(load_settings(data, overrides=given))
-        self.use(embedder)
+        self.set_embedder(embedder)
         self._ids: dict[str, str] = {}
         self._open: dict[str, WikiIndex] = {}
 
-    def use(self, embedder: Embedder) -> None:
+    def set_embedder(self, embedder: Embedder) -> None:
         """Embed with this one from now on."""
         self.service.components = dataclasses.replace(self.service.components, embedder=lambda: embedder, identity=None)
 
@@ -60,7 +60,7 @@ class Side:
         added = self.service.registry.add_many([(slug, str(source), {}) for slug in slugs])
         self._ids |= {wiki.slug: wiki.id for wiki in added}
 
-    def id_of(self, slug: str) -> str:
+    def get_id(self, slug: str) -> str:
         return self._ids[slug]
 
     def create(self, slug: str, recipe: Recipe) -> None:
@@ -68,11 +68,11 @@ class Side:
         self.store.create(self._ids[slug], recipe).close()
 
     def fill(self, slug: str, *changes: IndexChange) -> None:
-        with self.writing(slug) as index:
+        with self.open_for_writing(slug) as index:
             for change in changes:
                 index.apply(change)
 
-    def grown(self, wiki_id: str) -> None:
+    def build_indexes(self, wiki_id: str) -> None:
         """What follows a sync, waited for: a wiki that has grown gets its indexes."""
         if isinstance(self.store, PostgresStore):
             placement = self.store.placements.find(wiki_id)
@@ -80,7 +80,7 @@ class Side:
             self.store.build_missing_indexes(placement)
 
     @contextmanager
-    def writing(self, slug: str) -> Iterator[WikiIndex]:
+    def open_for_writing(self, slug: str) -> Iterator[WikiIndex]:
         """Its index under the writer's lock, as in a sync."""
         with self.store.write_lock(self._ids[slug], 60):
             index = self.store.open(self._ids[slug])
@@ -89,15 +89,15 @@ class Side:
             finally:
                 index.close()
 
-    def index(self, slug: str) -> WikiIndex:
+    def open_index(self, slug: str) -> WikiIndex:
         """The wiki's index, which stays open."""
         if slug not in self._open:
             self._open[slug] = self.store.open(self._ids[slug])
         return self._open[slug]
 
-    def vectors(self, slug: str) -> VectorCache:
+    def open_cache(self, slug: str) -> VectorCache:
         """The source of nearest passages for a search: a cache of files, or the database itself."""
-        cache = self.service.components.vector_cache(self.index(slug), self._ids[slug])
+        cache = self.service.components.vector_cache(self.open_index(slug), self._ids[slug])
         cache.refresh()
         cache.wait_idle(600)
         cache.refresh()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bench.collections import DEFAULT
 from bench.corpus import DATA
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from bench.soak.plan import Plan
 from bench.soak.report import format_report
 from bench.soak.runner import Soak
-from bench.soak.wikis import pages_of
+from bench.soak.wikis import load_pages
 
 
 def main() -> int:
@@ -45,13 +45,13 @@ def main() -> int:
     program = shlex.split(arguments.program) or [str(Path(sys.executable).with_name("wikiholt"))]
     if home.exists() and not (home / "serve.log").exists() and any(home.iterdir()):
         parser.error(f"{home} is not of an earlier soak, and would be emptied")
-    outcome = Soak(plan, home, pages_of(arguments.collections), program).run()
+    outcome = Soak(plan, home, load_pages(arguments.collections), program).run()
     rows = format_report(outcome)
     print("\n".join(rows))
     if arguments.write:
         note = f" {arguments.note}" if arguments.note else ""
-        write("soak", f"{__doc__}\n{machine()}{note}\n\n" + "\n".join(rows))
-    return 1 if outcome.faults() else 0
+        write_result("soak", f"{__doc__}\n{describe_machine()}{note}\n\n" + "\n".join(rows))
+    return 1 if outcome.find_faults() else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _SAMPLE = 20
 
 
 @dataclass(slots=True)
-class Ending:
+class FinalResult:
     """What was compared, and what was wrong."""
 
     wikis: int = 0
@@ -28,23 +28,23 @@ class Ending:
     """Size of index files, divided by their size after a rebuild; the median of some wikis."""
 
 
-def compared(data: Path, wikis: Sequence[SoakWiki], log: Path) -> Ending:
+def run_final_checks(data: Path, wikis: Sequence[SoakWiki], log: Path) -> FinalResult:
     """Compare every wiki's index with its HEAD as git reports it, and search for canaries of other wikis."""
-    ending = Ending()
+    ending = FinalResult()
     service = open_service(data)
     try:
         ids = {wiki.slug: service.registry.get(wiki.slug).id for wiki in wikis}
         for wiki in wikis:
-            _head(ending, service, wiki, ids[wiki.slug])
-            _acknowledged(ending, wiki)
-        _canaries(ending, data, {ids[wiki.slug]: wiki.canary for wiki in wikis}, log)
-        ending.bloat = _bloat(service, wikis)
+            _check_head(ending, service, wiki, ids[wiki.slug])
+            _check_commits(ending, wiki)
+        _check_canaries(ending, data, {ids[wiki.slug]: wiki.canary for wiki in wikis}, log)
+        ending.bloat = _measure_bloat(service, wikis)
     finally:
         service.close()
     return ending
 
 
-def _git(repository: Path, *arguments: str) -> str:
+def _run_git(repository: Path, *arguments: str) -> str:
     alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     done = subprocess.run(
         ["git", "-C", str(repository), *arguments], env=os.environ | alone, capture_output=True, check=True
@@ -52,11 +52,11 @@ def _git(repository: Path, *arguments: str) -> str:
     return done.stdout.decode()
 
 
-def _head(ending: Ending, service: WikiService, wiki: SoakWiki, wiki_id: str) -> None:
-    lines = _git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
+def _check_head(ending: FinalResult, service: WikiService, wiki: SoakWiki, wiki_id: str) -> None:
+    lines = _run_git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
     rows = [line.partition("\t") for line in lines if line]
     tree = {name: head.split()[2] for head, _, name in rows if name.endswith(".md")}
-    head = _git(wiki.repository, "rev-parse", "HEAD").strip()
+    head = _run_git(wiki.repository, "rev-parse", "HEAD").strip()
     index = service.components.store.open(wiki_id)
     try:
         held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
@@ -72,18 +72,18 @@ def _head(ending: Ending, service: WikiService, wiki: SoakWiki, wiki_id: str) ->
     ending.pages += len(tree)
 
 
-def _acknowledged(ending: Ending, wiki: SoakWiki) -> None:
+def _check_commits(ending: FinalResult, wiki: SoakWiki) -> None:
     """Every acknowledged commit is in the history."""
-    history = set(_git(wiki.repository, "rev-list", "HEAD").split())
-    lost = [revision for revision in wiki.acknowledged if revision not in history]
-    ending.commits += len(wiki.acknowledged)
+    history = set(_run_git(wiki.repository, "rev-list", "HEAD").split())
+    lost = [revision for revision in wiki.commits if revision not in history]
+    ending.commits += len(wiki.commits)
     ending.faults += [f"{wiki.slug} lost the commit {revision}" for revision in lost]
-    loose = _git(wiki.repository, "fsck", "--no-progress", "--no-dangling", "--connectivity-only").strip()
+    loose = _run_git(wiki.repository, "fsck", "--no-progress", "--no-dangling", "--connectivity-only").strip()
     if loose:
         ending.faults.append(f"git fsck of {wiki.slug}: {loose[:200]}")
 
 
-def _canaries(ending: Ending, data: Path, own: dict[str, str], log: Path) -> None:
+def _check_canaries(ending: FinalResult, data: Path, own: dict[str, str], log: Path) -> None:
     """No file of a wiki holds another's canary, and no other file any."""
     for file in sorted(path for path in data.rglob("*") if path.is_file()):
         parts = file.relative_to(data).parts
@@ -95,15 +95,15 @@ def _canaries(ending: Ending, data: Path, own: dict[str, str], log: Path) -> Non
         ending.faults.append("the log holds what pages say")
 
 
-def _bloat(service: WikiService, wikis: Sequence[SoakWiki]) -> float:
+def _measure_bloat(service: WikiService, wikis: Sequence[SoakWiki]) -> float:
     ratios = []
     for wiki in wikis[:: max(1, len(wikis) // _SAMPLE)][:_SAMPLE]:
         handle = service.get_handle(wiki.slug)
-        before = _index_bytes(service, handle.wiki.id)
+        before = _get_index_bytes(service, handle.wiki.id)
         handle.reindex()
-        ratios.append(before / _index_bytes(service, handle.wiki.id))
+        ratios.append(before / _get_index_bytes(service, handle.wiki.id))
     return statistics.median(ratios)
 
 
-def _index_bytes(service: WikiService, wiki_id: str) -> int:
+def _get_index_bytes(service: WikiService, wiki_id: str) -> int:
     return sum(file.stat().st_size for file in service.components.store.get_directory(wiki_id).glob("g*.sqlite"))

@@ -67,15 +67,15 @@ class Trend:
         return self.growth > self.allowed
 
 
-def longest_life(points: Sequence[Point]) -> list[Point]:
+def find_longest_life(points: Sequence[Point]) -> list[Point]:
     """The points of the life with most of them."""
     lives = {point.life for point in points}
     return max(([p for p in points if p.life == life] for life in sorted(lives)), key=len, default=[])
 
 
-def trends(points: Sequence[Point]) -> list[Trend]:
+def compute_trends(points: Sequence[Point]) -> list[Trend]:
     """How each figure moved in the longest life, from its middle third to its last; raises ValueError on too few."""
-    life = longest_life(points)
+    life = find_longest_life(points)
     if len(life) < 4:
         raise ValueError(f"only {len(life)} points were measured in one life; a trend takes four")
     warm = life[max(1, round(len(life) * WARM_UP)) :]

@@ -35,7 +35,7 @@ class Plan:
     backups_kept: int = 3
     seed: int = 1
 
-    def steps(self) -> list[tuple[float, Step]]:
+    def make_steps(self) -> list[tuple[float, Step]]:
         """When what is done, in seconds of work; it is measured in every life, and evenly in the last."""
         early = self.seconds * RESTARTING
         steps: list[tuple[float, Step]] = []

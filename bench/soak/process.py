@@ -13,7 +13,7 @@ from pathlib import Path
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Service:
+class ServiceProcess:
     """`wikiholt serve` on one port through all its lives. Restarting is done by one thread; asking about it by any."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
@@ -57,12 +57,12 @@ class Service:
         expected = 0 if number is signal.SIGTERM else -number
         return "" if code == expected else f"{number.name}: exit code {code}, not {expected}"
 
-    def was_away(self, since: float) -> bool:
+    def has_been_away(self, since: float) -> bool:
         """Whether it was restarting at any time since then."""
         with self._lock:
             return any(ended >= since for _, ended in self._away)
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     def stop(self) -> int:
@@ -80,27 +80,27 @@ class Service:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def footprint(self) -> dict[str, float]:
+    def read_resources(self) -> dict[str, float]:
         """Current resources of the process: the minimum of a few samples, so that single requests do not count."""
         seen = []
         for _ in range(3):
             time.sleep(0.2)
-            seen.append(self._taken())
+            seen.append(self._read_once())
         return {name: min(each[name] for each in seen) for name in seen[0]}
 
-    def _taken(self) -> dict[str, float]:
+    def _read_once(self) -> dict[str, float]:
         place = Path(f"/proc/{self._process.pid}")
         lines = (place / "smaps_rollup").read_text().splitlines()
         own = sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:")))
-        children = [(task / "children").read_text().split() for task in _listed(place / "task")]
+        children = [(task / "children").read_text().split() for task in _list(place / "task")]
         return {
             "memory MB": int((place / "statm").read_text().split()[1]) * _PAGE / 2**20,
             "own memory MB": own / 1024,
-            "descriptors": float(len(_listed(place / "fd"))),
-            "threads": float(len(_listed(place / "task"))),
+            "descriptors": float(len(_list(place / "fd"))),
+            "threads": float(len(_list(place / "task"))),
             "child processes": float(sum(map(len, children))),
         }
 
 
-def _listed(directory: Path) -> list[Path]:
+def _list(directory: Path) -> list[Path]:
     return list(directory.iterdir())

@@ -13,7 +13,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from bench.many_wikis.wikis import SmallPage, chosen, small_pages, write_repository
+from bench.many_wikis.wikis import SmallPage, create_repository, pick_pages, read_small_pages
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
@@ -33,57 +33,57 @@ class SoakWiki:
     repository: Path
     canary: str
     titles: Sequence[str]
-    reading: str = ""
+    read_key: str = ""
     """A key for reading."""
-    owning: str = ""
+    admin_key: str = ""
     """A key for everything."""
-    acknowledged: list[str] = field(default_factory=list)
+    commits: list[str] = field(default_factory=list)
     """Commits that the service or git said were made."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def acknowledge(self, revision: str) -> None:
+    def add_commit(self, revision: str) -> None:
         with self.lock:
-            self.acknowledged.append(revision)
+            self.commits.append(revision)
 
 
-def canary(name: str) -> str:
+def make_canary(name: str) -> str:
     """A word of letters that belongs to one wiki, and that no stemmer makes another of."""
     digest = hashlib.sha256(name.encode()).digest()[:10]
     return "kanari" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
 
 
-def pages_of(collections: Path) -> list[SmallPage]:
+def load_pages(collections: Path) -> list[SmallPage]:
     """Small pages of real wikis: those of the collections, or where these are not at hand those of the demo."""
     if (collections / "wiki-dendron").exists():
-        return small_pages(collections)
-    texts = [file for file in _below(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
+        return read_small_pages(collections)
+    texts = [file for file in _iter_files(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
     return [SmallPage(file.name, file.name.removesuffix(".md"), file.read_bytes()) for file in texts]
 
 
-def _below(place: Traversable) -> Iterable[Traversable]:
+def _iter_files(place: Traversable) -> Iterable[Traversable]:
     for each in sorted(place.iterdir(), key=lambda entry: entry.name):
         if each.is_dir():
-            yield from _below(each)
+            yield from _iter_files(each)
         else:
             yield each
 
 
-def make(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
+def create_wikis(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
     """Write a new bare repository for each name."""
     made = []
     root.mkdir(parents=True)
     for number, name in enumerate(names):
-        word, own = canary(name), chosen(pages, seed * 100_003 + number)
+        word, own = make_canary(name), pick_pages(pages, seed * 100_003 + number)
         first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nHere sings {word}.\n".encode())
         home = SmallPage("Home.md", "Home", f"# Home\n\nThis is {word}. See [[{CANARY_PAGE}]].\n".encode())
-        tagged = [_tagged(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
+        tagged = [_add_tags(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
         path = root / f"{name}.git"
-        write_repository(path, [first, home, *tagged])
+        create_repository(path, [first, home, *tagged])
         made.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
     return made
 
 
-def _tagged(page: SmallPage, number: int) -> SmallPage:
+def _add_tags(page: SmallPage, number: int) -> SmallPage:
     """The page with a tag and a category to filter by."""
     if not page.content.startswith(b"---\n"):
         return page
@@ -91,7 +91,7 @@ def _tagged(page: SmallPage, number: int) -> SmallPage:
     return SmallPage(page.file, page.title, head + page.content.removeprefix(b"---\n"))
 
 
-def register(data: Path, wikis: Sequence[SoakWiki]) -> str:
+def register_wikis(data: Path, wikis: Sequence[SoakWiki]) -> str:
     """Register the wikis and make their keys; the operator's key."""
     service = open_service(data)
     try:
@@ -99,8 +99,8 @@ def register(data: Path, wikis: Sequence[SoakWiki]) -> str:
         service.registry.add_many([(wiki.slug, str(wiki.repository), secret) for wiki in wikis])
         for wiki in wikis:
             wiki_id = service.registry.get(wiki.slug).id
-            wiki.reading = service.registry.keys.create(wiki_id, Scope.READ, "reader")[1]
-            wiki.owning = service.registry.keys.create(wiki_id, Scope.ADMIN, "owner")[1]
+            wiki.read_key = service.registry.keys.create(wiki_id, Scope.READ, "reader")[1]
+            wiki.admin_key = service.registry.keys.create(wiki_id, Scope.ADMIN, "owner")[1]
         return service.registry.keys.create(None, Scope.ADMIN, "operator")[1]
     finally:
         service.close()
@@ -113,31 +113,31 @@ class Clone:
         self._wiki = wiki
         self.place = place
         shutil.rmtree(place, ignore_errors=True)
-        self.git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
+        self.run_git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
 
     def push(self) -> bool:
         """Commit all changes and push them; False if another push was faster."""
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
-        revision = self.git("rev-parse", "HEAD").strip()
+        self.run_git("add", "--all")
+        self.run_git("commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
+        revision = self.run_git("rev-parse", "HEAD").strip()
         try:
-            self.git("push", "--quiet", "origin", "HEAD")
+            self.run_git("push", "--quiet", "origin", "HEAD")
         except subprocess.CalledProcessError:
             return False
-        self._wiki.acknowledge(revision)
+        self._wiki.add_commit(revision)
         return True
 
-    def files(self, folder: str) -> list[Path]:
+    def list_files(self, folder: str) -> list[Path]:
         return sorted((self.place / folder).glob("*.md"))
 
-    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+    def run_git(self, *arguments: str, cwd: Path | None = None) -> str:
         done = subprocess.run(
             ["git", *arguments], cwd=cwd or self.place, env=os.environ | _WHO | _ALONE, capture_output=True, check=True
         )
         return done.stdout.decode()
 
 
-def words(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
+def make_text(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
     """A page of its own mark, its wiki's canary, and some real text."""
     text = rng.choice(pages).content.decode().rpartition("---\n")[2].strip()
     return f"# Note {mark}\n\n{mark} of {wiki.canary}. [Home](../Home.md)\n\n{text[:700]}\n"
