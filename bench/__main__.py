@@ -5,12 +5,12 @@
 Reads what the benchmarks have written; measures nothing. `--write` also writes the plot docs/images/figures.svg.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.figures import Figure, read_figures
 from bench.plot import render
+from bench.report import make_parser
 
 PLOT = Path(__file__).parent.parent / "docs" / "images" / "figures.svg"
 
@@ -30,7 +30,7 @@ def format_page(figures: Sequence[tuple[Figure, float | None]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--write", action="store_true", help="write docs/images/figures.svg")
     arguments = parser.parse_args()
     figures = read_figures()

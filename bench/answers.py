@@ -7,7 +7,6 @@ passage is measured by hybrid searches with the default model; the first way is 
 may also be in a snippet by chance.
 """
 
-import argparse
 import gzip
 import json
 from collections.abc import Iterator
@@ -16,8 +15,8 @@ from statistics import mean
 from typing import NamedTuple
 
 from bench import collections
-from bench.quality import DATA, index_collection
-from bench.report import describe_machine, write_result
+from bench.quality import index_collection
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.search import hits, passages
 from wikiholt.search.request import SearchRequest
@@ -43,11 +42,8 @@ class AnsweredQuestion(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=DATA, help="where the repository and the index are kept")
+    parser = make_parser(__doc__, "answers", "collections", "data")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/answers.md")
     arguments = parser.parse_args()
     pages, questions = load_articles(arguments.collections / "xquad" / "xquad.en.json.gz")
     repository = arguments.data / "collections" / "xquad.git"
@@ -56,9 +52,7 @@ def main() -> None:
     index_collection(service, "xquad", repository)
     text = "\n".join(compare_ways(service.get_handle("xquad"), questions[:: arguments.every]))
     service.close()
-    print(text)
-    if arguments.write:
-        write_result("answers", f"{__doc__}\n{describe_machine()}\n\n{len(pages)} pages.\n\n{text}\n")
+    publish("answers", __doc__, text, write=arguments.write, note=f"\n\n{len(pages)} pages.")
 
 
 def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:

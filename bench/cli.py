@@ -7,7 +7,6 @@ machine. The figures are medians. `search` runs in the folder of an indexed wiki
 itself, and through a running `serve` of the same data directory.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
@@ -29,9 +28,8 @@ QUERY = ["search", "when", "may", "I", "light", "a", "fire", "-n", "1"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "cli")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--write", action="store_true", help="write bench/results/cli.md")
     arguments = parser.parse_args()
     subprocess.run([*PYTHON, "-m", "compileall", "-q", str(Path(__file__).parents[1] / "src")], check=True)
     with tempfile.TemporaryDirectory() as place:

@@ -6,7 +6,6 @@ Writes smaller collections, for experiments: the relevant pages and some others,
 queries that remain answerable. Name them with `--collections` in the other benchmarks.
 """
 
-import argparse
 import gzip
 import json
 import random
@@ -14,6 +13,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.report import make_parser
 
 DEFAULT = Path("../shared/collections")
 SHARED_NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
@@ -139,9 +140,8 @@ def write_small(directory: Path, to: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "", "collections")
     parser.add_argument("to", type=Path)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
     arguments = parser.parse_args()
     for name in SMALL:
         write_small(arguments.collections / name, arguments.to / name)

@@ -8,7 +8,6 @@ error; then the steps of docs/health.md are timed. With `--serve` a service runs
 found and repaired the damage is measured: about a minute each. Nothing is kept.
 """
 
-import argparse
 import os
 import sqlite3
 import subprocess
@@ -24,7 +23,8 @@ from statistics import median
 
 import numpy as np
 
-from bench.report import describe_machine, write_result
+from bench.measures import measure_seconds
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -42,7 +42,7 @@ _VOCABULARY = 20_000
 _DAY_S = 86_400.0
 
 
-class RandomEmbedder(FakeEmbedder):
+class HashEmbedder(FakeEmbedder):
     """Random vectors that depend on the text."""
 
     def __init__(self) -> None:
@@ -55,11 +55,10 @@ class RandomEmbedder(FakeEmbedder):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "damage")
     parser.add_argument("--pages", type=int, nargs="+", default=[30, 300, 3000])
     parser.add_argument("--flips", type=int, default=3, help="how many bits, one after another")
     parser.add_argument("--serve", action="store_true", help="also wait for a running service to find the damage")
-    parser.add_argument("--write", action="store_true", help="write bench/results/damage.md")
     arguments = parser.parse_args()
     titles = ("pages", "index MiB", "compare ms", "ms a page", "full check ms", "ms a page", "sync, no change ms")
     more = ("found at opening", "found by sync", "repaired and found s", "in a service s")
@@ -110,7 +109,7 @@ def create_wiki(place: Path, pages: int) -> WikiService:
 
 def open_fake_service(place: Path) -> WikiService:
     service = bootstrap.build_service(load_settings(place / "data", None, {}))
-    embedder = RandomEmbedder()
+    embedder = HashEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
@@ -180,12 +179,9 @@ def _flip_bit(file: Path, whole: bytes, position: int) -> None:
 
 
 def _milliseconds(work: Callable[[], object], times: int = 9) -> float:
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - began)
-    return min(took) * 1000  # the machine may be shared: the best time is the cost
+    return (
+        min(measure_seconds(work) for _ in range(times)) * 1000
+    )  # the machine may be shared: the best time is the cost
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 CPU time of this process and of git; the median of the rounds where there are several.
 """
 
-import argparse
 import os
 import resource
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 
@@ -25,9 +24,8 @@ _OLD_TIME_S = 1_700_000_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "directory")
     parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--write", action="store_true", help="write bench/results/directory.md")
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="bench-directory-"))
     try:
@@ -35,9 +33,7 @@ def main() -> None:
         rows += measure(base, arguments.files)
     finally:
         shutil.rmtree(base)
-    print("\n".join(rows))
-    if arguments.write:
-        write_result("directory", f"{__doc__}\n{describe_machine()} {arguments.files:,} files.\n\n" + "\n".join(rows))
+    publish("directory", __doc__, rows, write=arguments.write, note=f"{arguments.files:,} files.")
 
 
 def measure(base: Path, count: int) -> list[str]:

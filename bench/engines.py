@@ -8,9 +8,7 @@ disturbs all. Compare ratios, not milliseconds. Chroma's memory is that of the p
 are kept beside it.
 """
 
-import argparse
 import os
-import re
 import shutil
 import statistics
 import sys
@@ -25,9 +23,10 @@ from typing import cast
 import numpy as np
 
 from bench.corpus import DATA
-from bench.report import describe_machine, write_result
+from bench.measures import count_disk_bytes, read_memory_mb
+from bench.report import describe_machine, make_parser, write_result
 from bench.search import QUESTIONS
-from bench.vectors import ReferenceIndex, resident
+from bench.vectors import ReferenceIndex
 from tests.support.chroma_server import RunningChroma
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
@@ -148,21 +147,13 @@ def load_vectors(most: int) -> FloatArray:
 
 
 def get_memory_mb(folder: Path) -> float:
-    """Anonymous memory in megabytes of the processes started with this directory."""
+    """Memory without mapped files of the other processes that were started with this directory."""
     total = 0.0
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):
             if str(folder).encode() in (process / "cmdline").read_bytes() and int(process.name) != os.getpid():
-                found = re.search(r"RssAnon:\s+(\d+)", (process / "status").read_text())
-                total += int(found[1]) / 1024 if found else 0.0
-        except OSError:
-            continue
+                total += read_memory_mb("RssAnon", process.name)
     return total
-
-
-def get_disk_mb(folder: Path) -> float:
-    """Megabytes on disk."""
-    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
 class RestartingChroma:
@@ -238,13 +229,13 @@ def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) ->
     trial.build = time.perf_counter() - start
     cache.close()
     trial.before_opening()
-    before, start = resident(), time.perf_counter()
+    before, start = read_memory_mb("RssAnon"), time.perf_counter()
     cache = trial.make(reference)
     wait_for_engine(cache, query)
     trial.opened = time.perf_counter() - start
     for _ in range(3):
         cache.search(query, LIMIT, None)
-    trial.memory = max(0.0, resident() - before) + get_memory_mb(trial.folder)
+    trial.memory = max(0.0, read_memory_mb("RssAnon") - before) + get_memory_mb(trial.folder)
     seen, followed = [], []
     for page in range(EDITS):
         reference.edit(page)
@@ -254,7 +245,7 @@ def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) ->
         cache.wait_idle(TIMEOUT_S)
         followed.append(time.perf_counter() - start)
     trial.seen, trial.followed = statistics.median(seen), statistics.median(followed)
-    trial.disk = get_disk_mb(trial.folder)
+    trial.disk = count_disk_bytes(trial.folder) / 1e6
     return reference, cache
 
 
@@ -305,10 +296,9 @@ def format_table(size: int, tested: Sequence[EngineTrial]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "engines")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     vectors = load_vectors(max(arguments.sizes))
     with load_embedder() as embedder:

@@ -6,7 +6,6 @@ Uses the indexes of bench.quality (run that first). Each channel's ranking is co
 way. Also shows the evidence of the best hit, for a collection's own questions and for those of other collections.
 """
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter
@@ -115,9 +114,7 @@ WAYS: dict[str, Merge] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--write", action="store_true", help="write bench/results/fusion.md")
+    parser = make_parser(__doc__, "fusion", "collections")
     arguments = parser.parse_args()
     service = open_service(Path("bench/data/quality"))
     embedder = service.components.embedder()
@@ -148,9 +145,7 @@ def main() -> None:
         "|---|---|---|---|---|",
         *evidence,
     ]
-    print("\n".join(rows))
-    if arguments.write:
-        write_result("fusion", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("fusion", __doc__, rows, write=arguments.write)
 
 
 def score_queries(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> dict[str, float]:

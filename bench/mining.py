@@ -7,7 +7,6 @@ questions. They were not used to choose the ranking before docs/adr/0044, so the
 with `python -m bench.quality --collections bench/data/extra --only mdn-guides mdn-extensions xquad`.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import collections
+from bench.report import make_parser
 from wikiholt.text.keyword_query import get_significant_terms
 
 PARTS = {
@@ -42,9 +41,7 @@ class SourcePage(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "", "collections", "corpus")
     parser.add_argument("--to", type=Path, default=Path("bench/data/extra"))
     arguments = parser.parse_args()
     pages = read_bundle(arguments.corpus, arguments.to.parent / "mdn.git")

@@ -10,7 +10,6 @@ per language, chosen by hash. Every question is sent to all searches in turn. In
 English and the question is in the language of the row. Indexes are kept in bench/data/multilingual.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -28,8 +27,9 @@ from unittest import mock
 import numpy as np
 
 from bench import collections
+from bench.measures import read_memory_mb
 from bench.quality import make_search, run_queries
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app import bootstrap
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
@@ -104,14 +104,12 @@ def is_measured(paragraph: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "multilingual", "collections")
     parser.add_argument("--languages", nargs="*", default=list(LANGUAGES), choices=LANGUAGES)
     parser.add_argument("--questions", type=int, default=40, help="limit per language")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="only these")
     parser.add_argument("--scale", action="store_true", help="only try scales, on the questions for choosing")
     parser.add_argument("--memory", metavar="MODEL", help="only print the memory that a process with this model needs")
-    parser.add_argument("--write", action="store_true", help="write bench/results/multilingual.md")
     arguments = parser.parse_args()
     if arguments.memory:
         print(" ".join(map(str, measure_memory(arguments.memory))))
@@ -367,16 +365,11 @@ def measure_memory(model: str) -> tuple[int, int, float]:
     import onnxruntime  # noqa: F401
     import tokenizers  # noqa: F401
 
-    before, began = resident(), time.process_time()
+    before, began = read_memory_mb(), time.process_time()
     embedder = load_embedder(model, threads=1)
     took = time.process_time() - began
     embedder.embed_passages(["The cat sleeps on the sofa. " * 20])
-    return before, resident(), took
-
-
-def resident() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+    return round(before), round(read_memory_mb()), took
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ mean of its passages. Every choice for a collection is made by the others; the t
 signals not taken are added to hybrid search as it is.
 """
 
-import argparse
 import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
@@ -61,12 +60,8 @@ class JudgedCandidates:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
-    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
+    parser = make_parser(__doc__, "pages", "collections", "data", "model")
     parser.add_argument("--only", nargs="*", default=[], help="these collections only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/pages.md, or pages-MODEL.md")
     arguments = parser.parse_args()
     found = collections.find_collections(arguments.collections, arguments.data)
     queries = [

@@ -21,7 +21,7 @@ import numpy as np
 
 from bench import collections, mining
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.search import PageFilter, StoredPage
@@ -65,18 +65,13 @@ def build_title_terms(name: str, path: str, parts: int) -> TitleTerms:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser = make_parser(__doc__, "paths", "collections", "data")
     parser.add_argument("--mdn", type=Path, default=Path("bench/data/sync"), help="the data of bench.sync")
-    parser.add_argument("--write", action="store_true", help="write bench/results/paths.md")
     arguments = parser.parse_args()
     queries = [query for name in (*COLLECTIONS, "mdn") for query in read_candidates(name, arguments)]
     trial = RankingTrial(queries, PathSignalReader.names)
     text = "\n".join([*format_variants(trial), "", *format_held_out(trial)])
-    print(text)
-    if arguments.write:
-        write_result("paths", f"{__doc__}\n{describe_machine()} {len(queries)} queries.\n\n{text}\n")
+    publish("paths", __doc__, text, write=arguments.write, note=f"{len(queries)} queries.")
 
 
 def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench import collections
 from bench.peers import PEERS, RunningPeer, SearchPeer, find_missing, write_texts
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
@@ -69,8 +69,7 @@ class NamedSearch:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "quality", "collections", "data")
     parser.add_argument("--only", nargs="*", default=["scifact", "cranfield", "wiki-dendron", "wiki-k8s-en"])
     parser.add_argument("--precision", default="", help="of the model, with an index of its own")
     names = [each.directory for each in PEERS]
@@ -81,8 +80,6 @@ def main() -> None:
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
     parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
-    parser.add_argument("--data", type=Path, default=DATA, help="where repositories and indexes are kept")
-    parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
     arguments = parser.parse_args()
     asked = arguments.peers is not None
     arguments.peers = [each for each in PEERS if asked and each.directory in (arguments.peers or names)]

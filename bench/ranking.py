@@ -8,19 +8,17 @@ collections. Where texts of links count, those a query could have been mined fro
 collection excludes for the query, and all of the same words.
 """
 
-import argparse
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -111,10 +109,7 @@ WAYS: dict[str, Merge] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
-    parser.add_argument("--write", action="store_true", help="write bench/results/ranking.md")
+    parser = make_parser(__doc__, "ranking", "collections", "data")
     arguments = parser.parse_args()
     service = open_service(arguments.data / "quality")
     values: dict[str, dict[str, tuple[list[float], list[float]]]] = {way: {} for way in WAYS}
@@ -133,9 +128,7 @@ def main() -> None:
             print(kind.name, flush=True)
         index.close()
     text = "\n".join([*format_table(values), "", *format_tests(values)])
-    print(text)
-    if arguments.write:
-        write_result("ranking", f"{__doc__}\n{describe_machine()}\n\n{text}")
+    publish("ranking", __doc__, text, write=arguments.write)
 
 
 def format_table(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:

@@ -19,14 +19,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
 from bench import codes, collections
 from bench.fitting import share_of
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -300,11 +299,8 @@ def _measure(trial: RankingTrial, share: Callable[[Signals], FloatArray]) -> Flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser = make_parser(__doc__, "rare_words", "collections", "data")
     parser.add_argument("--only", nargs="*", default=collections.SHARED_NAMES)
-    parser.add_argument("--write", action="store_true", help="write bench/results/rare_words.md")
     arguments = parser.parse_args()
     service = open_indexes(arguments.data, "")
     candidates = [each for name in arguments.only for each in read_trials(service, name, arguments)]
@@ -318,9 +314,7 @@ def main() -> None:
     found = [each for name in arguments.only for each in measure(service, name)]
     service.close()
     text = "\n".join([*format_product(found), *format_trials(judged, rare)])
-    print(text)
-    if arguments.write:
-        write_result("rare_words", f"{__doc__}\n{describe_machine()}\n\n{text}\n")
+    publish("rare_words", __doc__, text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,40 @@
-"""Writes results, with a description of the machine."""
+"""The options, the output and the result files of benchmarks."""
 
+import argparse
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+DATA = Path("bench/data")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "collections": {"type": Path, "default": Path("../shared/collections"), "help": "directory of the collections"},
+    "corpus": {"type": Path, "default": Path("../shared/corpora/mdn.bundle"), "help": "git bundle of the large wiki"},
+    "data": {"type": Path, "default": DATA, "help": "directory of repositories, indexes and computed signals"},
+    "model": {"default": "", "help": "use the indexes of this model instead of the default one"},
+}
+"""Options that several benchmarks have."""
 
 
-def describe_machine() -> str:
-    """A description of the machine in one line."""
-    model = next(
-        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
-        platform.machine(),
-    )
-    return f"Machine: {len(os.sched_getaffinity(0))} cores of {model}, shared; Python {platform.python_version()}."
+def make_parser(about: str | None, result: str = "", *options: str) -> argparse.ArgumentParser:
+    """A parser with these of `OPTIONS`, and with `--write` if there is a result file."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in options:
+        parser.add_argument(f"--{name}", **OPTIONS[name])
+    if result:
+        parser.add_argument("--write", action="store_true", help=f"write bench/results/{result}.md")
+    return parser
+
+
+def publish(name: str, about: str | None, text: str | Sequence[str], *, write: bool, note: str = "") -> None:
+    """Print the text or lines. With `write`, write them below the description of the benchmark and the machine."""
+    text = text if isinstance(text, str) else "\n".join(text)
+    print(text)
+    if write:
+        write_result(name, f"{about}\n{describe_machine()} {note}".rstrip() + f"\n\n{text}")
 
 
 def write_result(name: str, text: str) -> None:
@@ -29,7 +48,16 @@ def write_values(name: str, values: Mapping[str, float]) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(rounded, indent=1) + "\n")
 
 
-def _lines(file: str) -> list[str]:
+def describe_machine() -> str:
+    """A description of the machine in one line."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in _read_lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    return f"Machine: {len(os.sched_getaffinity(0))} cores of {model}, shared; Python {platform.python_version()}."
+
+
+def _read_lines(file: str) -> list[str]:
     try:
         return Path(file).read_text().splitlines()
     except OSError:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.quality import DATA, RERANKER
-from bench.report import describe_machine, write_result
+from bench.quality import RERANKER
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -88,12 +88,9 @@ FORMER = "name 0.2, passage 0.1"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser = make_parser(__doc__, "reranking", "collections", "data")
     parser.add_argument("--score", action="store_true", help="make the scores that are not there yet")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/reranking.md")
     arguments = parser.parse_args()
     text = []
     for mode in MODES:
@@ -101,9 +98,7 @@ def main() -> None:
             score_mode(mode, arguments)
         scored = [each for name in collections.SHARED_NAMES for each in read_scores(arguments.data, mode, name)]
         text += [f"## {mode}, {len(scored)} questions", "", *format_mode(mode, scored), ""]
-    print("\n".join(text))
-    if arguments.write:
-        write_result("reranking", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(text))
+    publish("reranking", __doc__, text, write=arguments.write)
 
 
 class RerankRecorder:

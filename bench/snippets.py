@@ -8,7 +8,6 @@ nearer than the next. Lost is the mean loss of cosine. Times are of complete war
 counts passages whose text, without code, still contains a kind of markup.
 """
 
-import argparse
 import os
 import random
 import re
@@ -21,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt import embedding
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -71,11 +70,9 @@ class Choice:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "snippets", "collections")
     parser.add_argument("--data", type=Path, default=Path("bench/data/quality"), help="what bench.quality has indexed")
     parser.add_argument("--queries", type=int, default=60, help="of each kind of each collection")
-    parser.add_argument("--write", action="store_true", help="write bench/results/snippets.md")
     arguments = parser.parse_args()
     service = open_service(arguments.data)
     model = embedding.load_embedder("all-MiniLM-L6-v2")

@@ -6,7 +6,6 @@ The index is kept in bench/data: the first run embeds everything (minutes), late
 keep the figures of the first sync.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -15,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.corpus import DATA, DEFAULT, BareWiki, make_smaller, open_clone
+from bench.corpus import DATA, BareWiki, make_smaller, open_clone
 from bench.embed.passages import parse_blobs
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.git import Blob
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -31,9 +30,7 @@ REPLAYED = 100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=DEFAULT)
-    parser.add_argument("--write", action="store_true", help="write bench/results/sync.md")
+    parser = make_parser(__doc__, "sync", "corpus")
     arguments = parser.parse_args()
     large = open_clone(arguments.corpus, DATA / "mdn.git")
     small = make_smaller(large, DATA / "mdn-small.git", 150)

@@ -8,7 +8,6 @@ random place and with a random letter (fixed seed). nDCG@10 is that of the queri
 errors after which `did_you_mean` has the word, or one with the same stem.
 """
 
-import argparse
 import random
 import statistics
 import string
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import collections
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import PageFilter, SearchMode
@@ -69,11 +68,8 @@ class TypoTally:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser = make_parser(__doc__, "typos", "collections", "data")
     parser.add_argument("--only", nargs="*", default=NAMES)
-    parser.add_argument("--write", action="store_true", help="write bench/results/typos.md")
     arguments = parser.parse_args()
     correcting, not_correcting = _open_services(arguments.data / "quality")
     rows, found = _format_head(), []

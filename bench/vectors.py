@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from bench.measures import read_memory_mb
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
@@ -146,16 +147,10 @@ class Engine:
     recalls: dict[int, list[float]] = field(default_factory=dict)
 
 
-def resident() -> float:
-    """Anonymous memory of this process in megabytes."""
-    found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
-
-
 def measure_engine(name: str, make: Callable[[], Search]) -> Engine:
-    before, start = resident(), time.perf_counter()
+    before, start = read_memory_mb("RssAnon"), time.perf_counter()
     search = make()
-    return Engine(name, search, time.perf_counter() - start, resident() - before)
+    return Engine(name, search, time.perf_counter() - start, read_memory_mb("RssAnon") - before)
 
 
 def make_cache_engine(
@@ -173,12 +168,12 @@ def make_cache_engine(
     start = time.perf_counter()
     open_cache().close()
     build = time.perf_counter() - start
-    before, start = resident(), time.perf_counter()
+    before, start = read_memory_mb("RssAnon"), time.perf_counter()
     cache = kind(cast(WikiIndex, reference), folder)
     cache.refresh()
     opened = time.perf_counter() - start
     cache.wait_idle()
-    held = resident() - before
+    held = read_memory_mb("RssAnon") - before
     updates = []
     for page in range(9):
         reference.edit(page)

@@ -5,7 +5,6 @@
 Bytes, requests and elements do not depend on the machine. Times do; they are medians of five loads.
 """
 
-import argparse
 import statistics
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Response, sync_playwright
 
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from tests.support.browser import find_chromium
 from tests.support.web_server import run_web_server
 
@@ -103,8 +102,7 @@ def measure() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write bench/results/web.md")
+    parser = make_parser(__doc__, "web")
     given = parser.parse_args()
     table = "\n".join(measure())
     print(table)

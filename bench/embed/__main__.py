@@ -6,7 +6,6 @@ PYTHON is the interpreter of an environment made from bench/requirements-peers.t
 load affects all of them; ratios are medians over turns of 32 chunks, the batch of ChromaDB. Writes bench/results/embed.md.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -14,8 +13,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +20,8 @@ import numpy as np
 from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
 from bench.embed.quality import format_rows, rank_documents
+from bench.measures import measure_seconds
+from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -60,12 +59,6 @@ class EmbeddingPeer:
         self._process.communicate()
 
 
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 def measure_throughput(
     embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, texts: list[str], rounds: int
 ) -> list[str]:
@@ -76,7 +69,7 @@ def measure_throughput(
     for number, part in enumerate(slices * rounds):
         seen["peer"].append(len(part) / peer.measure(part))
         for name, embedder in embedders.items():
-            seen[name].append(len(part) / timed(lambda e=embedder, p=part: e.embed_passages(p)))
+            seen[name].append(len(part) / measure_seconds(lambda e=embedder, p=part: e.embed_passages(p)))
         seen["fp32 limit"].append(limits.measure_fp32())
         seen["int8 limit"].append(limits.measure_int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
@@ -104,7 +97,7 @@ def measure_latency(embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, tex
         seen.setdefault("ChromaDB, session kept", []).append(peer.measure([text]))
         seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.measure([text], "default"))
         for name, embedder in embedders.items():
-            seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.embed_query(t)))
+            seen.setdefault(f"Wikiholt {name}", []).append(measure_seconds(lambda e=embedder, t=text: e.embed_query(t)))
     rows = [
         f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
         for name, values in seen.items()
@@ -156,10 +149,8 @@ def machine() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "", "collections", "corpus")
     parser.add_argument("--peers", required=True)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
-    parser.add_argument("--collections", type=Path, default=Path("../shared/collections"))
     parser.add_argument("--names", nargs="*", default=["scifact", "cranfield", "wiki-dendron"])
     parser.add_argument("--chunks", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)

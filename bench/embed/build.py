@@ -9,7 +9,6 @@ other packages. Calibration files are JSON lists of texts, or Markdown, of the k
 `onnx` package; running Wikiholt does not.
 """
 
-import argparse
 import json
 import mmap
 import re
@@ -26,6 +25,7 @@ from tokenizers import Tokenizer
 from bench.embed.graph import EncoderShape, build_encoder
 from bench.embed.nibble_file import NibbleFile
 from bench.embed.pack import Pack
+from bench.report import make_parser
 from wikiholt.embedding.tokenizer import build_unigram_tokenizer
 from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
 from wikiholt.embedding.weights import WeightsLayout, extract_tensors
@@ -201,7 +201,7 @@ def build_references(source: ModelSource, model: onnx.ModelProto, weights: dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("model", choices=SOURCES)
     parser.add_argument("--carrier", type=Path, required=True)
     parser.add_argument("--calibrate", type=Path, nargs="+", required=True)

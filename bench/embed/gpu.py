@@ -5,7 +5,6 @@
 Needs a GPU and the extra `gpu`. The vectors of real sentences are compared with those of the CPU first.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from bench.embed.limits import count_operations
+from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.model_loader import load_model, read_encoder_tensors
@@ -37,7 +37,7 @@ def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--tokens", type=int, default=200)
     given = parser.parse_args()

@@ -6,14 +6,12 @@ Needs the packages openvino, nncf and ctranslate2 beside Wikiholt. Every engine 
 tokens, one text a call, in a thread per core. Prints a table; compare CPU time if other programs run meanwhile.
 """
 
-import argparse
 import random
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -21,6 +19,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.embed import passages
+from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -242,8 +241,7 @@ def measure_times(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
+    parser = make_parser(__doc__, "", "corpus")
     parser.add_argument("--rounds", type=int, default=TURNS)
     parser.add_argument("--only", nargs="*", default=[""])
     given = parser.parse_args()

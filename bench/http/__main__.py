@@ -8,7 +8,6 @@ that searches nothing, and beside the search itself in one process. All get requ
 ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
 """
 
-import argparse
 import importlib.util
 import os
 import socket
@@ -20,10 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.collections import DEFAULT, read_queries, write_repository
+from bench.collections import read_queries, write_repository
 from bench.corpus import DATA
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -35,12 +34,10 @@ Target = tuple[str, str, Callable[[], Client]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "http", "collections")
     parser.add_argument("--peer", type=Path, help="the Python that markdown-vault-mcp is installed in")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--write", action="store_true", help="write bench/results/http.md")
     arguments = parser.parse_args()
     asked = [
         text
@@ -57,9 +54,7 @@ def main() -> None:
         for _, mode, make in targets:  # warm
             run_clients(make, 2, 2.0, asked, mode)
         rows += run_rounds(targets, asked, arguments.seconds, arguments.rounds)
-    print("\n".join(rows))
-    if arguments.write:
-        write_result("http", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("http", __doc__, rows, write=arguments.write)
 
 
 def run_in_process(repository: Path, asked: list[str]) -> list[str]:

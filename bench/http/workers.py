@@ -16,15 +16,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.collections import DEFAULT, read_queries, write_repository
+from bench.collections import read_queries, write_repository
 from bench.corpus import DATA
 from bench.http.__main__ import COLLECTION, HOME, get_free_port, run_in_process, run_server
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
-from bench.report import describe_machine, write_result, write_values
+from bench.measures import read_cpu_s
+from bench.report import describe_machine, make_parser, write_result, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -85,24 +86,18 @@ def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> li
         group.close()
 
 
-def read_cpu_s(pids: Iterable[int]) -> float:
-    """The CPU seconds of these processes."""
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(field) for each in fields for field in each[11:13]) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(
     port: int, service: Sequence[int], searchers: Searchers, asked: list[str], seconds: float, rounds: int
 ) -> dict[str, float]:
     """`service` are its processes; the clients are this one."""
     served, alone, by_cpu, spreads = [], [], [], []
     for _ in range(rounds):
-        before = read_cpu_s(searchers.pids)
+        before = sum(map(read_cpu_s, searchers.pids))
         alone.append(searchers.run(seconds))
-        alone_per_cpu_s = alone[-1] * seconds / (read_cpu_s(searchers.pids) - before)
-        before = read_cpu_s((*service, os.getpid()))
+        alone_per_cpu_s = alone[-1] * seconds / (sum(map(read_cpu_s, searchers.pids)) - before)
+        before = sum(map(read_cpu_s, (*service, os.getpid())))
         taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, asked, "hybrid")
-        by_cpu.append(len(taken) / (read_cpu_s((*service, os.getpid())) - before) / alone_per_cpu_s)
+        by_cpu.append(len(taken) / (sum(map(read_cpu_s, (*service, os.getpid()))) - before) / alone_per_cpu_s)
         served.append(len(taken) / wall)
         spread = statistics.quantiles(send_at_rate(port, asked, LOAD * served[-1], seconds), n=100)
         spreads.append((spread[49], spread[98]))
@@ -121,12 +116,10 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "workers", "collections")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--searcher", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--write", action="store_true", help="write bench/results/workers.md and workers.json")
     arguments = parser.parse_args()
     kinds = read_queries(arguments.collections / COLLECTION)
     asked = [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]

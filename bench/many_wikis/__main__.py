@@ -6,19 +6,18 @@ The wikis are made and indexed the first time (minutes) and kept in bench/data/m
 and are queried in turns over HTTP on loopback, so that the ratios hold on a noisy machine. Files are in the page cache.
 """
 
-import argparse
 import os
 import random
 import statistics
 import time
 from pathlib import Path
 
-from bench.collections import DEFAULT
 from bench.corpus import DATA
 from bench.many_wikis.indexing import index_wikis
 from bench.many_wikis.server import WikiServer
 from bench.many_wikis.wikis import SmallPage, make_slug, pick_pages, read_small_pages
-from bench.report import describe_machine, write_result
+from bench.measures import count_disk_bytes, read_cpu_s, read_memory_mb, read_private_mb
+from bench.report import make_parser, publish
 
 HOT, ASKED = 50, 1000
 """Wikis in use at the same time, and wikis searched at least once."""
@@ -27,12 +26,10 @@ STARTS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "many_wikis", "collections")
     parser.add_argument("--wikis", type=int, default=10_000)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--patience", type=float, default=900, help="seconds to wait until the service rests")
-    parser.add_argument("--write", action="store_true", help="write bench/results/many_wikis.md")
     arguments = parser.parse_args()
     home = DATA / "many_wikis"
     pages = read_small_pages(arguments.collections)
@@ -41,9 +38,7 @@ def main() -> None:
         index_wikis(pages, place / "wikis", place / "data", count)
     bench = WikiCountBench(pages, arguments.wikis, *places)
     rows = bench.run(arguments.rounds, arguments.patience)
-    print("\n".join(rows))
-    if arguments.write:
-        write_result("many_wikis", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("many_wikis", __doc__, rows, write=arguments.write)
 
 
 class WikiCountBench:
@@ -105,9 +100,11 @@ class WikiCountBench:
                 many.search(make_slug(number), self._pick_query(number))
                 alone.search(make_slug(0), self._pick_query(0))
             asked = max(asked, count)
-            seen = [f"{server.memory():.0f} ({server.private():.0f})" for server in (many, alone)]
+            seen = [
+                f"{read_memory_mb(pid=server.pid):.0f} ({read_private_mb(server.pid):.0f})" for server in (many, alone)
+            ]
             rows.append(f"| after searching {count:,} wikis once | {seen[0]} | {seen[1]} |")
-        rows.append(f"| open files then | {many.files()} | {alone.files()} |")
+        rows.append(f"| open files then | {many.count_files()} | {alone.count_files()} |")
         return rows
 
     def _measure_searches(self, many: WikiServer, alone: WikiServer, rounds: int) -> list[str]:
@@ -136,21 +133,19 @@ class WikiCountBench:
         return rows
 
     def _measure_idle(self, many: WikiServer, alone: WikiServer) -> list[str]:
-        before = [server.cpu() for server in (many, alone)]
+        before = [read_cpu_s(server.pid) for server in (many, alone)]
         time.sleep(IDLE)
-        used = [(server.cpu() - then) / IDLE * 100 for server, then in zip((many, alone), before, strict=True)]
+        used = [
+            (read_cpu_s(server.pid) - then) / IDLE * 100 for server, then in zip((many, alone), before, strict=True)
+        ]
         return ["", f"CPU of one core without requests, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
 
     def _format_disk(self) -> list[str]:
         place = self._places["many"]
-        taken = {"index": _taken(place / "data" / "wikis"), "repository": _taken(place / "wikis")}
+        taken = {"index": count_disk_bytes(place / "data" / "wikis"), "repository": count_disk_bytes(place / "wikis")}
         text = ", ".join(f"{what} {size / self._count / 1024:.0f} kB" for what, size in taken.items())
         registry = (place / "data" / "registry.sqlite").stat().st_size / 2**20
         return [f"Disk per wiki: {text} (blocks of the file system). Registry: {registry:.1f} MB."]
-
-
-def _taken(directory: Path) -> int:
-    return sum(file.lstat().st_blocks * 512 for file in directory.rglob("*"))
 
 
 if __name__ == "__main__":

@@ -6,17 +6,17 @@ Both services of many wikis have the same repositories and an index of their own
 they are done once and not at rest. Prints the CPU seconds per minute of each service, in turns of one minute.
 """
 
-import argparse
 import os
 import statistics
 import time
 from pathlib import Path
 
-from bench.collections import DEFAULT
 from bench.corpus import DATA
 from bench.many_wikis.indexing import index_wikis
 from bench.many_wikis.server import WikiServer
 from bench.many_wikis.wikis import read_small_pages
+from bench.measures import read_cpu_s
+from bench.report import make_parser
 
 MINUTE_S = 60
 REST_S = 150
@@ -25,11 +25,10 @@ QUIET = {"WIKIHOLT_BACKUP_INTERVAL": "0", "WIKIHOLT_CHECK_INTERVAL": "0"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "", "collections")
     parser.add_argument("--before", type=Path, required=True, help="another checkout, whose code is measured too")
     parser.add_argument("--wikis", type=int, default=1000)
     parser.add_argument("--minutes", type=int, default=4)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
     parser.add_argument("--only-index", action="store_true", help="make the wikis and indexes, and measure nothing")
     arguments = parser.parse_args()
     checkouts = {"before": arguments.before, "after": Path()}
@@ -56,10 +55,10 @@ def measure(places: dict[tuple[str, int], tuple[Path, Path]], checkouts: dict[st
         time.sleep(REST_S)
         used: dict[tuple[str, int], list[float]] = {key: [] for key in servers}
         for _ in range(minutes):
-            before = {key: server.cpu() for key, server in servers.items()}
+            before = {key: read_cpu_s(server.pid) for key, server in servers.items()}
             time.sleep(MINUTE_S)
             for key, server in servers.items():
-                used[key].append(server.cpu() - before[key])
+                used[key].append(read_cpu_s(server.pid) - before[key])
     finally:
         for server in servers.values():
             server.stop()

@@ -8,45 +8,14 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from bench.embedders import CachingEmbedder
 from bench.many_wikis.wikis import SmallPage, create_repositories, make_slug
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray
-from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import IndexMissing
 from wikiholt.wikis.service import WikiService
-
-
-class CachingEmbedder:
-    """The real embedder that embeds no text twice."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[bytes, FloatArray] = {}
-        self._proved = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._embedder, name)
-
-    def run_self_test(self) -> None:
-        if not self._proved:
-            self._embedder.run_self_test()
-        self._proved = True
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        missing = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
-        fresh = iter(self._embedder.embed_passages(missing))
-        for digest in hashes:
-            if digest not in self._known:
-                self._known[digest] = next(fresh)
-        return np.stack([self._known[digest] for digest in hashes])
 
 
 def open_caching_service(data: Path) -> WikiService:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
+from bench.measures import read_cpu_s
 
 
 class WikiServer:
@@ -37,6 +36,7 @@ class WikiServer:
                 stderr=errors,
                 env={**os.environ, **unlimited, **(environment or {})},
             )
+        self.pid = self._process.pid
         assert self._process.stdout is not None
         self.port = int(json.loads(self._process.stdout.readline())["port"])
         self.listening = time.perf_counter() - self._began
@@ -51,9 +51,9 @@ class WikiServer:
         """Wait until it has checked every wiki once and is idle; seconds from the start, 0 after the timeout."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
-            before, then = self.cpu(), time.perf_counter()
+            before, then = read_cpu_s(self.pid), time.perf_counter()
             time.sleep(3)
-            if (self.cpu() - before) / (time.perf_counter() - then) < 0.05:
+            if (read_cpu_s(self.pid) - before) / (time.perf_counter() - then) < 0.05:
                 return then - self._began
         return 0.0
 
@@ -70,23 +70,8 @@ class WikiServer:
         assert not text["degraded"], text
         return took
 
-    def memory(self) -> float:
-        """Resident memory in MB."""
-        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE / 2**20
-
-    def private(self) -> float:
-        """Private memory in MB, without mapped files."""
-        lines = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text().splitlines()
-        kept = [int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:"))]
-        return sum(kept) / 1024
-
-    def files(self) -> int:
-        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
-
-    def cpu(self) -> float:
-        """Seconds of CPU taken so far, by it and by the processes it ran."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(int(field) for field in fields[11:15]) / _TICKS
+    def count_files(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def stop(self) -> float:
         """Stop it like an operator; seconds until it ended."""

@@ -18,7 +18,6 @@ the plugin as a hybrid query.
 Memory: a worker's own (anonymous) memory, and its share of mapped files, which all workers share and the system can drop.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -31,7 +30,7 @@ from bench.corpus import DEFAULT
 from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
 from bench.otterwiki.server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
 from bench.otterwiki.wikis import HOME, make_wiki
-from bench.report import describe_machine, write_result
+from bench.report import make_parser, publish
 
 ROUNDS = 2
 _IDLE_SHARE = 0.4
@@ -52,7 +51,7 @@ class WikiFigures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "otterwiki")
     parser.add_argument("--bundle", type=Path, default=DEFAULT)
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
     parser.add_argument("--seconds", type=float, default=240, help="of saves, for each wiki")
@@ -61,7 +60,6 @@ def main() -> None:
     parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
     parser.add_argument("--random", action="store_true", help="index with random vectors, in minutes")
     parser.add_argument("--control", action="store_true", help="compare two servers without the plugin")
-    parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
     places = [
         make_wiki(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
@@ -78,9 +76,7 @@ def main() -> None:
     rows = [f"Load of the machine at the start: {load:.1f}.", "", *format_saves(tables), ""]
     rows += [] if arguments.control else [*format_searches(tables), ""]
     rows += format_memory(tables)
-    print("\n".join(rows))
-    if arguments.write:
-        write_result("otterwiki", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("otterwiki", __doc__, rows, write=arguments.write)
 
 
 def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> WikiFigures:

@@ -2,20 +2,15 @@
 
 import shutil
 import subprocess
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import cast
 
 from bench.corpus import DATA, open_clone
+from bench.embedders import IndexedEmbedder, RandomEmbedder
 from wikiholt.app.bootstrap import open_service
-from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.pipeline import hash_text
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
@@ -23,39 +18,6 @@ from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.wikis.service import WikiService
 
 HOME = DATA / "otterwiki"
-
-
-class RandomVectors:
-    """A model that gives every passage a random vector: saves cost the same, and a wiki is indexed in minutes."""
-
-    def __init__(self, model: Embedder) -> None:
-        self._model = model
-        self._random = np.random.default_rng(7)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        vectors = self._random.standard_normal((len(texts), self._model.dimensions), np.float32)
-        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
-
-
-class KnownVectors:
-    """A model that takes the vectors of passages from an index that has them."""
-
-    def __init__(self, model: Embedder, index: WikiIndex) -> None:
-        self._model = model
-        self._index = index
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        hashes = list(map(hash_text, texts))
-        known = self._index.find_vectors_by_hash(hashes)
-        missing = [text for text, each in zip(texts, hashes, strict=True) if each not in known]
-        others = iter(self._model.embed_passages(missing))
-        return np.stack([known[each] if each in known else next(others) for each in hashes])
 
 
 def make_wiki(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool = False) -> Path:
@@ -90,12 +52,12 @@ def index_wiki(place: Path, *, random: bool, known: Path | None = None) -> None:
         resources.callback(service.close)
         model = service.components.embedder()
         if random:
-            model = cast("Embedder", RandomVectors(model))
+            model = cast("Embedder", RandomEmbedder(model))
         if known is not None:
             other = open_service(known / "wikiholt")
             resources.callback(other.close)
             index = resources.enter_context(closing(other.components.store.open(other.list_wikis()[0].id)))
-            model = cast("Embedder", KnownVectors(model, index))
+            model = cast("Embedder", IndexedEmbedder(model, index))
         service.components = replace(service.components, embedder=lambda: model)
         slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
         service.get_handle(slug).sync()

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
+from bench.embedders import CachingEmbedder, IndexedEmbedder
 from bench.postgres.parts import SAVED_RESULTS, ReportPart
 from bench.postgres.server import run_server
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.postgres.sides import Side
 from bench.quality import DATA
-from bench.search import Remembering
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.embedding import load_embedder
@@ -65,7 +65,7 @@ def run(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) -> 
         "|---|---|---|---|---|---|---|",
     )
     with run_server() as server, load_embedder() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        embedder = PreparedEmbedder(model)
+        embedder = CachingEmbedder(model)
         known, files = Side("known", DATA / "quality", embedder), Side("files", SAVED_RESULTS / "files", embedder)
         for name in names:
             sync_collection(known, files, name, embedder)
@@ -78,7 +78,7 @@ def run(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) -> 
     part.save()
 
 
-def compare_collection(part: ReportPart, files: Side, ours: Side, embedder: PreparedEmbedder, directory: Path) -> None:
+def compare_collection(part: ReportPart, files: Side, ours: Side, embedder: CachingEmbedder, directory: Path) -> None:
     """One collection on both sides."""
     sync_collection(files, ours, directory.name, embedder)
     for asked in collections.read_queries(directory):
@@ -117,7 +117,7 @@ def sync_collection(known: Side, side: Side, name: str, embedder: Embedder) -> N
     """Bring the collection's repository into a side; vectors of texts that are known are taken from there."""
     wiki = known.service.get_handle(name).wiki
     index = known.store.open(wiki.id)
-    side.set_embedder(PreparedEmbedder(Remembering(embedder, index)))
+    side.set_embedder(IndexedEmbedder(embedder, index))
     if name not in [each.slug for each in side.service.list_wikis()]:
         side.service.add(name, wiki.source, {})
     report = side.service.get_handle(name).sync()

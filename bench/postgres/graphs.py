@@ -8,7 +8,8 @@ import psycopg
 from psycopg import sql
 
 from bench import collections
-from bench.postgres.parts import SAVED_RESULTS, ReportPart, spread
+from bench.measures import get_percentiles_ms
+from bench.postgres.parts import SAVED_RESULTS, ReportPart
 from bench.postgres.rows import PassageRows, format_vector
 from bench.postgres.server import run_server
 from bench.postgres.shared import Database, copy_rows
@@ -92,6 +93,6 @@ def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
 
 
 def _format_row(times: Sequence[Sequence[float]], recalls: Sequence[float]) -> str:
-    (p50, _), (whole, _) = (spread(each) for each in times)
+    (p50, _), (whole, _) = (get_percentiles_ms(each) for each in times)
     short = sum(recall < 1 for recall in recalls)
     return f"{np.mean(recalls):.4f} | {min(recalls):.1f} | {short} | {p50:.1f} | {p50 / whole:.2f}"

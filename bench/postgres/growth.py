@@ -10,11 +10,13 @@ from pathlib import Path
 
 import psycopg
 
+from bench.embedders import CachingEmbedder
 from bench.many_wikis.wikis import make_slug
+from bench.measures import get_percentiles_ms
 from bench.postgres.load import read_tree_cpu_s
-from bench.postgres.parts import ReportPart, spread
+from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes, get_pid, run_server
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
@@ -53,7 +55,7 @@ def run(stages: Sequence[int]) -> None:
         "| search warm | search cold |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     )
-    embedder = PreparedEmbedder(FakeEmbedder(DIMENSIONS))
+    embedder = CachingEmbedder(FakeEmbedder(DIMENSIONS))
     with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
         before = get_disk_bytes(server)
@@ -157,7 +159,7 @@ def _restart(server: PostgresServer, how: signal.Signals) -> float:
     return time.perf_counter() - began
 
 
-def _make_pages(embedder: PreparedEmbedder, number: int) -> IndexChange:
+def _make_pages(embedder: CachingEmbedder, number: int) -> IndexChange:
     rng = random.Random(number)
     words = [f"word{rng.randrange(5_000)}" for _ in range(4_000)]
 
@@ -186,4 +188,4 @@ def _cpu(server: PostgresServer) -> float:
 
 def _format(seconds: Sequence[float]) -> str:
     least = statistics.quantiles(seconds, n=10)[0] * 1e3
-    return f"{spread(seconds)[0]:.1f} ({least:.1f})"
+    return f"{get_percentiles_ms(seconds)[0]:.1f} ({least:.1f})"

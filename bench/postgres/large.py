@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.embedders import CachingEmbedder
 from bench.postgres import entries
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.postgres.sides import Side
 from bench.postgres.times import StoreTimes
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.search import PageFilter
@@ -37,7 +38,7 @@ def run(sizes: Sequence[int] = SIZES) -> None:
     part = ReportPart("large", "Large wikis")
     part.add("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
     with load_embedder() as model, run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        embedder, sides = PreparedEmbedder(model), []
+        embedder, sides = CachingEmbedder(model), []
         for name, vectors, hnsw in SIDES:
             address = "" if name == "files" else server.create_database()
             given = {"vectors": vectors, "postgres__hnsw_from": hnsw}
@@ -79,7 +80,7 @@ def write_wiki(part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequenc
 
 
 def search_wiki(
-    part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry], embedder: PreparedEmbedder
+    part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry], embedder: CachingEmbedder
 ) -> None:
     """Titles as questions, to every side in turn; recall against a product of all vectors."""
     rng = np.random.default_rng(4)

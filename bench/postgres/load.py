@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from bench.postgres.parts import spread
+from bench.measures import get_percentiles_ms
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -33,7 +33,7 @@ class Load:
     def format_row(name: str, loads: Sequence["Load"], base: float) -> str:
         """A line of the table: medians over rounds, and the rate beside another's."""
         rate = statistics.median(load.rate for load in loads)
-        p50, p95 = spread([each for load in loads for each in load.times])
+        p50, p95 = get_percentiles_ms([each for load in loads for each in load.times])
         count = sum(len(load.times) for load in loads)
         node, database = (sum(each) / count * 1e3 for each in zip(*((load.nodes, load.database) for load in loads), strict=True))  # fmt: skip
         return f"| {name} | {rate:.0f} | {rate / base:.2f} | {p50:.1f} | {p95:.1f} | {node:.2f} | {database:.2f} |"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.collections import DEFAULT
 from bench.many_wikis.wikis import read_small_pages
+from bench.measures import read_cpu_s
 from bench.postgres.cluster import Cluster
 from bench.postgres.load import Load, read_tree_cpu_s, run_load
 from bench.postgres.parts import ReportPart
@@ -43,9 +44,9 @@ def run_throughput(part: ReportPart, cluster: Cluster, server: PostgresServer, s
         for _ in range(ROUNDS):
             for mode in ("hybrid", "keyword"):
                 for name, nodes in kinds.items():
-                    before = sum(node.cpu() for node in nodes), read_tree_cpu_s(get_pid(server))
+                    before = sum(read_cpu_s(node.pid) for node in nodes), read_tree_cpu_s(get_pid(server))
                     load = run_load([node.port for node in nodes], cluster.get_question, mode, seconds, CLIENTS)
-                    load.nodes = sum(node.cpu() for node in nodes) - before[0]
+                    load.nodes = sum(read_cpu_s(node.pid) for node in nodes) - before[0]
                     load.database = read_tree_cpu_s(get_pid(server)) - before[1]
                     loads.setdefault((mode, name), []).append(load)
     part.add(f"{WIKIS} small wikis, {CLIENTS} clients at once over HTTP for {seconds:.0f} s, {ROUNDS} rounds in turns; clients, nodes and databases share two cores.", "")  # fmt: skip

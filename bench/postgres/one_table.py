@@ -5,15 +5,15 @@ from typing import Any
 
 import psycopg
 
+from bench.embedders import CachingEmbedder
 from bench.postgres.rows import encode_copy, encode_int4, encode_vector, format_vector
-from bench.postgres.sides import PreparedEmbedder
 from wikiholt.domain.index import IndexChange
 
 
 class SharedTable:
     """Chunks of all wikis with an HNSW index, a GIN index, and one on tenant_id, so that small ones lose nothing."""
 
-    def __init__(self, address: str, embedder: PreparedEmbedder) -> None:
+    def __init__(self, address: str, embedder: CachingEmbedder) -> None:
         self._database: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(address, autocommit=True)
         self._embedder = embedder
         self._next = 0

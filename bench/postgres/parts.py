@@ -1,8 +1,6 @@
 """Results of each part, kept until they are written to bench/results/postgres.md."""
 
 import os
-import statistics
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bench.corpus import DATA
@@ -48,9 +46,3 @@ def write_results(about: str) -> str:
     text = f"{about.strip()}\n\n{describe_machine()}\n\n" + "\n\n".join(found)
     write_result("postgres", text)
     return text
-
-
-def spread(seconds: Sequence[float]) -> tuple[float, float]:
-    """p50 and p95 in milliseconds; of a single time, that time."""
-    most = statistics.quantiles(seconds, n=20)[18] if len(seconds) > 1 else seconds[0]
-    return statistics.median(seconds) * 1e3, most * 1e3

@@ -12,10 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.corpus import DATA, DEFAULT, open_clone
+from bench.embedders import CachingEmbedder
+from bench.measures import get_percentiles_ms
 from bench.postgres.load import read_tree_cpu_s
-from bench.postgres.parts import ReportPart, spread
+from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_pid, run_server
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.app.store_migration import StoreMigration
 from wikiholt.domain.search import SearchMode
@@ -32,7 +34,7 @@ _WORD = re.compile(r"[a-z]{3,}")
 
 def run() -> None:
     part = ReportPart("phrases", "Phrases in a large wiki")
-    embedder = PreparedEmbedder(FakeEmbedder(16))  # type: ignore[arg-type]
+    embedder = CachingEmbedder(FakeEmbedder(16))  # type: ignore[arg-type]
     with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
         files = Side("files", DATA / "phrases", embedder)
         stack.callback(files.close)
@@ -127,7 +129,7 @@ def compare(part: ReportPart, server: PostgresServer, sides: Sequence[Side], gro
         cells = []
         for side in sides:
             taken = times[group, side.name]
-            p50, p95 = spread(taken)
+            p50, p95 = get_percentiles_ms(taken)
             mean = cpu[group, side.name] / len(taken) * 1e3
             cells.append(f"{mean:.1f}; {p50:.1f} / {p95:.1f} / {min(taken) * 1e3:.1f}")
         part.add(f"| {group} | " + " | ".join(cells) + " |")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from bench.many_wikis.wikis import make_slug
+from bench.measures import count_disk_bytes
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes
-from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import Recipe
 
@@ -38,7 +38,7 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
         spent[side.name, "register"] = time.perf_counter() - began
     before = get_disk_bytes(server)
     _create(small, slugs[small.count :], recipe, {})
-    empty, empty_file = (get_disk_bytes(server) - before) / EMPTY, _taken(small.files) / EMPTY
+    empty, empty_file = (get_disk_bytes(server) - before) / EMPTY, count_disk_bytes(small.files.data / "wikis") / EMPTY
     for start in range(0, small.count, BATCH):
         some = range(start, min(start + BATCH, small.count))
         _create(small, [slugs[number] for number in some], recipe, spent)
@@ -84,7 +84,7 @@ def _report_disk(small: "SmallWikis", part: ReportPart, empty: float, empty_file
     assert row is not None
     total, catalogs, relations = map(int, row)
     wikis = small.count + EMPTY
-    file = (_taken(small.files) - EMPTY * empty_file) / small.count
+    file = (count_disk_bytes(small.files.data / "wikis") - EMPTY * empty_file) / small.count
     ours = (total - EMPTY * empty) / small.count
     for what, a, b in (("an empty wiki", empty_file, empty), ("a wiki of 20 chunks", file, ours)):
         part.add(f"| disk of {what}, KiB | {a / 1024:.0f} | {b / 1024:.0f} | {b / a:.1f} |")
@@ -107,7 +107,3 @@ def remove_wikis(small: "SmallWikis", part: ReportPart) -> None:
             side.store.delete(side.get_id(each))
         rates.append(len(going) / (time.perf_counter() - began))
     part.add(f"Removed a second, with schema and role: {rates[1]:.0f} (files: {rates[0]:.0f}).")
-
-
-def _taken(side: Side) -> int:
-    return sum(file.lstat().st_blocks * 512 for file in (side.data / "wikis").rglob("*"))

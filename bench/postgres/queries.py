@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from bench.many_wikis.wikis import make_slug
+from bench.measures import read_private_mb
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
-from bench.postgres.server import get_pid, read_private_mb
+from bench.postgres.server import get_pid
 from bench.postgres.sides import Side
 from bench.postgres.times import StoreTimes
 from tests.support.postgres_server import OPERATOR, PostgresServer
@@ -107,8 +108,8 @@ def report_backends(part: ReportPart, server: PostgresServer) -> None:
         rows = operator.execute(
             "SELECT pid, usename FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         ).fetchall()
-    wikis = [read_private_mb(pid) for pid, user in rows if user != OPERATOR]
-    others = [read_private_mb(pid) for pid, user in rows if user == OPERATOR]
+    wikis = [read_private_mb(pid, ("Private_",)) for pid, user in rows if user != OPERATOR]
+    others = [read_private_mb(pid, ("Private_",)) for pid, user in rows if user == OPERATOR]
     part.add(
         f"Backends then: {len(wikis)} of wikis with {statistics.fmean(wikis):.1f} MB each (private; most "
         f"{max(wikis):.1f}), {len(others)} of the operator with {max(others):.1f} MB at most.",

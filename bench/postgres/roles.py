@@ -8,8 +8,9 @@ from contextlib import ExitStack
 import psycopg
 from psycopg import sql
 
-from bench.postgres.parts import ReportPart, spread
-from bench.postgres.server import read_private_mb, run_server
+from bench.measures import get_percentiles_ms, read_private_mb
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import run_server
 from bench.postgres.shared import Database
 from tests.support.postgres_server import PostgresServer
 
@@ -38,15 +39,15 @@ def run(rounds: int = 20) -> None:
                     began = time.perf_counter()
                     way(wiki)
                     taken.append(time.perf_counter() - began)
-        first = spread(next(iter(times.values())))[0]
+        first = get_percentiles_ms(next(iter(times.values())))[0]
         part.add(
             f"{WIKIS} wikis with a schema and a role each, one row read by its key, in turns; over a Unix socket.", ""
         )
         part.add("| session | p50 ms | p95 ms | p50 ÷ own session |", "|---|---|---|---|")
         for name, taken in times.items():
-            p50, p95 = spread(taken)
+            p50, p95 = get_percentiles_ms(taken)
             part.add(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")
-        held = sum(read_private_mb(each.info.backend_pid) for each in own.values()) / len(own)
+        held = sum(read_private_mb(each.info.backend_pid, ("Private_",)) for each in own.values()) / len(own)
         part.add("", f"Memory of an own session's backend after {rounds} queries: {held:.1f} MB private.", "")
         part.add(check_escapes(wikis, own, shared))
     part.save()

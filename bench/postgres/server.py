@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 
+from bench.measures import count_disk_bytes
 from tests.support.postgres_server import PostgresServer, run_postgres
 
 _SETTINGS = {
@@ -32,13 +32,7 @@ def get_disk_bytes(server: PostgresServer) -> int:
     """Bytes of its tables and catalogs on the file system, the log of writes left out."""
     with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
-    return sum(file.stat().st_blocks * 512 for file in (server.place / "data" / "base").rglob("*"))
-
-
-def read_private_mb(pid: int) -> float:
-    """Megabytes a process has of its own: what it shares with the server's other processes is left out."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+    return count_disk_bytes(server.place / "data" / "base")
 
 
 def get_pid(server: PostgresServer) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from bench.postgres.parts import ReportPart, spread
+from bench.measures import get_percentiles_ms
+from bench.postgres.parts import ReportPart
 from bench.postgres.rows import PassageRows, encode_copy, encode_int4, encode_vector, format_vector, load_rows
 from bench.postgres.server import run_server
 from wikiholt.domain.index import FloatArray, IntArray
@@ -55,7 +56,7 @@ class WayResults:
     times: list[float] = field(default_factory=list)
 
     def format_row(self) -> str:
-        p50, p95 = spread(self.times)
+        p50, p95 = get_percentiles_ms(self.times)
         return f"{np.mean(self.rows):.1f} | {np.mean(self.recalls):.2f} | {p50:.2f} | {p95:.2f}"
 
 

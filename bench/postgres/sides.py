@@ -4,40 +4,21 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from bench.embedders import CachingEmbedder
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray, IndexChange, Recipe
+from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.protocols import Embedder, VectorCache
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.wikis.service import WikiService
 
 
-class PreparedEmbedder:
-    """The real embedder, which has embedded the questions of a bench before they are asked."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, FloatArray] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._embedder, name)
-
-    def run_self_test(self) -> None:
-        """Do nothing: the self-test ran when it was loaded."""
-
-    def embed_query(self, text: str) -> FloatArray:
-        if text not in self._known:
-            self._known[text] = self._embedder.embed_query(text)
-        return self._known[text]
-
-
 class Side:
     """A service over one store, with wikis that have the same ids and pages on every side."""
 
-    def __init__(self, name: str, data: Path, embedder: PreparedEmbedder, store: str = "", **settings: object) -> None:
+    def __init__(self, name: str, data: Path, embedder: CachingEmbedder, store: str = "", **settings: object) -> None:
         self.name = name
         self.data = data
         self.address = store

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.embedders import CachingEmbedder
 from bench.many_wikis.wikis import make_slug
 from bench.postgres import entries, provisioning, queries
 from bench.postgres.one_table import SharedTable
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.embedding import load_embedder
@@ -54,7 +55,7 @@ def run(wikis: int, rounds: int) -> None:
     with (
         run_server() as server,
         load_embedder() as model,
-        open_sides(server, PreparedEmbedder(model)) as (files, postgres, shared),
+        open_sides(server, CachingEmbedder(model)) as (files, postgres, shared),
     ):
         small = SmallWikis(files, postgres, shared, pool, wikis, random.Random(9))
         provisioning.create_wikis(small, part, server, entries.build_recipe(model))
@@ -68,7 +69,7 @@ def run(wikis: int, rounds: int) -> None:
 
 
 @contextmanager
-def open_sides(server: PostgresServer, embedder: PreparedEmbedder) -> Iterator[tuple[Side, Side, SharedTable]]:
+def open_sides(server: PostgresServer, embedder: CachingEmbedder) -> Iterator[tuple[Side, Side, SharedTable]]:
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         files = Side("files", Path(place) / "files", embedder)
         postgres = Side("PostgreSQL", Path(place) / "postgres", embedder, server.create_database())

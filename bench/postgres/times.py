@@ -1,11 +1,10 @@
 """Times of operations that run on each store in turn."""
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bench.postgres.parts import spread
+from bench.measures import get_percentiles_ms, measure_seconds
 
 
 @dataclass
@@ -15,9 +14,7 @@ class StoreTimes:
     of: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
     def measure(self, what: str, whom: str, ask: Callable[[], object]) -> None:
-        began = time.perf_counter()
-        ask()
-        self.of.setdefault((what, whom), []).append(time.perf_counter() - began)
+        self.of.setdefault((what, whom), []).append(measure_seconds(ask))
 
     def format_table(self, first: str, whom: Sequence[str]) -> Iterator[str]:
         """A row for each operation: p50 and p95 of every store, and the ratio of the second to the first."""
@@ -32,5 +29,5 @@ class StoreTimes:
     def _format_cell(self, what: str, whom: str) -> str:
         if (what, whom) not in self.of:
             return "–"
-        p50, p95 = spread(self.of[what, whom])
+        p50, p95 = get_percentiles_ms(self.of[what, whom])
         return f"{p50:.2f} / {p95:.2f}"

@@ -9,14 +9,12 @@ one process, with requests over HTTP on loopback at a rate for two cores. In the
 killed; then it runs on and is measured at regular points. Exits with 1 on any fault.
 """
 
-import argparse
 import shlex
 import sys
 from pathlib import Path
 
-from bench.collections import DEFAULT
 from bench.corpus import DATA
-from bench.report import describe_machine, write_result
+from bench.report import describe_machine, make_parser, write_result
 from bench.soak.plan import Plan
 from bench.soak.report import format_report
 from bench.soak.runner import Soak
@@ -24,18 +22,16 @@ from bench.soak.wikis import load_pages
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "soak", "collections")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--wikis", type=int, default=200)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two looks at a repository")
     parser.add_argument("--restarts", type=int, default=4)
     parser.add_argument("--points", type=int, default=12, help="how often the last life is measured")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
     parser.add_argument("--home", type=Path, default=DATA / "soak", help="where it works; emptied first")
     parser.add_argument("--program", default="", help="another program in the place of wikiholt")
     parser.add_argument("--note", default="", help="a sentence about the circumstances, for the report")
-    parser.add_argument("--write", action="store_true", help="write bench/results/soak.md")
     arguments = parser.parse_args()
     plan = Plan(
         arguments.minutes * 60, arguments.wikis, interval=arguments.interval, restarts=arguments.restarts,

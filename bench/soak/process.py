@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from bench.measures import read_memory_mb, read_private_mb
 
 
 class ServiceProcess:
@@ -90,12 +90,10 @@ class ServiceProcess:
 
     def _read_once(self) -> dict[str, float]:
         place = Path(f"/proc/{self._process.pid}")
-        lines = (place / "smaps_rollup").read_text().splitlines()
-        own = sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:")))
         children = [(task / "children").read_text().split() for task in _list(place / "task")]
         return {
-            "memory MB": int((place / "statm").read_text().split()[1]) * _PAGE / 2**20,
-            "own memory MB": own / 1024,
+            "memory MB": read_memory_mb(pid=self._process.pid),
+            "own memory MB": read_private_mb(self._process.pid),
             "descriptors": float(len(_list(place / "fd"))),
             "threads": float(len(_list(place / "task"))),
             "child processes": float(sum(map(len, children))),
