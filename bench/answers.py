@@ -7,12 +7,10 @@ passage is measured by hybrid searches with the default model; the first way is 
 may also be in a snippet by chance.
 """
 
-import gzip
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import collections
 from bench.quality import index_collection
@@ -45,7 +43,7 @@ def main() -> None:
     parser = make_parser(__doc__, "answers", "collections", "data")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
     arguments = parser.parse_args()
-    pages, questions = load_articles(arguments.collections / "xquad" / "xquad.en.json.gz")
+    pages, questions = make_pages(collections.read_articles(arguments.collections))
     repository = arguments.data / "collections" / "xquad.git"
     collections.write_pages(pages, repository)
     service = open_service(arguments.data / "quality")
@@ -55,11 +53,11 @@ def main() -> None:
     publish("answers", __doc__, text, write=arguments.write, note=f"\n\n{len(pages)} pages.")
 
 
-def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
+def make_pages(articles: list[dict[str, Any]]) -> tuple[dict[str, str], list[AnsweredQuestion]]:
     """The articles as pages by file name, and the questions."""
     pages: dict[str, str] = {}
     questions: list[AnsweredQuestion] = []
-    for article in json.loads(gzip.decompress(file.read_bytes()))["data"]:
+    for article in articles:
         title, paragraphs = article["title"].replace("_", " "), article["paragraphs"]
         head = f"---\ntitle: {json.dumps(title, ensure_ascii=False)}\n---\n\n"
         pages[f"{title}.md"] = head + "\n\n".join(paragraph["context"] for paragraph in paragraphs) + "\n"

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import make_parser, publish
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
@@ -34,11 +34,7 @@ def main() -> None:
     subprocess.run([*PYTHON, "-m", "compileall", "-q", str(Path(__file__).parents[1] / "src")], check=True)
     with tempfile.TemporaryDirectory() as place:
         rows = measure(Path(place), arguments.rounds)
-    print("\n".join(rows))
-    if arguments.write:
-        write_result(
-            "cli", f"{__doc__}\n{describe_machine()} The machine was busy with other work.\n\n" + "\n".join(rows)
-        )
+    publish("cli", __doc__, rows, write=arguments.write)
 
 
 def measure(place: Path, rounds: int) -> list[str]:

@@ -13,10 +13,12 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bench.report import make_parser
+from bench.corpus import run_git
+from bench.report import COLLECTIONS, make_parser
 
-DEFAULT = Path("../shared/collections")
+DEFAULT = COLLECTIONS
 SHARED_NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 RELATED = {"mdn-guides": "mdn", "mdn-extensions": "mdn"}
 """Collections of the same wiki: questions of one are not foreign to the other, and they are left out together."""
@@ -67,6 +69,13 @@ def read_documents(directory: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def read_articles(directory: Path, language: str = "en") -> list[dict[str, Any]]:
+    """The articles of XQuAD with their paragraphs and questions."""
+    file = directory / "xquad" / f"xquad.{language}.json.gz"
+    articles: list[dict[str, Any]] = json.loads(gzip.decompress(file.read_bytes()))["data"]
+    return articles
+
+
 def read_queries(directory: Path) -> list[Queries]:
     """Every kind of queries the collection has."""
     return [
@@ -109,8 +118,7 @@ def write_pages(pages: dict[str, str], to: Path) -> None:
     """Commit these pages by file name to a new repository, unless it exists."""
     if (to / "HEAD").exists():
         return
-    to.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)
+    run_git(Path(), "init", "-q", "--bare", "-b", "main", str(to))
     stream = bytearray(b"commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\npage\n")
     for name, text in pages.items():
         page = text.encode()

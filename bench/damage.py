@@ -10,7 +10,6 @@ found and repaired the damage is measured: about a minute each. Nothing is kept.
 
 import os
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,8 +22,9 @@ from statistics import median
 
 import numpy as np
 
+from bench.corpus import run_git
 from bench.measures import measure_seconds
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import make_parser, publish
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -67,9 +67,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-damage-") as place:
             figures = measure(Path(place), pages, arguments.flips, serve=arguments.serve)
         rows.append(f"| {' | '.join(figures)} |")
-        print(rows[-1], flush=True)
-    if arguments.write:
-        write_result("damage", f"{describe_machine()}\n\n" + "\n".join(rows) + "\n")
+    publish("damage", __doc__, rows, write=arguments.write)
 
 
 def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
@@ -98,8 +96,7 @@ def create_wiki(place: Path, pages: int) -> WikiService:
         words = " ".join(f"word{int(rng.random() ** 3 * _VOCABULARY)}" for _ in range(_WORDS_A_PAGE))
         (repository / f"page-{number}.md").write_text(f"# Page {number}\n\nunique{number} {words}\n")
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Begin"]):
-        who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
-        subprocess.run(["git", "-C", str(repository), *who, *command], check=True)
+        run_git(repository, *command)
     service = open_fake_service(place)
     service.add("wiki", str(repository), {})
     service.get_handle("wiki").sync()

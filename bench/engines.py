@@ -14,17 +14,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from bench.corpus import DATA
 from bench.measures import count_disk_bytes, read_memory_mb
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import DATA, format_load, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex
 from tests.support.chroma_server import RunningChroma
@@ -32,7 +31,7 @@ from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissVectorCache
-from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorRows
+from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
@@ -68,65 +67,6 @@ class EngineTrial:
 
 
 # ── test data ────────────────────────────────────────────────────────────────────────
-
-
-class Rows(ReferenceIndex):
-    """An index of rows whose history is known from any version on; ten chunks a page."""
-
-    def __init__(self, vectors: FloatArray) -> None:
-        super().__init__(vectors)
-        self._lives: dict[int, list[tuple[int, IntArray]]] = {}
-        """Page → the version from which it had these chunk ids."""
-
-    def edit(self, page: int) -> None:
-        super().edit(page)
-        first = [(1, page * 10 + np.arange(10))]
-        self._lives.setdefault(page, first).append((self.get_version(), self.edits[-1][1].chunk_ids))
-
-    def get_vector_changes(self, version: int) -> VectorDelta:
-        pages = [page for page, lives in self._lives.items() if lives[-1][0] > version]
-        gone = [next(ids for at, ids in reversed(self._lives[page]) if at <= version) for page in pages]
-        added = [self._rows(page) for page in pages]
-        none = np.empty(0, np.int64)
-        return VectorDelta(self.get_version(), _merge_rows(added, self.vectors), np.concatenate(gone) if gone else none)
-
-    def _rows(self, page: int) -> VectorRows:
-        return VectorRows(self._lives[page][-1][1], np.full(10, page), self.vectors[page * 10 : page * 10 + 10])
-
-    @contextmanager
-    def open_vector_snapshot(self) -> Iterator["Snapshot"]:  # type: ignore[override]
-        yield Snapshot(self.get_version(), self)
-
-    def iter_blocks(self) -> Iterator[VectorRows]:
-        for start in range(0, len(self.vectors), 8_000):
-            ids = np.arange(start, min(start + 8_000, len(self.vectors)))
-            whole = VectorRows(ids, ids // 10, self.vectors[ids])
-            for page in [page for page in self._lives if start <= page * 10 < start + 8_000]:
-                whole.chunk_ids[page * 10 - start : page * 10 - start + 10] = self._lives[page][-1][1]
-            yield whole
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All rows at one version."""
-
-    version: int
-    rows: Rows
-
-    @property
-    def count(self) -> int:
-        return len(self.rows.vectors)
-
-    def iter_blocks(self) -> Iterator[VectorRows]:
-        return self.rows.iter_blocks()
-
-
-def _merge_rows(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
-    none = np.empty(0, np.int64)
-    if not rows:
-        return VectorRows(none, none, like[:0])
-    parts = zip(*((each.chunk_ids, each.page_ids, each.vectors) for each in rows), strict=True)
-    return VectorRows(*(np.concatenate(part) for part in parts))
 
 
 def load_vectors(most: int) -> FloatArray:
@@ -222,7 +162,7 @@ def wait_for_engine(cache: VectorCache, query: FloatArray) -> bool:
 
 def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) -> tuple[ReferenceIndex, VectorCache]:
     """Build, close and reopen a cache, and update it with some pages."""
-    reference = Rows(vectors)
+    reference = ReferenceIndex(vectors)
     start = time.perf_counter()
     cache = trial.make(reference)
     wait_for_engine(cache, query)
@@ -238,7 +178,7 @@ def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) ->
     trial.memory = max(0.0, read_memory_mb("RssAnon") - before) + get_memory_mb(trial.folder)
     seen, followed = [], []
     for page in range(EDITS):
-        reference.edit(page)
+        reference.replace_page(page)
         start = time.perf_counter()
         cache.refresh()
         seen.append(time.perf_counter() - start)
@@ -249,33 +189,31 @@ def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) ->
     return reference, cache
 
 
-def run_query(trial: EngineTrial, cache: VectorCache, query: FloatArray, expected: set[int], count: int) -> None:
+def run_query(
+    trial: EngineTrial, index: ReferenceIndex, cache: VectorCache, query: FloatArray, expected: set[int]
+) -> None:
     start = time.perf_counter()
     cache.refresh()
     found = cache.search(query, LIMIT, None)
     trial.times.append(time.perf_counter() - start)
     trial.degraded += found.degraded
-    # The edited pages have the same vectors as before, with new ids.
-    ids = found.chunk_ids[:10]
-    moved = ids >= count
-    same = np.where(moved, ((ids - count) // 10 - 1) * 10 + (ids - count) % 10, ids)
-    trial.recalls.append(len(set(same.tolist()) & expected) / 10)
+    ids = index.to_first_ids(found.chunk_ids[:10])
+    trial.recalls.append(len(set(ids.tolist()) & expected) / 10)
 
 
 def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -> list[EngineTrial]:
     with ExitStack() as stack:
         tested = make_trials(root, stack)
-        caches = []
+        opened = []
         for trial in tested:
-            _, cache = prepare_cache(trial, vectors, queries[0])
-            caches.append(cache)
-            stack.callback(cache.close)
+            opened.append(prepare_cache(trial, vectors, queries[0]))
+            stack.callback(opened[-1][1].close)
             print(f"  {trial.name}: built in {trial.build:.1f} s, opened in {trial.opened * 1e3:.0f} ms", flush=True)
         for _ in range(rounds):
             for query in queries:
                 expected = set(np.argsort(-(vectors @ query), kind="stable")[:10].tolist())
-                for trial, cache in zip(tested, caches, strict=True):
-                    run_query(trial, cache, query, expected, len(vectors))
+                for trial, (index, cache) in zip(tested, opened, strict=True):
+                    run_query(trial, index, cache, query, expected)
     return tested
 
 
@@ -312,17 +250,8 @@ def main() -> None:
         finally:
             shutil.rmtree(root, ignore_errors=True)
         busy.append(os.getloadavg()[0])
-        print(parts[-1], flush=True)
-    cores = len(os.sched_getaffinity(0))
-    said = f"Load while measuring: {min(busy):.1f} to {max(busy):.1f} on {cores} cores."
-    if max(busy) > cores:
-        said += " **The machine was busy**: others were at work on it, so trust ratios, and those roughly."
-    if arguments.write:
-        write_result(
-            "engines",
-            f"{describe_machine()} {said}\n\n{len(QUESTIONS)} questions, {arguments.rounds} rounds, {LIMIT} neighbours each.\n\n"
-            + "\n".join(parts),
-        )
+    note = f"{len(QUESTIONS)} questions, {arguments.rounds} rounds, {LIMIT} neighbours each. {format_load(busy)}"
+    publish("engines", __doc__, parts, write=arguments.write, note=note)
 
 
 if __name__ == "__main__":

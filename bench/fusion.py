@@ -24,7 +24,6 @@ from wikiholt.search.ranking import group_by_page
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
-NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 100
 
 
@@ -118,11 +117,11 @@ def main() -> None:
     arguments = parser.parse_args()
     service = open_service(Path("bench/data/quality"))
     embedder = service.components.embedder()
-    asked = {name: collections.read_queries(arguments.collections / name) for name in NAMES}
+    asked = {name: collections.read_queries(arguments.collections / name) for name in collections.SHARED_NAMES}
     columns: list[str] = []
     means: dict[str, list[float]] = {way: [] for way in WAYS}
     evidence: list[str] = []
-    for name in NAMES:
+    for name in collections.SHARED_NAMES:
         index = service.components.store.open(service.get_handle(name).wiki.id)
         for kind in asked[name]:
             columns.append(kind.name)
@@ -130,7 +129,9 @@ def main() -> None:
                 means[way].append(value)
             print(columns[-1], flush=True)
         own = [text for kind in asked[name] for text in list(kind.texts.values())[:60]]
-        others = [t for other in NAMES if other != name for t in list(asked[other][0].texts.values())[:40]]
+        others = [
+            t for other in collections.SHARED_NAMES if other != name for t in list(asked[other][0].texts.values())[:40]
+        ]
         evidence += [
             format_spread(index, embedder, name, "its own", own),
             format_spread(index, embedder, name, "others'", others),

@@ -10,8 +10,6 @@ per language, chosen by hash. Every question is sent to all searches in turn. In
 English and the question is in the language of the row. Indexes are kept in bench/data/multilingual.
 """
 
-import gzip
-import json
 import re
 import subprocess
 import sys
@@ -29,7 +27,7 @@ import numpy as np
 from bench import collections
 from bench.measures import read_memory_mb
 from bench.quality import make_search, run_queries
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import make_parser, publish
 from wikiholt.app import bootstrap
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
@@ -71,8 +69,8 @@ class LanguageCollection:
 
     @classmethod
     def read(cls, directory: Path, language: str) -> "LanguageCollection":
-        data = json.loads(gzip.decompress((directory / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
-        paragraphs = [paragraph for article in data for paragraph in article["paragraphs"]]
+        articles = collections.read_articles(directory, language)
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
         asked = [[(each["id"], each["question"]) for each in paragraph["qas"]] for paragraph in paragraphs]
         rows = [each for paragraph in paragraphs for each in paragraph["qas"]]
         answers = {each["id"]: each["answers"][0]["answer_start"] for each in rows}
@@ -124,14 +122,8 @@ def main() -> None:
         "sentences": lambda: check_sentences(read, arguments.languages),
         "costs": lambda: measure_costs(read),
     }
-    lines = []
-    for part in arguments.parts:
-        for line in parts[part]():
-            print(line, flush=True)
-            lines.append(line)
-    text = "\n".join(lines)
-    if arguments.write:
-        write_result("multilingual", f"{__doc__}\n{describe_machine()}\n\n{text}\n")
+    lines = [line for part in arguments.parts for line in parts[part]()]
+    publish("multilingual", __doc__, lines, write=arguments.write)
 
 
 def open_wiki(service: WikiService, collection: LanguageCollection, *, half: bool = False) -> WikiHandle:

@@ -10,14 +10,15 @@ signals not taken are added to hybrid search as it is.
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
@@ -73,25 +74,28 @@ def main() -> None:
     trial = RankingTrial(queries)
     parts = (format_change, format_held_out, format_semantic, format_tried)
     text = "\n\n".join("\n".join(part(trial)) for part in parts)
-    print(text)
-    if arguments.write:
-        ending = f"-{arguments.model}" if arguments.model else ""
-        write_result(f"pages{ending}", f"{__doc__}\n{describe_machine()} {len(queries)} queries.\n\n{text}\n")
+    ending = f"-{arguments.model}" if arguments.model else ""
+    publish(f"pages{ending}", __doc__, text, write=arguments.write, note=f"{len(queries)} queries.")
 
 
 def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[JudgedCandidates]:
-    """The candidates of a collection's queries, from the file if there is one."""
-    file = data / "pages" / f"{name}{model}.pickle"
-    if not file.exists():
+    def read() -> Iterator[JudgedCandidates | None]:
         service = open_indexes(data, model)
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = SignalReader(index, service.components.embedder())
-        found = [reader.read(kind, query) for kind in collections.read_queries(directory) for query in kind.texts]
-        index.close()
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            reader = SignalReader(index, service.components.embedder())
+            yield from reader.read_all(collections.read_queries(directory))
         service.close()
+
+    return load_candidates(data / "pages" / f"{name}{model}.pickle", read)
+
+
+def load_candidates(file: Path, read: Callable[[], Iterable[JudgedCandidates | None]]) -> list[JudgedCandidates]:
+    """The candidates in a file. If it does not exist, they are read and written to it."""
+    if not file.exists():
+        found = [vars(each) for each in read() if each is not None]
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
+        file.write_bytes(pickle.dumps(found))
+        print(file.stem, len(found), flush=True)
     return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
 
 
@@ -115,6 +119,9 @@ class SignalReader:
         self._centred = _to_unit(self._vectors - self._mean)
         step = -(-len(order) // SAMPLED_PASSAGES)
         self._sample, self._sample_pages = self._vectors[::step], self._page_of[::step]
+
+    def read_all(self, kinds: Iterable[collections.Queries]) -> Iterator[JudgedCandidates | None]:
+        return (self.read(kind, query) for kind in kinds for query in kind.texts)
 
     def read(self, kind: collections.Queries, query: str) -> JudgedCandidates | None:
         words, vector = parse_query(kind.texts[query]), self._embedder.embed_query(to_plain_query(kind.texts[query]))

@@ -10,17 +10,18 @@ number of last parts of the path that count, and the share of the title with its
 
 import argparse
 import itertools
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from bench import collections, mining
-from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
+from bench.corpus import open_clone
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
 from bench.report import make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import CosineScale, FloatArray
@@ -75,24 +76,19 @@ def main() -> None:
 
 
 def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
-    """The candidates of a collection's queries, from the file if there is one."""
-    file = arguments.data / "paths" / f"{name}.pickle"
-    if not file.exists():
+    def read() -> Iterator[JudgedCandidates | None]:
         service = open_service(arguments.mdn if name == "mdn" else arguments.data / "quality")
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = PathSignalReader(index, service.components.embedder())
-        if name == "mdn":
-            kinds = [read_links(index, arguments.data)]
-        else:
-            directory = collections.find_collections(arguments.collections, arguments.data)[name]
-            kinds = [*collections.read_queries(directory), select_titles(name, list(reader.pages.values()))]
-        found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
-        index.close()
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            reader = PathSignalReader(index, service.components.embedder())
+            if name == "mdn":
+                kinds = [read_links(index, arguments.data)]
+            else:
+                directory = collections.find_collections(arguments.collections, arguments.data)[name]
+                kinds = [*collections.read_queries(directory), select_titles(name, list(reader.pages.values()))]
+            yield from reader.read_all(kinds)
         service.close()
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
-    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+
+    return load_candidates(arguments.data / "paths" / f"{name}.pickle", read)
 
 
 def select_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
@@ -106,7 +102,7 @@ def select_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries
 
 def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     """Link texts of MDN, whose pages have the paths of the index."""
-    sources = mining.read_bundle(Path("../shared/corpora/mdn.bundle"), data / "mdn.git")
+    sources = mining.read_sources(open_clone(to=data / "mdn.git").path)
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.path.removesuffix("/index").lower(): page.path for page in listed}
     chosen = [each for each in mining.select_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]

@@ -38,7 +38,6 @@ from wikiholt.wikis.evaluation.runner import (
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-DATA = Path("bench/data")
 RERANKER = "ms-marco-MiniLM-L-12-v2"
 HYBRID = "Wikiholt hybrid"
 WARM = 5

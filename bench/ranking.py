@@ -30,7 +30,6 @@ from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_p
 from wikiholt.text.links import PageNameIndex, get_last_part
 from wikiholt.wikis.evaluation.quality_metrics import compute_difference, compute_ndcg
 
-NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 TODAY = "the same + .3 name · meaning"
 Terms = frozenset[str]
 
@@ -113,7 +112,7 @@ def main() -> None:
     arguments = parser.parse_args()
     service = open_service(arguments.data / "quality")
     values: dict[str, dict[str, tuple[list[float], list[float]]]] = {way: {} for way in WAYS}
-    for name in NAMES:
+    for name in collections.SHARED_NAMES:
         index = service.components.store.open(service.get_handle(name).wiki.id)
         collection_pages = load_pages(index)
         for kind in collections.read_queries(arguments.collections / name):

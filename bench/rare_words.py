@@ -13,10 +13,10 @@ nDCG@10 of the judged queries, and the rare words without ordinary ones. Figures
 
 import argparse
 import itertools
-import pickle
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from bench import codes, collections
 from bench.fitting import share_of
-from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
 from bench.report import make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
@@ -241,22 +241,17 @@ CHOICES = list(TRIALS)[:8]
 
 
 def read_trials(service: WikiService, name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
-    """The candidates of a collection's judged queries and of those with a rare word, from the file if there is one."""
-    file = arguments.data / "rare_words" / f"{name}.pickle"
-    if not file.exists():
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = TermSignalReader(index, service.components.embedder())
+    """The candidates of a collection's judged queries and of those with a rare word."""
+
+    def read() -> Iterator[JudgedCandidates | None]:
         rare = find_queries(service, name)
-        kinds = [
-            *collections.read_queries(arguments.collections / name),
-            *(_to_queries(name, length, [each for each in rare if each.length == length]) for length in LENGTHS),
-        ]
-        found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
-        index.close()
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
-    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+        by_length = ([each for each in rare if each.length == length] for length in LENGTHS)
+        kinds = collections.read_queries(arguments.collections / name)
+        kinds += [_to_queries(name, length, each) for length, each in zip(LENGTHS, by_length, strict=True)]
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            yield from TermSignalReader(index, service.components.embedder()).read_all(kinds)
+
+    return load_candidates(arguments.data / "rare_words" / f"{name}.pickle", read)
 
 
 def _to_queries(name: str, length: str, rare: Sequence[RareQuery]) -> collections.Queries:

@@ -10,9 +10,11 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 DATA = Path("bench/data")
+COLLECTIONS = Path("../shared/collections")
+CORPUS = Path("../shared/corpora/mdn.bundle")
 OPTIONS: dict[str, dict[str, Any]] = {
-    "collections": {"type": Path, "default": Path("../shared/collections"), "help": "directory of the collections"},
-    "corpus": {"type": Path, "default": Path("../shared/corpora/mdn.bundle"), "help": "git bundle of the large wiki"},
+    "collections": {"type": Path, "default": COLLECTIONS, "help": "directory of the collections"},
+    "corpus": {"type": Path, "default": CORPUS, "help": "git bundle of the large wiki"},
     "data": {"type": Path, "default": DATA, "help": "directory of repositories, indexes and computed signals"},
     "model": {"default": "", "help": "use the indexes of this model instead of the default one"},
 }
@@ -55,6 +57,13 @@ def describe_machine() -> str:
         platform.machine(),
     )
     return f"Machine: {len(os.sched_getaffinity(0))} cores of {model}, shared; Python {platform.python_version()}."
+
+
+def format_load(loads: Sequence[float]) -> str:
+    """The load of the machine during a benchmark, with a warning if it was busy."""
+    cores = len(os.sched_getaffinity(0))
+    warning = " The machine was busy, so only ratios are meaningful." if max(loads) > cores + 1 else ""
+    return f"Load: {min(loads):.1f} to {max(loads):.1f} on {cores} cores.{warning}"
 
 
 def _read_lines(file: str) -> list[str]:

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bench.corpus import DATA, BareWiki, make_smaller, open_clone
+from bench.corpus import BareWiki, make_smaller, open_clone
 from bench.embedders import IndexedEmbedder
 from bench.measures import read_memory_mb
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import DATA, make_parser, publish
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_service
 from wikiholt.app.settings.settings_loader import load_settings
@@ -71,10 +71,8 @@ def main() -> None:
         index_wiki(service, slug, large, SIZES[slug])
     asked = read_titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
     rows = run_searches(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
-    print("\n".join(rows))
     service.close()
-    if arguments.write:
-        write_result("search", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("search", __doc__, rows, write=arguments.write)
 
 
 def index_wiki(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:

@@ -33,7 +33,6 @@ from wikiholt.text.display_text import to_display_text
 from wikiholt.text.model_text import to_plain_text
 from wikiholt.wikis.handle import WikiHandle
 
-NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 CLEAR = (0.0, 0.1, 0.15)
 UNSURE = 0.05
 MARKS = {
@@ -76,8 +75,10 @@ def main() -> None:
     arguments = parser.parse_args()
     service = open_service(arguments.data)
     model = embedding.load_embedder("all-MiniLM-L6-v2")
-    wikis = {name: service.get_handle(name) for name in NAMES}
-    asked = {name: list(get_queries(arguments.collections / name, arguments.queries)) for name in NAMES}
+    wikis = {name: service.get_handle(name) for name in collections.SHARED_NAMES}
+    asked = {
+        name: list(get_queries(arguments.collections / name, arguments.queries)) for name in collections.SHARED_NAMES
+    }
     choices, hits, milliseconds = find_choices(wikis, asked, model)
     parts = [
         __doc__ or "",

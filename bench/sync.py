@@ -9,14 +9,15 @@ keep the figures of the first sync.
 import json
 import os
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from bench.corpus import DATA, BareWiki, make_smaller, open_clone
-from bench.embed.passages import parse_blobs
-from bench.report import describe_machine, make_parser, write_result
+from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages
+from bench.measures import measure_seconds
+from bench.report import DATA, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.git import Blob
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -32,37 +33,32 @@ REPLAYED = 100
 def main() -> None:
     parser = make_parser(__doc__, "sync", "corpus")
     arguments = parser.parse_args()
-    large = open_clone(arguments.corpus, DATA / "mdn.git")
-    small = make_smaller(large, DATA / "mdn-small.git", 150)
+    large = open_clone(arguments.corpus)
+    small, some = (
+        make_smaller(large, DATA / f"mdn-{name}.git", count) for name, count in (("small", 150), ("some", 770))
+    )
     service = open_service(DATA / "sync")
     rows = ["| what | figure |", "|---|---|"]
-    some = make_smaller(large, DATA / "mdn-some.git", 770)
-    for row in (*measure_preparation(large), *measure_some_pages(some)):
-        rows.append(row)
-        print(row, flush=True)
-    for row in (
-        *run_first_sync(service, large),
-        *run_unchanged(),
-        *run_replay(service, large),
-        *run_rename(service, large),
-    ):
-        rows.append(row)
-        print(row, flush=True)
-    for row in run_edits(service, large, small):
-        rows.append(row)
-        print(row, flush=True)
+    steps: tuple[Callable[[], list[str]], ...] = (
+        lambda: measure_preparation(large),
+        lambda: measure_some_pages(some),
+        lambda: run_first_sync(service, large),
+        run_unchanged,
+        lambda: run_replay(service, large),
+        lambda: run_rename(service, large),
+        lambda: run_edits(service, large, small),
+    )
+    for step in steps:
+        rows += step()
+        print(rows[-1], file=sys.stderr, flush=True)
     service.close()
-    if arguments.write:
-        write_result("sync", f"{__doc__}\n{describe_machine()}\n\n" + "\n".join(rows))
+    publish("sync", __doc__, rows, write=arguments.write)
 
 
 def measure_preparation(wiki: BareWiki) -> list[str]:
     """What the text of a page takes: parsing, terms, chunks, tokens, hashes."""
-    files = [line.split("\t")[1] for line in wiki.run_git("ls-tree", "-r", "HEAD").splitlines() if line.endswith(".md")]
-    wanted = "".join(f"HEAD:{file}\n" for file in files).encode()
-    command = ["git", "-C", str(wiki.path), "cat-file", "--batch"]
-    blobs = parse_blobs(subprocess.run(command, input=wanted, capture_output=True, check=True).stdout)
-    texts = [blob.encode() for blob in blobs]
+    files = list_pages(wiki.path)
+    texts = [page.encode() for page in read_pages(wiki.path, files)]
     tasks = [PageTask(file, Blob("0" * 40, len(text), text), None) for file, text in zip(files, texts, strict=True)]
     pipeline, embedder = TextPipeline(), load_embedder(DEFAULT_MODEL)
     pipeline.prepare(tasks[0], embedder)
@@ -117,8 +113,8 @@ def run_unchanged() -> list[str]:
     """A sync with nothing changed: in a fresh process (whole trees compared), and in one that has synced before."""
     cold = open_service(DATA / "sync")
     cold.get_handle("mdn").sync()
-    first = [measure_sync(Fresh().handle("mdn")) for _ in range(5)]
-    warm = [measure_sync(cold.get_handle("mdn")) for _ in range(9)]
+    first = [measure_seconds(open_fresh_handle().sync) for _ in range(5)]
+    warm = [measure_seconds(cold.get_handle("mdn").sync) for _ in range(9)]
     cold.close()
     return [
         f"| nothing changed, by a handle that compares whole trees | {statistics.median(first) * 1e3:.0f} ms |",
@@ -126,19 +122,11 @@ def run_unchanged() -> list[str]:
     ]
 
 
-class Fresh:
-    """A service whose handles have compared nothing yet, with the model already loaded."""
-
-    def handle(self, slug: str) -> WikiHandle:
-        service = open_service(DATA / "sync")
-        service.components.embedder().run_self_test()
-        return service.get_handle(slug)
-
-
-def measure_sync(handle: WikiHandle) -> float:
-    began = time.perf_counter()
-    handle.sync()
-    return time.perf_counter() - began
+def open_fresh_handle() -> WikiHandle:
+    """A handle that has compared nothing yet, with the model already loaded."""
+    service = open_service(DATA / "sync")
+    service.components.embedder().run_self_test()
+    return service.get_handle("mdn")
 
 
 def run_replay(service: WikiService, wiki: BareWiki) -> list[str]:

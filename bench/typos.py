@@ -31,11 +31,13 @@ from wikiholt.wikis.evaluation.quality_metrics import compute_difference, comput
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 MODES = (SearchMode.KEYWORD, SearchMode.HYBRID)
 KINDS = ("swapped", "missing", "extra", "other")
 SHORTEST = 5
-_EVERY = PageFilter()
+_HEAD = """| queries of | mode | queries | clean, no correction | clean, correction | typos | typo, no correction | typo, corrected \
+| difference | the same, the model reads what was typed | restored | suggested | clean queries corrected \
+| ms a correction p50 / p95 | ms a clean query |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True)
@@ -69,17 +71,17 @@ class TypoTally:
 
 def main() -> None:
     parser = make_parser(__doc__, "typos", "collections", "data")
-    parser.add_argument("--only", nargs="*", default=NAMES)
+    parser.add_argument("--only", nargs="*", default=collections.SHARED_NAMES)
     arguments = parser.parse_args()
     correcting, not_correcting = _open_services(arguments.data / "quality")
-    rows, found = _format_head(), []
+    rows, found = [_HEAD], []
     for name in arguments.only:
         wikis = correcting.get_handle(name), not_correcting.get_handle(name)
         for asked in collections.read_queries(arguments.collections / name):
-            slips = _make_typos(wikis[0], asked)
+            typos = _make_typos(wikis[0], asked)
             for mode in MODES:
-                tally = _run_queries(wikis, asked, slips, mode)
-                rows.append(_format_row(asked.name, mode, len(asked.texts), len(slips), tally))
+                tally = _run_queries(wikis, asked, typos, mode)
+                rows.append(_format_row(asked.name, mode, len(asked.texts), len(typos), tally))
                 found += [(asked.name, mode, *each) for each in tally.false]
                 print(rows[-1], flush=True)
     listed = [f"- {name}, {mode}: {typed} → {meant}" for name, mode, typed, meant in found]
@@ -133,7 +135,7 @@ def make_typo(rng: random.Random, kind: str, word: str) -> str:
 
 
 def _run_queries(
-    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Typo], mode: SearchMode
+    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, typos: dict[str, Typo], mode: SearchMode
 ) -> TypoTally:
     correcting, not_correcting = wikis
     tally = TypoTally()
@@ -149,19 +151,19 @@ def _run_queries(
         value, meant = run_query(query, correcting, text)
         if meant:
             tally.false.append(_get_differences(text, meant))
-        if query in slips:
+        if query in typos:
             tally.add("clean, on", value)
             tally.add("clean, off", run_query(query, not_correcting, text)[0])
-    for query, slip in slips.items():
-        tally.add("slip, off", run_query(query, not_correcting, slip.typed)[0])
-        value, meant = run_query(query, correcting, slip.typed)
-        tally.add("slip, on", value)
+    for query, typo in typos.items():
+        tally.add("typo, off", run_query(query, not_correcting, typo.typed)[0])
+        value, meant = run_query(query, correcting, typo.typed)
+        tally.add("typo, on", value)
         if meant:
             tally.suggested += 1
-            tally.restored += set(to_terms(slip.word)) <= set(to_terms(meant))
-            tally.milliseconds.append(_measure_cpu_ms(correcting, slip.typed))
+            tally.restored += set(to_terms(typo.word)) <= set(to_terms(meant))
+            tally.milliseconds.append(_measure_cpu_ms(correcting, typo.typed))
         with _embed_as_typed(correcting):
-            tally.add("slip, model reads it", run_query(query, correcting, slip.typed)[0])
+            tally.add("typo, model reads it", run_query(query, correcting, typo.typed)[0])
     return tally
 
 
@@ -204,52 +206,21 @@ def _measure_cpu_ms(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
     with _open_searcher(wiki) as searcher:
         began = time.thread_time()
-        searcher._interpreter._spelling.correct(text, _EVERY, searcher._query_embedder.is_known_word)
+        searcher._interpreter._spelling.correct(text, PageFilter(), searcher._query_embedder.is_known_word)
         return (time.thread_time() - began) * 1000
 
 
-def _format_head() -> list[str]:
-    columns = (
-        "queries of",
-        "mode",
-        "queries",
-        "clean, no correction",
-        "clean, correction",
-        "slips",
-        "slip, no correction",
-        "slip, corrected",
-        "difference",
-        "the same, the model reads what was typed",
-        "restored",
-        "suggested",
-        "clean queries corrected",
-        "ms a correction p50 / p95",
-        "ms a clean query",
-    )
-    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-
-
-def _format_row(name: str, mode: SearchMode, queries: int, slips: int, tally: TypoTally) -> str:
-    gain = compute_difference(tally.values["slip, on"], tally.values["slip, off"]).interval
+def _format_row(name: str, mode: SearchMode, queries: int, typos: int, tally: TypoTally) -> str:
+    gain = compute_difference(tally.values["typo, on"], tally.values["typo, off"]).interval
     times = sorted(tally.milliseconds) or [0.0]
-    cells = (
-        name,
-        mode,
-        queries,
-        f"{tally.get_mean('clean, off'):.3f}",
-        f"{tally.get_mean('clean, on'):.3f}",
-        slips,
-        f"{tally.get_mean('slip, off'):.3f}",
-        f"{tally.get_mean('slip, on'):.3f}",
-        f"{gain.mean:+.3f} [{gain.low:+.3f} {gain.high:+.3f}]",
-        f"{tally.get_mean('slip, model reads it'):.3f}",
-        f"{tally.restored / slips:.0%}",
-        f"{tally.suggested / slips:.0%}",
-        len(tally.false),
-        f"{statistics.median(times):.1f} / {times[int(len(times) * 0.95)]:.1f}",
-        f"{statistics.fmean(tally.untouched):.2f}",
+    clean, typo = (
+        [f"{tally.get_mean(f'{kind}, {state}'):.3f}" for state in ("off", "on")] for kind in ("clean", "typo")
     )
-    return f"| {' | '.join(map(str, cells))} |"
+    cells = (name, mode, queries, *clean, typos, *typo, f"{gain.mean:+.3f} [{gain.low:+.3f} {gain.high:+.3f}]")
+    cells += (f"{tally.get_mean('typo, model reads it'):.3f}", f"{tally.restored / typos:.0%}")
+    cells += (f"{tally.suggested / typos:.0%}", len(tally.false))
+    cells += (f"{statistics.median(times):.1f} / {times[int(len(times) * 0.95)]:.1f}",)
+    return f"| {' | '.join(map(str, cells))} | {statistics.fmean(tally.untouched):.2f} |"
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ import numpy as np
 
 from bench import collections
 from bench.fitting import share_of
-from bench.quality import DATA, RERANKER
-from bench.report import describe_machine, write_result
+from bench.quality import RERANKER
+from bench.report import DATA, describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode

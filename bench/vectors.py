@@ -76,53 +76,66 @@ def make_larger(real: FloatArray, size: int) -> FloatArray:
 
 
 class ReferenceIndex:
-    """An index of generated rows, ten chunks a page; `edit` replaces a page."""
+    """An index of rows, ten chunks a page, with its history; `replace_page` gives a page new chunk ids."""
 
     generation = 1
 
     def __init__(self, vectors: FloatArray) -> None:
         self.vectors = vectors
-        self.last = 1
-        self.edits: list[tuple[int, VectorRows]] = []
+        self._versions: dict[int, list[tuple[int, IntArray]]] = {}
+        """Page → its chunk ids, each with the version from which it has them."""
+        self._version = 1
 
     def get_version(self) -> int:
-        return 1 + len(self.edits)
+        return self._version
 
     def get_state(self) -> IndexState:
         recipe = Recipe("bench", self.vectors.shape[1], "")
-        return IndexState(1, self.get_version(), recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
+        return IndexState(1, self._version, recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
 
-    @property
-    def count(self) -> int:
-        return len(self.vectors)
-
-    @contextmanager
-    def open_vector_snapshot(self) -> Iterator["_Snapshot"]:
-        yield _Snapshot(1, self.vectors)
-
-    def edit(self, page: int) -> None:
-        ids = len(self.vectors) + 10 * self.get_version() + np.arange(10)
-        self.edits.append((page, VectorRows(ids, np.full(10, page), self.vectors[page * 10 : page * 10 + 10])))
+    def replace_page(self, page: int) -> None:
+        ids = len(self.vectors) + 10 * self._version + np.arange(10)
+        self._version += 1
+        self._versions.setdefault(page, [(1, page * 10 + np.arange(10))]).append((self._version, ids))
 
     def get_vector_changes(self, version: int) -> VectorDelta:
-        page, added = self.edits[version - 1]
-        assert version == self.get_version() - 1
-        return VectorDelta(self.get_version(), added, page * 10 + np.arange(10))
+        pages = [page for page, versions in self._versions.items() if versions[-1][0] > version]
+        gone = [next(ids for at, ids in reversed(self._versions[page]) if at <= version) for page in pages]
+        added = [self._versions[page][-1][1] for page in pages]
+        rows = [row for page in pages for row in range(page * 10, page * 10 + 10)]
+        ids = np.concatenate([*added, np.empty(0, np.int64)]).astype(np.int64)
+        page_ids = np.repeat(np.array(pages, np.int64), 10)
+        removed = np.concatenate([*gone, np.empty(0, np.int64)]).astype(np.int64)
+        return VectorDelta(self._version, VectorRows(ids, page_ids, self.vectors[rows]), removed)
 
-
-@dataclass
-class _Snapshot:
-    version: int
-    vectors: FloatArray
-
-    @property
-    def count(self) -> int:
-        return len(self.vectors)
+    @contextmanager
+    def open_vector_snapshot(self) -> Iterator["ReferenceSnapshot"]:
+        yield ReferenceSnapshot(self._version, len(self.vectors), self)
 
     def iter_blocks(self) -> Iterator[VectorRows]:
-        for start in range(0, len(self.vectors), 8_192):
-            ids = np.arange(start, min(start + 8_192, len(self.vectors)))
-            yield VectorRows(ids, ids // 10, self.vectors[ids])
+        for start in range(0, len(self.vectors), 8_000):
+            ids = np.arange(start, min(start + 8_000, len(self.vectors)))
+            block = VectorRows(ids.copy(), ids // 10, self.vectors[ids])
+            for page in [page for page in self._versions if start <= page * 10 < start + 8_000]:
+                block.chunk_ids[page * 10 - start :][:10] = self._versions[page][-1][1]
+            yield block
+
+    def to_first_ids(self, chunk_ids: IntArray) -> IntArray:
+        """The ids that chunks had before their page was replaced, if pages were replaced in order, one each."""
+        moved = chunk_ids - len(self.vectors)
+        return np.where(moved >= 0, (moved // 10 - 1) * 10 + moved % 10, chunk_ids)
+
+
+@dataclass(frozen=True)
+class ReferenceSnapshot:
+    """All rows at one version."""
+
+    version: int
+    count: int
+    index: ReferenceIndex
+
+    def iter_blocks(self) -> Iterator[VectorRows]:
+        return self.index.iter_blocks()
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────
@@ -176,18 +189,14 @@ def make_cache_engine(
     held = read_memory_mb("RssAnon") - before
     updates = []
     for page in range(9):
-        reference.edit(page)
+        reference.replace_page(page)
         start = time.perf_counter()
         cache.refresh()
         updates.append(time.perf_counter() - start)
 
     def search(query: FloatArray, limit: int) -> IntArray:
         cache.refresh()
-        found = cache.search(query, limit, None).chunk_ids
-        # The edited pages have the same vectors as before, with new ids.
-        moved = found >= len(vectors)
-        pages = (found[moved] - len(vectors)) // 10 - 1
-        return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))
+        return reference.to_first_ids(cache.search(query, limit, None).chunk_ids)
 
     def search_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)

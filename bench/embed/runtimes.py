@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[""])
     given = parser.parse_args()
     exact = load_embedder(precision="fp32")
-    pages = passages.read_pages(given.corpus, 1_000)
+    pages = passages.sample_pages(given.corpus, 1_000)
     texts = get_token_ids(exact, pages, CALIBRATION + TURN * given.rounds)
     calibration, texts = texts[:CALIBRATION], texts[CALIBRATION:]
     queries = [exact._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * given.rounds)]

@@ -20,9 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.collections import read_queries, write_repository
-from bench.corpus import DATA
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.report import make_parser, publish
+from bench.report import DATA, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -30,6 +29,7 @@ from wikiholt.search.request import SearchRequest
 COLLECTION = "wiki-dendron"
 CLIENTS = (1, 8, 64)
 HOME = DATA / "http"
+SERVE = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(HOME / "ours"), "serve"]
 Target = tuple[str, str, Callable[[], Client]]
 
 
@@ -39,14 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
-    asked = [
-        text
-        for kind in read_queries(arguments.collections / COLLECTION)
-        if kind.kind == "oldtitle"
-        for text in kind.texts.values()
-    ]
-    repository = DATA / "collections" / f"{COLLECTION}.git"
-    write_repository(arguments.collections / COLLECTION, repository)
+    repository, asked = prepare_collection(arguments.collections)
     rows = [f"Load of the machine when it began: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
     rows += run_in_process(repository, asked)
     with ExitStack() as stack:
@@ -55,6 +48,14 @@ def main() -> None:
             run_clients(make, 2, 2.0, asked, mode)
         rows += run_rounds(targets, asked, arguments.seconds, arguments.rounds)
     publish("http", __doc__, rows, write=arguments.write)
+
+
+def prepare_collection(collections: Path) -> tuple[Path, list[str]]:
+    """The repository of the collection, and its queries."""
+    repository = DATA / "collections" / f"{COLLECTION}.git"
+    write_repository(collections / COLLECTION, repository)
+    kinds = read_queries(collections / COLLECTION)
+    return repository, [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
 
 
 def run_in_process(repository: Path, asked: list[str]) -> list[str]:
@@ -77,17 +78,8 @@ def run_in_process(repository: Path, asked: list[str]) -> list[str]:
 
 def start_targets(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
     ours, bare = get_free_port(), get_free_port()
-    limits = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
-    command = [
-        str(Path(sys.executable).with_name("wikiholt")),
-        "--data",
-        str(HOME / "ours"),
-        "serve",
-        "--port",
-        str(ours),
-    ]
-    stack.enter_context(run_server(command, ours, limits))
-    stack.enter_context(run_server([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
+    stack.enter_context(run_server([*SERVE, "--port", str(ours)], ours))
+    stack.enter_context(run_server([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare))
     targets: list[Target] = [
         ("Wikiholt", "hybrid", lambda: WikiholtClient(ours)),
         ("Wikiholt", "keyword", lambda: WikiholtClient(ours)),
@@ -95,7 +87,7 @@ def start_targets(stack: ExitStack, peer: Path | None, repository: Path) -> list
     ]
     if peer is not None:
         vault = get_free_port()
-        stack.enter_context(run_server(_make_peer_command(peer, repository, vault), vault, {}))
+        stack.enter_context(run_server(_make_peer_command(peer, repository, vault), vault))
         targets += [
             ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultClient(vault)),
             ("markdown-vault-mcp 5.1", "keyword", lambda: VaultClient(vault)),
@@ -121,9 +113,11 @@ def _make_peer_command(peer: Path, repository: Path, port: int) -> list[str]:
 
 
 @contextmanager
-def run_server(command: list[str], port: int, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+def run_server(command: list[str], port: int) -> Iterator["subprocess.Popen[bytes]"]:
     with (HOME / "servers.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
+        )
         try:
             _wait_until_listening(port, process)
             yield process

@@ -20,12 +20,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.collections import read_queries, write_repository
-from bench.corpus import DATA
-from bench.http.__main__ import COLLECTION, HOME, get_free_port, run_in_process, run_server
+from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_collection, run_in_process, run_server
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
 from bench.measures import read_cpu_s
-from bench.report import describe_machine, make_parser, write_result, write_values
+from bench.report import make_parser, publish, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -121,20 +119,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--searcher", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    kinds = read_queries(arguments.collections / COLLECTION)
-    asked = [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
+    repository, asked = prepare_collection(arguments.collections)
     if arguments.searcher:
         search_on_request(asked)
         return
-    repository = DATA / "collections" / f"{COLLECTION}.git"
-    write_repository(arguments.collections / COLLECTION, repository)
     load = os.getloadavg()[0]
     run_in_process(repository, asked)
     port = get_free_port()
-    command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(HOME / "ours"), "serve"]
-    command += ["--port", str(port), "--workers", str(WORKERS)]
+    command = [*SERVE, "--port", str(port), "--workers", str(WORKERS)]
     with ExitStack() as stack:
-        server = stack.enter_context(run_server(command, port, {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}))
+        server = stack.enter_context(run_server(command, port))
         searchers = Searchers(stack, arguments.collections)
         run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
@@ -142,9 +136,8 @@ def main() -> None:
     rows = ["| what | value |", "|---|---|"]
     rows += [f"| {name} | {value:.2f} |" for name, value in values.items()]
     note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine when it began: {load:.1f}."
-    print("\n".join((note, "", *rows)))
+    publish("workers", __doc__, rows, write=arguments.write, note=note)
     if arguments.write:
-        write_result("workers", "\n".join((__doc__ or "", describe_machine(), "", note, "", *rows)))
         write_values("workers", values)
 
 

@@ -12,12 +12,11 @@ import statistics
 import time
 from pathlib import Path
 
-from bench.corpus import DATA
 from bench.many_wikis.indexing import index_wikis
 from bench.many_wikis.server import WikiServer
 from bench.many_wikis.wikis import SmallPage, make_slug, pick_pages, read_small_pages
 from bench.measures import count_disk_bytes, read_cpu_s, read_memory_mb, read_private_mb
-from bench.report import make_parser, publish
+from bench.report import DATA, make_parser, publish
 
 HOT, ASKED = 50, 1000
 """Wikis in use at the same time, and wikis searched at least once."""

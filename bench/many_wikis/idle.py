@@ -11,12 +11,11 @@ import statistics
 import time
 from pathlib import Path
 
-from bench.corpus import DATA
 from bench.many_wikis.indexing import index_wikis
 from bench.many_wikis.server import WikiServer
 from bench.many_wikis.wikis import read_small_pages
 from bench.measures import read_cpu_s
-from bench.report import make_parser
+from bench.report import DATA, make_parser
 
 MINUTE_S = 60
 REST_S = 150

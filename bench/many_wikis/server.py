@@ -19,15 +19,7 @@ class WikiServer:
 
     def __init__(self, data: Path, roots: list[Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._began = time.perf_counter()
-        command = [
-            str(Path(sys.executable).with_name("wikiholt")),
-            "--data",
-            str(data),
-            "serve",
-            "--json",
-            "--port",
-            "0",
-        ]
+        command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(data), "serve", "--json", "--port=0"]
         unlimited = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
         with log.open("ab") as errors:
             self._process = subprocess.Popen(

@@ -21,16 +21,15 @@ Memory: a worker's own (anonymous) memory, and its share of mapped files, which 
 import os
 import random
 import shutil
-import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.corpus import DEFAULT
+from bench.corpus import list_pages, run_git
 from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
 from bench.otterwiki.server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
 from bench.otterwiki.wikis import HOME, make_wiki
-from bench.report import make_parser, publish
+from bench.report import CORPUS, make_parser, publish
 
 ROUNDS = 2
 _IDLE_SHARE = 0.4
@@ -52,7 +51,7 @@ class WikiFigures:
 
 def main() -> None:
     parser = make_parser(__doc__, "otterwiki")
-    parser.add_argument("--bundle", type=Path, default=DEFAULT)
+    parser.add_argument("--bundle", type=Path, default=CORPUS)
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
     parser.add_argument("--seconds", type=float, default=240, help="of saves, for each wiki")
     parser.add_argument("--searches", type=int, default=15)
@@ -80,18 +79,19 @@ def main() -> None:
 
 
 def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> WikiFigures:
-    files = [file for file in run_git(place, "ls-files").splitlines() if file.endswith(".md")]
+    repository = place / "repository"
+    files = list_pages(repository)
     queries = [get_words(file) for file in random.Random(7).sample(files, searches + 5)]
     figures = WikiFigures(len(files))
-    head = run_git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
-    run_git(place, "reset", "-q", "--hard", head)
-    run_git(place, "config", "gc.auto", "0")
+    head = run_git(repository, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
+    run_git(repository, "reset", "-q", "--hard", head)
+    run_git(repository, "config", "gc.auto", "0")
     other = place.with_name(f"{place.name}-bare")
     cores = os.sched_getaffinity(0)
     for number in range(ROUNDS):
         shutil.rmtree(other, ignore_errors=True)
         # A copy, not a clone: a clone has another index file, and Otterwiki reads it in every save.
-        shutil.copytree(place / "repository", other / "repository", symlinks=True)
+        shutil.copytree(repository, other / "repository", symlinks=True)
         bare, ours = OtterwikiServer(other, WITHOUT), OtterwikiServer(place, app)
         try:
             if number == 0:
@@ -108,7 +108,7 @@ def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> WikiFi
             bare.stop()
             ours.stop()
             os.sched_setaffinity(0, cores)
-            run_git(place, "reset", "-q", "--hard", head)
+            run_git(repository, "reset", "-q", "--hard", head)
     return figures
 
 
@@ -131,11 +131,6 @@ def get_words(file: str) -> str:
     """The name of a page as somebody would type it: the directory's, since these pages are all called index."""
     parts = file.removesuffix(".md").split("/")
     return (parts[-2] if parts[-1] == "index" and len(parts) > 1 else parts[-1]).replace("_", " ").replace("-", " ")
-
-
-def run_git(place: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(place / "repository"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def format_quantiles(values: list[float], digits: int = 1) -> str:

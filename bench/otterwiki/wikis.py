@@ -1,21 +1,20 @@
 """Wikis of several sizes, each a checked-out repository and an index of it, made once and kept in bench/data."""
 
 import shutil
-import subprocess
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from bench.corpus import DATA, open_clone
+from bench.corpus import list_pages, open_clone, run_git
 from bench.embedders import IndexedEmbedder, RandomEmbedder
+from bench.report import DATA
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
-from wikiholt.wikis.service import WikiService
 
 HOME = DATA / "otterwiki"
 
@@ -67,7 +66,7 @@ def index_wiki(place: Path, *, random: bool, known: Path | None = None) -> None:
 def _clone(bundle: Path, place: Path, home: Path) -> None:
     bare = open_clone(bundle, home / "mdn.git")
     place.mkdir(parents=True)
-    subprocess.run(["git", "clone", "-q", str(bare.path.resolve()), str(place / "repository")], check=True)
+    run_git(place, "clone", "-q", str(bare.path.resolve()), "repository")
     _copy_index(home / "mdn-data", place)
 
 
@@ -76,31 +75,21 @@ def _copy_index(data: Path, place: Path) -> None:
     if not (data / "registry.sqlite").exists():
         return
 
-    def copied(service: WikiService, slug: str) -> None:
-        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in (data / "wikis").iterdir()}
-        own = service.components.store.get_directory(service.registry.get(slug).id)
-        service.close()
-        shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
-        for file in own.glob("g??????.sqlite"):
-            with closing(open_connection(file)) as db:
-                db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
-
     service = open_service(place / "wikiholt")
-    copied(
-        service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
-    )
+    slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
+    own = service.components.store.get_directory(service.registry.get(slug).id)
+    service.close()
+    sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in (data / "wikis").iterdir()}
+    shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
+    for file in own.glob("g??????.sqlite"):
+        with closing(open_connection(file)) as db:
+            db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
 
 def _delete_pages(repository: Path, pages: int) -> None:
     """Commit the deletion of all but about `pages` pages, evenly chosen."""
-
-    def git(*arguments: str, stdin: str = "") -> str:
-        who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
-        command = ["git", "-C", str(repository), *who, *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
-
-    files = [file for file in git("ls-files", "-z").split("\0") if file.endswith(".md")]
+    files = list_pages(repository)
     kept = set(files[:: max(1, len(files) // pages)][:pages])
-    gone = [file for file in files if file not in kept]
-    git("rm", "-q", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(gone))
-    git("commit", "-q", "-m", f"{pages} pages")
+    gone = "\0".join(file for file in files if file not in kept)
+    run_git(repository, "rm", "-q", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=gone)
+    run_git(repository, "commit", "-q", "-m", f"{pages} pages")

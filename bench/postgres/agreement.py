@@ -12,14 +12,13 @@ from bench.embedders import CachingEmbedder, IndexedEmbedder
 from bench.postgres.parts import SAVED_RESULTS, ReportPart
 from bench.postgres.server import run_server
 from bench.postgres.sides import Side
-from bench.quality import DATA
+from bench.report import DATA
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.embedding import load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.keyword_query import parse_query
 
-NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 10
 
 
@@ -52,7 +51,7 @@ class Agreement:
         )
 
 
-def run(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) -> None:
+def run(directory: Path = collections.DEFAULT, names: Sequence[str] = collections.SHARED_NAMES) -> None:
     """Index the collections in PostgreSQL, ask both, and save the result."""
     part = ReportPart("agreement", "The same hits as the embedded store")
     part.add(

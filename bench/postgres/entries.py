@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.corpus import DATA
 from bench.postgres.parts import SAVED_RESULTS
+from bench.report import DATA
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.protocols import Embedder

@@ -3,8 +3,7 @@
 import os
 from datetime import UTC, datetime
 
-from bench.corpus import DATA
-from bench.report import describe_machine, write_result
+from bench.report import DATA, describe_machine, format_load, write_result
 
 SAVED_RESULTS = DATA / "postgres"
 ORDER = ("shared", "roles", "small", "growth", "large", "graphs", "phrases", "nodes", "takeover", "agreement")
@@ -27,14 +26,9 @@ class ReportPart:
 
     def save(self) -> None:
         """Save the text for `report`; replaces the earlier text of this part."""
-        cores = len(os.sched_getaffinity(0))
-        day = datetime.now(UTC).date().isoformat()
-        said = f"*{day}; load while it ran: {min(self._load):.1f} to {max(self._load):.1f} on {cores} cores"
-        said += (
-            "; the machine was busy, so only ratios are meaningful, roughly.*" if max(self._load) > cores + 1 else ".*"
-        )
+        note = f"*{datetime.now(UTC).date().isoformat()}. {format_load(self._load)}*"
         SAVED_RESULTS.mkdir(parents=True, exist_ok=True)
-        (SAVED_RESULTS / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
+        (SAVED_RESULTS / f"{self._name}.md").write_text("\n".join([*self._lines, "", note, ""]))
 
 
 def write_results(about: str) -> str:

@@ -11,13 +11,14 @@ from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
-from bench.corpus import DATA, DEFAULT, open_clone
+from bench.corpus import open_clone
 from bench.embedders import CachingEmbedder
 from bench.measures import get_percentiles_ms
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_pid, run_server
 from bench.postgres.sides import Side
+from bench.report import DATA
 from tests.support.postgres_server import PostgresServer
 from wikiholt.app.store_migration import StoreMigration
 from wikiholt.domain.search import SearchMode
@@ -39,7 +40,7 @@ def run() -> None:
         files = Side("files", DATA / "phrases", embedder)
         stack.callback(files.close)
         if not files.service.list_wikis():
-            files.service.add(SLUG, str(open_clone(DEFAULT, DATA / "mdn.git").path.resolve()), {})
+            files.service.add(SLUG, str(open_clone().path.resolve()), {})
             files.service.get_handle(SLUG).sync()
         address = server.create_database()
         # Keywords need no index of vectors, and building one would take the second core meanwhile.

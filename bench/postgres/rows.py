@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.corpus import DATA
 from bench.postgres.parts import SAVED_RESULTS
+from bench.report import DATA
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.storage.sqlite.store import SqliteStore
 

@@ -13,8 +13,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from bench.corpus import DATA
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import DATA, make_parser, publish
 from bench.soak.plan import Plan
 from bench.soak.report import format_report
 from bench.soak.runner import Soak
@@ -42,11 +41,7 @@ def main() -> int:
     if home.exists() and not (home / "serve.log").exists() and any(home.iterdir()):
         parser.error(f"{home} is not of an earlier soak, and would be emptied")
     outcome = Soak(plan, home, load_pages(arguments.collections), program).run()
-    rows = format_report(outcome)
-    print("\n".join(rows))
-    if arguments.write:
-        note = f" {arguments.note}" if arguments.note else ""
-        write_result("soak", f"{__doc__}\n{describe_machine()}{note}\n\n" + "\n".join(rows))
+    publish("soak", __doc__, format_report(outcome), write=arguments.write, note=arguments.note)
     return 1 if outcome.find_faults() else 0
 
 

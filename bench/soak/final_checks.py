@@ -1,13 +1,12 @@
 """Final checks: every index equals its HEAD, no acknowledged commit is lost, no wiki has data of another."""
 
-import os
 import re
 import statistics
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.corpus import run_git
 from bench.soak.wikis import SoakWiki
 from wikiholt.app.bootstrap import open_service
 from wikiholt.wikis.service import WikiService
@@ -44,19 +43,11 @@ def run_final_checks(data: Path, wikis: Sequence[SoakWiki], log: Path) -> FinalR
     return ending
 
 
-def _run_git(repository: Path, *arguments: str) -> str:
-    alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    done = subprocess.run(
-        ["git", "-C", str(repository), *arguments], env=os.environ | alone, capture_output=True, check=True
-    )
-    return done.stdout.decode()
-
-
 def _check_head(ending: FinalResult, service: WikiService, wiki: SoakWiki, wiki_id: str) -> None:
-    lines = _run_git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
+    lines = run_git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
     rows = [line.partition("\t") for line in lines if line]
     tree = {name: head.split()[2] for head, _, name in rows if name.endswith(".md")}
-    head = _run_git(wiki.repository, "rev-parse", "HEAD").strip()
+    head = run_git(wiki.repository, "rev-parse", "HEAD").strip()
     index = service.components.store.open(wiki_id)
     try:
         held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
@@ -74,11 +65,11 @@ def _check_head(ending: FinalResult, service: WikiService, wiki: SoakWiki, wiki_
 
 def _check_commits(ending: FinalResult, wiki: SoakWiki) -> None:
     """Every acknowledged commit is in the history."""
-    history = set(_run_git(wiki.repository, "rev-list", "HEAD").split())
+    history = set(run_git(wiki.repository, "rev-list", "HEAD").split())
     lost = [revision for revision in wiki.commits if revision not in history]
     ending.commits += len(wiki.commits)
     ending.faults += [f"{wiki.slug} lost the commit {revision}" for revision in lost]
-    loose = _run_git(wiki.repository, "fsck", "--no-progress", "--no-dangling", "--connectivity-only").strip()
+    loose = run_git(wiki.repository, "fsck", "--no-progress", "--no-dangling", "--connectivity-only").strip()
     if loose:
         ending.faults.append(f"git fsck of {wiki.slug}: {loose[:200]}")
 

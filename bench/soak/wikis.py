@@ -2,7 +2,6 @@
 plain git at work on them."""
 
 import hashlib
-import os
 import random
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from bench.corpus import run_git
 from bench.many_wikis.wikis import SmallPage, create_repository, pick_pages, read_small_pages
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
@@ -20,9 +20,6 @@ from wikiholt.domain.wiki import Scope
 CANARY_PAGE = "Canary"
 SECRET = "soak-webhook"
 _LETTERS = "bcfghjkmpqvwxz"
-_WHO = {"GIT_AUTHOR_NAME": "Soak", "GIT_AUTHOR_EMAIL": "soak@example.org"}
-_WHO |= {"GIT_COMMITTER_NAME": "Soak", "GIT_COMMITTER_EMAIL": "soak@example.org"}
-_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
 
 
 @dataclass(slots=True)
@@ -113,15 +110,15 @@ class Clone:
         self._wiki = wiki
         self.place = place
         shutil.rmtree(place, ignore_errors=True)
-        self.run_git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
+        run_git(place.parent, "clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place))
 
     def push(self) -> bool:
         """Commit all changes and push them; False if another push was faster."""
-        self.run_git("add", "--all")
-        self.run_git("commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
-        revision = self.run_git("rev-parse", "HEAD").strip()
+        run_git(self.place, "add", "--all")
+        run_git(self.place, "commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
+        revision = run_git(self.place, "rev-parse", "HEAD").strip()
         try:
-            self.run_git("push", "--quiet", "origin", "HEAD")
+            run_git(self.place, "push", "--quiet", "origin", "HEAD")
         except subprocess.CalledProcessError:
             return False
         self._wiki.add_commit(revision)
@@ -129,12 +126,6 @@ class Clone:
 
     def list_files(self, folder: str) -> list[Path]:
         return sorted((self.place / folder).glob("*.md"))
-
-    def run_git(self, *arguments: str, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=cwd or self.place, env=os.environ | _WHO | _ALONE, capture_output=True, check=True
-        )
-        return done.stdout.decode()
 
 
 def make_text(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
