@@ -47,7 +47,7 @@ class Queries:
 
 
 def find_collections(directory: Path, data: Path) -> dict[str, Path]:
-    """The collections by name: the shared ones, and those that bench.mining wrote."""
+    """The collections by name: the shared ones, and those that bench.extra_collections wrote."""
     further = sorted((data / "extra").iterdir()) if (data / "extra").is_dir() else []
     return {name: directory / name for name in SHARED_NAMES} | {path.name: path for path in further}
 

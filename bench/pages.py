@@ -2,7 +2,7 @@
 
     python -m bench.pages [--collections DIR] [--data DIR] [--model NAME] [--only NAME …] [--write]
 
-Uses the indexes of bench.quality, also of the collections that bench.mining writes, and keeps the signals of all queries
+Uses the indexes of bench.quality, also of the collections that bench.extra_collections writes, and keeps the signals of all queries
 in bench/data/pages, so that a further trial takes seconds; delete them after a change of an index. A page's vector is the
 mean of its passages. Every choice for a collection is made by the others; the two parts of MDN are left out together. The
 signals not taken are added to hybrid search as it is.

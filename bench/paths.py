@@ -2,8 +2,8 @@
 
     python -m bench.paths [--collections DIR] [--data DIR] [--mdn DIR] [--write]
 
-Uses the indexes of bench.quality, also of `xquad` if bench.mining wrote it, and the one of MDN that bench.sync made:
-there, link texts are the queries, as in bench.mining. *Titles* are titles of pages as queries, which the other sets leave
+Uses the indexes of bench.quality, also of `xquad` if bench.extra_collections wrote it, and the one of MDN that bench.sync made:
+there, link texts are the queries, as in bench.extra_collections. *Titles* are titles of pages as queries, which the other sets leave
 out; they show what a choice costs, and choose nothing. Signals are kept in bench/data/paths. A variant has the
 number of last parts of the path that count, and the share of the title with its path in the overlap.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import collections, mining
+from bench import collections, extra_collections
 from bench.corpus import open_clone
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
 from bench.report import make_parser, publish
@@ -102,10 +102,14 @@ def select_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries
 
 def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     """Link texts of MDN, whose pages have the paths of the index."""
-    sources = mining.read_sources(open_clone(to=data / "mdn.git").path)
+    sources = extra_collections.read_sources(open_clone(to=data / "mdn.git").path)
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.path.removesuffix("/index").lower(): page.path for page in listed}
-    chosen = [each for each in mining.select_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]
+    chosen = [
+        each
+        for each in extra_collections.select_queries(sources, extra_collections.find_link_texts(sources))
+        if each[1] in paths
+    ]
     random.Random(7).shuffle(chosen)
     queries = collections.Queries("mdn", "links", {}, {}, {})
     for number, (text, path, linking) in enumerate(chosen[:MAX_LINKS]):

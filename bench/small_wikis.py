@@ -2,7 +2,7 @@
 
     python -m bench.small_wikis [--collections DIR] [--data DIR] [--model NAME] [--only NAME …] [--write]
 
-Uses the vectors of the indexes of bench.quality (run that first, also for what bench.mining writes). A small wiki has
+Uses the vectors of the indexes of bench.quality (run that first, also for what bench.extra_collections writes). A small wiki has
 pages that answer some questions of a collection, and random other pages of it. It is indexed and searched by the code of
 the product, so that its keyword statistics are its own. Every question is asked in one wiki of each size. *Foreign*
 questions are of other collections. *Near* questions are of the same collection, but no page of the wiki answers them.

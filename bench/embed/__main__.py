@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
-from bench.embed.quality import format_rows, rank_documents
+from bench.embed.precision_loss import format_rows, rank_documents
 from bench.measures import measure_seconds
 from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -44,7 +44,7 @@ class EmbeddingPeer:
     """ChromaDB's embedding code in its own process."""
 
     def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
-        script = Path(__file__).with_name("chroma_peer.py")
+        script = Path(__file__).with_name("chroma_embedding.py")
         self._process = subprocess.Popen(
             [python, str(script), str(carrier), str(scratch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -79,7 +79,7 @@ def run_in_process(repository: Path, asked: list[str]) -> list[str]:
 def start_targets(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
     ours, bare = get_free_port(), get_free_port()
     stack.enter_context(run_server([*SERVE, "--port", str(ours)], ours))
-    stack.enter_context(run_server([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare))
+    stack.enter_context(run_server([sys.executable, "-m", "bench.http.empty_handler", str(bare), "6000"], bare))
     targets: list[Target] = [
         ("Wikiholt", "hybrid", lambda: WikiholtClient(ours)),
         ("Wikiholt", "keyword", lambda: WikiholtClient(ours)),

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from bench.many_wikis.indexing import index_wikis
-from bench.many_wikis.server import WikiServer
-from bench.many_wikis.wikis import SmallPage, make_slug, pick_pages, read_small_pages
+from bench.many_wikis.repositories import SmallPage, make_slug, pick_pages, read_small_pages
+from bench.many_wikis.wiki_server import WikiServer
 from bench.measures import count_disk_bytes, read_cpu_s, read_memory_mb, read_private_mb
 from bench.report import DATA, make_parser, publish
 

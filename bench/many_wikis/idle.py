@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from bench.many_wikis.indexing import index_wikis
-from bench.many_wikis.server import WikiServer
-from bench.many_wikis.wikis import read_small_pages
+from bench.many_wikis.repositories import read_small_pages
+from bench.many_wikis.wiki_server import WikiServer
 from bench.measures import read_cpu_s
 from bench.report import DATA, make_parser
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.embedders import CachingEmbedder
-from bench.many_wikis.wikis import SmallPage, create_repositories, make_slug
+from bench.many_wikis.repositories import SmallPage, create_repositories, make_slug
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import IndexMissing

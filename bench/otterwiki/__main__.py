@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.corpus import list_pages, run_git
+from bench.otterwiki.otterwiki_server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
 from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
-from bench.otterwiki.server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
-from bench.otterwiki.wikis import HOME, make_wiki
+from bench.otterwiki.wiki_data import HOME, make_wiki
 from bench.report import CORPUS, make_parser, publish
 
 ROUNDS = 2

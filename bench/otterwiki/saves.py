@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.otterwiki.server import OtterwikiServer, SaveCost
+from bench.otterwiki.otterwiki_server import OtterwikiServer, SaveCost
 
 ROW_SECONDS = 12.0
 """Longer than a sync waits for the end of a row of saves, which is ten seconds."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.many_wikis.wikis import SmallPage, create_repositories, make_slug, pick_pages
+from bench.many_wikis.repositories import SmallPage, create_repositories, make_slug, pick_pages
 from bench.postgres.node import Node
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 from bench.embedders import CachingEmbedder
-from bench.many_wikis.wikis import make_slug
+from bench.many_wikis.repositories import make_slug
 from bench.measures import get_percentiles_ms
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart

@@ -13,7 +13,7 @@ from bench.postgres import entries
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
 from bench.postgres.sides import Side
-from bench.postgres.times import StoreTimes
+from bench.postgres.store_times import StoreTimes
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.search import PageFilter
 from wikiholt.embedding import load_embedder

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from bench.many_wikis.server import WikiServer
+from bench.many_wikis.wiki_server import WikiServer
 
 
 class Node(WikiServer):

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from bench.collections import DEFAULT
-from bench.many_wikis.wikis import read_small_pages
+from bench.many_wikis.repositories import read_small_pages
 from bench.measures import read_cpu_s
 from bench.postgres.cluster import Cluster
 from bench.postgres.load import Load, read_tree_cpu_s, run_load

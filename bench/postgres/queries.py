@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench.many_wikis.wikis import make_slug
+from bench.many_wikis.repositories import make_slug
 from bench.measures import read_private_mb
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_pid
 from bench.postgres.sides import Side
-from bench.postgres.times import StoreTimes
+from bench.postgres.store_times import StoreTimes
 from tests.support.postgres_server import OPERATOR, PostgresServer
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.search.request import SearchRequest

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.embedders import CachingEmbedder
-from bench.many_wikis.wikis import make_slug
-from bench.postgres import entries, provisioning, queries
-from bench.postgres.one_table import SharedTable
+from bench.many_wikis.repositories import make_slug
+from bench.postgres import entries, queries, wiki_costs
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
+from bench.postgres.shared_table import SharedTable
 from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry
@@ -58,13 +58,13 @@ def run(wikis: int, rounds: int) -> None:
         open_sides(server, CachingEmbedder(model)) as (files, postgres, shared),
     ):
         small = SmallWikis(files, postgres, shared, pool, wikis, random.Random(9))
-        provisioning.create_wikis(small, part, server, entries.build_recipe(model))
+        wiki_costs.create_wikis(small, part, server, entries.build_recipe(model))
         queries.run_searches(small, part, rounds)
         queries.measure_cpu(small, part, server, rounds)
         queries.report_backends(part, server)
         run_crash(small, part, server)
         part.save()  # what follows takes long
-        provisioning.remove_wikis(small, part)
+        wiki_costs.remove_wikis(small, part)
     part.save()
 
 

@@ -9,7 +9,7 @@ import psycopg
 
 from bench.collections import DEFAULT
 from bench.corpus import BareWiki
-from bench.many_wikis.wikis import read_small_pages
+from bench.many_wikis.repositories import read_small_pages
 from bench.postgres.cluster import Cluster
 from bench.postgres.node import Node
 from bench.postgres.parts import ReportPart

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.many_wikis.wikis import SmallPage
+from bench.many_wikis.repositories import SmallPage
 from bench.soak.client import Ledger, Session
 from bench.soak.disk import check_files
 from bench.soak.final_checks import run_final_checks

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.many_wikis.wikis import SmallPage
+from bench.many_wikis.repositories import SmallPage
 from bench.soak.client import Ledger, Session
 from bench.soak.plan import Plan
 from bench.soak.process import ServiceProcess

@@ -1,6 +1,6 @@
 """Further collections for benchmarks: link texts of a wiki as queries, by the rules of the shared collections.
 
-    python -m bench.mining [--corpus DIR] [--collections DIR] [--to bench/data/extra]
+    python -m bench.extra_collections [--corpus DIR] [--collections DIR] [--to bench/data/extra]
 
 Writes two parts of MDN, whose link texts point to the page wanted, and the paragraphs of XQuAD as pages with their
 questions. They were not used to choose the ranking before docs/adr/0044, so they show what holds elsewhere. Index them

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 
-from bench.otterwiki.measured import CPU_HEADER, HOOKS_HEADER, TOTAL_HEADER
+from bench.otterwiki.request_costs import CPU_HEADER, HOOKS_HEADER, TOTAL_HEADER
 
-WITH, WITHOUT = "bench.otterwiki.plugged", "bench.otterwiki.bare"
+WITH, WITHOUT = "bench.otterwiki.with_plugin", "bench.otterwiki.without_plugin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench.many_wikis.wikis import make_slug
+from bench.many_wikis.repositories import make_slug
 from bench.measures import count_disk_bytes
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes
