@@ -28,7 +28,7 @@ SMALL = {
     "wiki-dendron": (9_000, 10**9),
     "wiki-k8s-en": (12_000, 300),
 }
-"""Of each smaller collection the characters of its longest page, and how many pages are relevant to no query."""
+"""For each smaller collection: the maximum number of characters of a page, and of pages that no query is about."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read_articles(directory: Path, language: str = "en") -> list[dict[str, Any]]
 
 
 def read_queries(directory: Path) -> list[Queries]:
-    """Every kind of queries the collection has."""
+    """All kinds of queries of the collection."""
     return [
         _read_kind(directory, kind) for kind in ("", "oldtitle", "description") if _get_file(directory, kind).exists()
     ]

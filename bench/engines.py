@@ -3,8 +3,8 @@
     OPENBLAS_NUM_THREADS=1 python -m bench.engines [--sizes 1000 10000 100000] [--write]
 
 The vectors are real: those of the index that bench.sync made, in random order. Every engine is the cache that
-Wikiholt uses, built from the same rows; every query is sent to every engine in turn, so that what disturbs one
-disturbs all. Compare ratios, not milliseconds. Chroma's memory is that of the process it runs in and of the rows that
+Wikiholt uses, built from the same rows; every query is sent to every engine in turn, so that other load affects
+all of them. Compare ratios, not milliseconds. Chroma's memory is that of the process it runs in and of the rows that
 are kept beside it.
 """
 
@@ -82,7 +82,7 @@ def load_vectors(most: int) -> FloatArray:
         finally:
             index.close()
     if len(largest) < most:
-        sys.exit(f"there are {len(largest):,} vectors, and {most:,} are wanted: run `python -m bench.sync` first")
+        sys.exit(f"there are {len(largest):,} vectors, and {most:,} are needed: run `python -m bench.sync` first")
     return np.ascontiguousarray(largest[np.random.default_rng(7).permutation(len(largest))[:most]])
 
 

@@ -116,7 +116,7 @@ class SignalReader:
         self._rows = dict(zip(ids.tolist(), map(slice, starts, np.append(starts[1:], len(order))), strict=True))
         self._means = dict(zip(ids.tolist(), compute_page_means(rows, ids), strict=True))
         self._mean = self._vectors.mean(axis=0)
-        self._centred = _to_unit(self._vectors - self._mean)
+        self._centered = _to_unit(self._vectors - self._mean)
         step = -(-len(order) // SAMPLED_PASSAGES)
         self._sample, self._sample_pages = self._vectors[::step], self._page_of[::step]
 
@@ -165,7 +165,7 @@ class SignalReader:
     ) -> dict[str, FloatArray]:
         nearest = np.array([self._rows[page].start + int(np.argmax(cosines[self._rows[page]])) for page in pages])
         best = self._vectors[nearest[np.argsort(-cosines[nearest])[:3]]]
-        moved, centred = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
+        moved, centered = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
         raw = {
             "three": self._score(pages, lambda rows: float(np.sort(cosines[rows])[-3:].mean())),
             "first": self._score(pages, lambda rows: float(_to_unit(self._vectors[rows][:3].mean(axis=0)) @ vector)),
@@ -173,8 +173,8 @@ class SignalReader:
             "moved": self._score(pages, lambda rows: float((self._vectors[rows] @ moved).max())),
         }
         scaled = {name: _to_scale(each, scale) for name, each in raw.items()}
-        centred_cosines = self._score(pages, lambda rows: float((self._centred[rows] @ centred).max()))
-        return {**self.score_pages(pages, vector, cosines, scale), **scaled, "centred": centred_cosines}
+        centered_cosines = self._score(pages, lambda rows: float((self._centered[rows] @ centered).max()))
+        return {**self.score_pages(pages, vector, cosines, scale), **scaled, "centred": centered_cosines}
 
     def score_pages(
         self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale

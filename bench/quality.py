@@ -60,7 +60,7 @@ NOTES = """
 
 @dataclass(frozen=True)
 class NamedSearch:
-    """One way to search a collection, and how a question is put to it."""
+    """One way to search a collection."""
 
     label: str
     mode: SearchMode
@@ -77,7 +77,7 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, help="limit the number of queries of each kind")
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
-    parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
+    parser.add_argument("--budget", default="", help="milliseconds the reranker has, instead of the default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
     arguments = parser.parse_args()
     asked = arguments.peers is not None
@@ -90,13 +90,13 @@ def main() -> None:
     text = "\n".join([*format_table(found), "", differences])
     print(f"\n{differences}")
     if arguments.write:
-        load = f"Load when it began {before:.1f}, when it ended {os.getloadavg()[0]:.1f}."
+        load = f"Load at the start {before:.1f}, at the end {os.getloadavg()[0]:.1f}."
         kept = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
         write_result("quality", f"{__doc__}{NOTES}\n{describe_machine()} {load}\n\n{text}\n{kept}")
 
 
 def run_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
-    """For each kind of the collection's queries, how every search answered them."""
+    """Search all queries of a collection; yields the runs of each kind of queries."""
     directory, data = arguments.collections / name, arguments.data
     repository = data / "collections" / f"{name}.git"
     collections.write_repository(directory, repository)
@@ -140,7 +140,7 @@ def run_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[s
 
 
 def index_collection(service: WikiService, name: str, repository: Path) -> None:
-    """Make the collection a wiki that is indexed and whose caches are there."""
+    """Register and index a collection, and wait for its caches."""
     if name not in [wiki.slug for wiki in service.list_wikis()]:
         service.add(name, str(repository.resolve()), {})
     began = time.perf_counter()
@@ -169,7 +169,7 @@ def make_peer_search(running: RunningPeer, about: SearchPeer) -> NamedSearch:
 def run_queries(
     asked: collections.Queries, searches: Sequence[NamedSearch], limit: int | None = None
 ) -> list[EvaluationRun]:
-    """Every question put to every search, in turns that begin with another one each time."""
+    """Send every question to all searches, each time beginning with another one."""
     questions = [
         Question(query, QuestionKind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
         for query, text in asked.texts.items()
@@ -192,7 +192,7 @@ def format_table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     for label in dict.fromkeys(run.label for runs in found.values() for run in runs):
         outcomes = [each for runs in found.values() for run in runs if run.label == label for each in run.outcomes]
         for note, count in Counter(note for each in outcomes for note in each.notes).items():
-            yield f"{label}: {count} of {len(outcomes)} answers said: {note}."
+            yield f"{label}: {count} of {len(outcomes)} answers have the note: {note}."
 
 
 def keep_peer_rows(previous: str) -> Iterator[str]:

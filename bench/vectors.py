@@ -6,7 +6,7 @@
 The pages' paragraphs are embedded once and headings, which are held out, are the queries; the first two hundred, on
 which the caches were tuned, are left out. Larger sets are real vectors,
 then mixtures of pairs of them with a little noise: dense like real text, and not in clear clusters. Every engine
-answers every query in turn, so what disturbs one disturbs all; compare ratios.
+answers every query in turn, so that other load affects all of them; compare ratios.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
     python -m bench.embed.build multilingual-e5-small --carrier FILE --calibrate FILE…
 
-The directory holds `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
+The directory contains `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
 other packages. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
 `onnx` package; running Wikiholt does not.
 """
@@ -40,7 +40,7 @@ SENTENCE_LENGTHS = range(5, 120)
 # How much of the activations' unevenness moves into the weights: of .5 to 1 the best by cosine to fp32.
 ALPHA = 0.7
 # A column that is hardly used in the calibration texts counts as this share of the median one.
-LEAST = 0.05
+MIN_COLUMN_SHARE = 0.05
 SENTENCES = (
     "A wiki page is a file in a git repository.",
     "How do I reset my password?",
@@ -172,8 +172,8 @@ def find_largest_inputs(
 
 
 def compute_smoothing(largest: np.ndarray) -> np.ndarray:
-    """What each column of the input is multiplied by, so that no column needs a much coarser grid than the others."""
-    scale = np.maximum(largest, LEAST * np.median(largest)) ** ALPHA
+    """A factor for each column of the input, so that no column needs a much coarser grid than the others."""
+    scale = np.maximum(largest, MIN_COLUMN_SHARE * np.median(largest)) ** ALPHA
     return (np.exp(np.log(scale).mean()) / scale).astype(np.float32)
 
 

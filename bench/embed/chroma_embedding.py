@@ -29,7 +29,7 @@ def main(carrier: Path, scratch: Path) -> None:
     for line in sys.stdin:
         kind, texts = json.loads(line)
         started = time.perf_counter()
-        # As a collection calls it (a new session for every call), or with one session kept, which favours it.
+        # As a collection calls it (a new session for every call), or with one session kept, which is faster.
         (DefaultEmbeddingFunction() if kind == "default" else kept)(texts)
         print(time.perf_counter() - started, flush=True)
 

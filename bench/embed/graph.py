@@ -1,8 +1,8 @@
 """Write the computation of a BERT encoder as a small ONNX file without weights, for one text a call.
 
-The weights stay where they are, in the pinned package; the names of this graph's initialisers say which are wanted.
-Three things make it faster on a CPU than a general export: no padding and so no mask, one product for query, key and
-value, and layer normalisation in elementary steps (the fused kernel of onnxruntime is not vectorised).
+The weights stay where they are, in the pinned package; the initializers of this graph have their names.
+It is faster on a CPU than a general export for three reasons: no padding and so no mask, one product for query, key and
+value, and layer normalization in elementary steps (the fused kernel of onnxruntime is not vectorized).
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class GraphBuilder:
         return name
 
     def add_weight(self, name: str, shape: Sequence[int], kind: int = TensorProto.FLOAT) -> str:
-        """An initialiser that is handed to the session when it is made."""
+        """An initializer that the session receives when it is created."""
         tensor = TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
         tensor.external_data.add(key="location", value="weights")
         self.initializers[name] = tensor
@@ -75,10 +75,10 @@ class GraphBuilder:
 
     def add_norm(self, x: str, name: str, shape: EncoderShape) -> str:
         last = self.add_constant("last", np.array([-1], np.int64))
-        centred = self.add("Sub", x, self.add("ReduceMean", x, last, keepdims=1))
-        variance = self.add("ReduceMean", self.add("Mul", centred, centred), last, keepdims=1)
+        centered = self.add("Sub", x, self.add("ReduceMean", x, last, keepdims=1))
+        variance = self.add("ReduceMean", self.add("Mul", centered, centered), last, keepdims=1)
         spread = self.add("Sqrt", self.add("Add", variance, self.add_constant("epsilon", np.float32(shape.epsilon))))
-        scaled = self.add("Mul", self.add("Div", centred, spread), self.add_weight(f"{name}.scale", [shape.width]))
+        scaled = self.add("Mul", self.add("Div", centered, spread), self.add_weight(f"{name}.scale", [shape.width]))
         return self.add("Add", scaled, self.add_weight(f"{name}.shift", [shape.width]))
 
 
@@ -101,10 +101,10 @@ def _add_words(g: GraphBuilder, ids: str, shape: EncoderShape) -> str:
         low = g.add("BitwiseAnd", pairs, g.add_constant("low_bits", np.array([15], np.uint8)))
         high = g.add("BitShift", pairs, g.add_constant("four", np.array([4], np.uint8)), direction="RIGHT")
         numbers = g.add("Cast", g.add("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
-        centred = g.add("Sub", numbers, g.add_constant("eight", np.float32(8)))
+        centered = g.add("Sub", numbers, g.add_constant("eight", np.float32(8)))
         scales = g.add("Gather", g.add_weight("words.scale", [*blocks, 1], TensorProto.FLOAT16), ids)
         return g.add(
-            "Reshape", g.add("Mul", centred, g.add("Cast", scales, to=TensorProto.FLOAT)), g.add_constant("flat", flat)
+            "Reshape", g.add("Mul", centered, g.add("Cast", scales, to=TensorProto.FLOAT)), g.add_constant("flat", flat)
         )
     rows = g.add("Gather", g.add_weight("words.int8", [*blocks, shape.block], TensorProto.INT8), ids)
     scales = g.add("Gather", g.add_weight("words.scale", [*blocks, 1]), ids)
@@ -113,7 +113,7 @@ def _add_words(g: GraphBuilder, ids: str, shape: EncoderShape) -> str:
 
 
 def _add_attention(g: GraphBuilder, x: str, at: str, shape: EncoderShape, *, last: bool) -> tuple[str, str]:
-    """What each token sees of the others, and the tokens that are left: in the last layer of `cls` only the first."""
+    """The attention of each token to the others, and the remaining tokens: in the last layer of `cls` only the first."""
     scale = float((shape.width // shape.heads) ** -0.5)
     if last and shape.pooling == "cls":
         parts = g.add_nodes(

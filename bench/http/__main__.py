@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
     repository, asked = prepare_collection(arguments.collections)
-    rows = [f"Load of the machine when it began: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
+    rows = [f"Load of the machine at the start: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
     rows += run_in_process(repository, asked)
     with ExitStack() as stack:
         targets = start_targets(stack, arguments.peer, repository)

@@ -3,8 +3,8 @@
     PEER bench/http/vault_peer.py PAGES STATE MODEL index
     PEER bench/http/vault_peer.py PAGES STATE MODEL serve PORT
 
-Its own code from beginning to end, with the settings it comes with but for the model: all-MiniLM-L6-v2, one of those
-it offers, whose files are taken from MODEL and not from the network.
+All code is its own, and all settings are its defaults except the model: all-MiniLM-L6-v2, whose files are read from
+MODEL.
 """
 
 import json

@@ -135,7 +135,7 @@ def main() -> None:
         values = measure(port, [int(pid) for pid in children], searchers, asked, arguments.seconds, arguments.rounds)
     rows = ["| what | value |", "|---|---|"]
     rows += [f"| {name} | {value:.2f} |" for name, value in values.items()]
-    note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine when it began: {load:.1f}."
+    note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine at the start: {load:.1f}."
     publish("workers", __doc__, rows, write=arguments.write, note=note)
     if arguments.write:
         write_values("workers", values)

@@ -18,9 +18,9 @@ from bench.many_wikis.wiki_server import WikiServer
 from bench.measures import count_disk_bytes, read_cpu_s, read_memory_mb, read_private_mb
 from bench.report import DATA, make_parser, publish
 
-HOT, ASKED = 50, 1000
+WIKIS_IN_USE, SEARCHED_WIKIS = 50, 1000
 """Wikis in use at the same time, and wikis searched at least once."""
-IDLE = 60
+IDLE_S = 60
 STARTS = 3
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser = make_parser(__doc__, "many_wikis", "collections")
     parser.add_argument("--wikis", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=500)
-    parser.add_argument("--patience", type=float, default=900, help="seconds to wait until the service rests")
+    parser.add_argument("--patience", type=float, default=900, help="seconds to wait until the service is idle")
     arguments = parser.parse_args()
     home = DATA / "many_wikis"
     pages = read_small_pages(arguments.collections)
@@ -52,7 +52,7 @@ class WikiCountBench:
 
     def run(self, rounds: int, patience: float) -> list[str]:
         load = os.getloadavg()[0]
-        rows = [f"Load of the machine when it began: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
+        rows = [f"Load of the machine at the start: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
         rows += self._measure_starts()
         many, alone = (self._start(name) for name in ("many", "alone"))
         try:
@@ -91,10 +91,10 @@ class WikiCountBench:
             f"{found:.0f} s" if (found := server.wait_until_idle(patience)) else f"not within {patience:.0f} s"
             for server in (many, alone)
         ]
-        rows = [f"| it has looked at every repository and rests | {quiet[0]} | {quiet[1]} |", ""]
+        rows = [f"| it has checked every repository and is idle | {quiet[0]} | {quiet[1]} |", ""]
         rows += ["| memory, MB (its own, without mapped files) | many wikis | one wiki |", "|---|---|---|"]
         asked = 0
-        for count in (0, 1, 100, ASKED):
+        for count in (0, 1, 100, SEARCHED_WIKIS):
             for number in range(asked, min(count, self._count)):
                 many.search(make_slug(number), self._pick_query(number))
                 alone.search(make_slug(0), self._pick_query(0))
@@ -107,16 +107,29 @@ class WikiCountBench:
         return rows
 
     def _measure_searches(self, many: WikiServer, alone: WikiServer, rounds: int) -> list[str]:
-        kinds = ("one wiki alone", "the same wiki among many", f"{HOT} wikis in turn", f"{ASKED:,} wikis at random")
+        kinds = (
+            "one wiki alone",
+            "the same wiki among many",
+            f"{WIKIS_IN_USE} wikis in turn",
+            f"{SEARCHED_WIKIS:,} wikis at random",
+        )
         kinds = (*kinds, "a wiki that was never searched")
         rows = []
         for mode in ("hybrid", "keyword"):
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
             fresh = iter(
-                self._rng.sample(range(min(ASKED, self._count - 1), self._count), min(rounds, self._count - ASKED))
+                self._rng.sample(
+                    range(min(SEARCHED_WIKIS, self._count - 1), self._count), min(rounds, self._count - SEARCHED_WIKIS)
+                )
             )
-            for number in range(-HOT, rounds):
-                picks = (0, 0, 1 + number % HOT, self._rng.randrange(min(ASKED, self._count)), next(fresh, None))
+            for number in range(-WIKIS_IN_USE, rounds):
+                picks = (
+                    0,
+                    0,
+                    1 + number % WIKIS_IN_USE,
+                    self._rng.randrange(min(SEARCHED_WIKIS, self._count)),
+                    next(fresh, None),
+                )
                 for kind, server, wiki in zip(kinds, (alone, *[many] * 4), picks, strict=True):
                     if wiki is None or (number < 0 and kind == kinds[-1]):
                         continue
@@ -133,11 +146,11 @@ class WikiCountBench:
 
     def _measure_idle(self, many: WikiServer, alone: WikiServer) -> list[str]:
         before = [read_cpu_s(server.pid) for server in (many, alone)]
-        time.sleep(IDLE)
+        time.sleep(IDLE_S)
         used = [
-            (read_cpu_s(server.pid) - then) / IDLE * 100 for server, then in zip((many, alone), before, strict=True)
+            (read_cpu_s(server.pid) - then) / IDLE_S * 100 for server, then in zip((many, alone), before, strict=True)
         ]
-        return ["", f"CPU of one core without requests, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
+        return ["", f"CPU of one core without requests, over {IDLE_S} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
 
     def _format_disk(self) -> list[str]:
         place = self._places["many"]

@@ -1,9 +1,9 @@
-"""CPU time of services at rest, with the code of two checkouts: many wikis and one wiki, all at the same time.
+"""CPU time of idle services, with the code of two checkouts: many wikis and one wiki, all at the same time.
 
     python -m bench.many_wikis.idle --before CHECKOUT [--wikis 1000] [--minutes 4]
 
 Both services of many wikis have the same repositories and an index of their own. Backups and full checks are off, because
-they are done once and not at rest. Prints the CPU seconds per minute of each service, in turns of one minute.
+they do not run while a service is idle. Prints the CPU seconds per minute of each service, in turns of one minute.
 """
 
 import os
@@ -44,8 +44,8 @@ def main() -> None:
 
 
 def measure(places: dict[tuple[str, int], tuple[Path, Path]], checkouts: dict[str, Path], minutes: int) -> None:
-    """Run all services, and print what each uses per minute at rest."""
-    print(f"load when it began: {os.getloadavg()[0]:.1f}", flush=True)
+    """Run all services, and print what each uses per minute while idle."""
+    print(f"load at the start: {os.getloadavg()[0]:.1f}", flush=True)
     servers: dict[tuple[str, int], WikiServer] = {}
     try:
         for key, (wikis, data) in places.items():

@@ -1,4 +1,4 @@
-"""Makes many small wikis: real git repositories of a few small real pages each, the same ones every time.
+"""Creates many small wikis: git repositories of a few small real pages each, the same ones every time.
 
 Objects are written as git writes loose ones, without starting git once a wiki: 10,000 repositories take a minute
 instead of half an hour, and `git fsck` finds nothing wrong with them.
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bench.collections import get_page_path, read_documents
 
-SMALL, LARGE = 200, 1500
-"""How many characters a small page has."""
-FEWEST, MOST = 2, 5
+MIN_CHARS, MAX_CHARS = 200, 1500
+"""The length of a small page."""
+MIN_PAGES, MAX_PAGES = 2, 5
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 _WHO = b"Bench <bench@example.org> 1700000000 +0000"
 
@@ -35,7 +35,7 @@ def read_small_pages(collections: Path) -> list[SmallPage]:
     for name in ("wiki-dendron", "wiki-k8s-en"):
         for document in read_documents(collections / name):
             text, title = document["text"].strip(), document["title"].strip().replace('"', "'")
-            if SMALL <= len(text) <= LARGE and title:
+            if MIN_CHARS <= len(text) <= MAX_CHARS and title:
                 content = f'---\ntitle: "{title}"\n---\n\n{text}\n'.encode()
                 found.append(SmallPage(f"{get_page_path(document['id'])}.md", title, content))
     return found
@@ -44,7 +44,7 @@ def read_small_pages(collections: Path) -> list[SmallPage]:
 def pick_pages(pages: Sequence[SmallPage], number: int) -> list[SmallPage]:
     """The pages of the wiki with this number."""
     rng = random.Random(number)
-    some = rng.sample(pages, rng.randint(FEWEST, MOST))
+    some = rng.sample(pages, rng.randint(MIN_PAGES, MAX_PAGES))
     return list({page.file: page for page in some}.values())
 
 
@@ -53,18 +53,18 @@ def make_slug(number: int) -> str:
 
 
 def create_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> Iterator[Path]:
-    """Make the repositories that are not there yet and yield each one's path."""
+    """Create the repositories that do not exist, and yield all paths."""
     root.mkdir(parents=True, exist_ok=True)
-    there = {path.name for path in root.iterdir()}
+    existing = {path.name for path in root.iterdir()}
     for number in range(count):
         path = root / f"{make_slug(number)}.git"
-        if path.name not in there:
+        if path.name not in existing:
             create_repository(path, pick_pages(pages, number))
         yield path
 
 
 def create_repository(path: Path, pages: Sequence[SmallPage]) -> None:
-    """Make one bare repository of one commit."""
+    """Create a bare repository of one commit."""
     making = path.with_name(f".{path.name}.making")
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
         (making / directory).mkdir(parents=True, exist_ok=True)

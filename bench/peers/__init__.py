@@ -77,7 +77,7 @@ class RunningPeer:
             )
         if self._read() != "ready\n":
             self.close()
-            raise RuntimeError(f"{peer.label} did not start; its reasons are in {state / 'log'}")
+            raise RuntimeError(f"{peer.label} did not start; see {state / 'log'}")
 
     def search(self, query: str, n: int) -> tuple[list[str], float]:
         """The pages it finds, best first, and the milliseconds it took by its own clock."""
@@ -102,9 +102,9 @@ class RunningPeer:
 
 
 def find_missing(peers: Iterable[SearchPeer]) -> str:
-    """What is missing before these can run, or an empty text."""
+    """The environments that these peers need and that do not exist, as a message; empty if there are none."""
     absent = sorted({peer.environment for peer in peers if not peer.python.exists()})
-    return f"{', '.join(absent)} not found: make them from bench/requirements-*.txt, see there" if absent else ""
+    return f"{', '.join(absent)} not found: create them from bench/requirements-*.txt" if absent else ""
 
 
 def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) -> None:
@@ -142,7 +142,7 @@ def _write(file: Path, rows: list[dict[str, str]]) -> None:
 
 
 def _find_carrier() -> Path:
-    """The directory of the package that carries the fp32 model; found, not imported."""
+    """The directory of the package with the fp32 model, which is not imported."""
     found = importlib.util.find_spec(CARRIER)
     assert found
     assert found.origin

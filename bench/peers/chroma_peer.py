@@ -18,7 +18,7 @@ from lines import PASSAGES_A_PAGE, answer, built, mark_built, texts
 
 # Files whose existence stops the download; their content is not read.
 _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt")
-_AT_ONCE = 320
+_BATCH = 320
 
 
 def write_model(carrier: Path, to: Path) -> None:
@@ -39,8 +39,8 @@ def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
     collection = client.get_or_create_collection("wiki")
     if not built(state):
         given = np.load(vectors).astype(np.float32) if vectors else None
-        for begin in range(collection.count(), len(rows), _AT_ONCE):  # goes on where it was stopped
-            part = rows[begin : begin + _AT_ONCE]
+        for begin in range(collection.count(), len(rows), _BATCH):  # continues where it was stopped
+            part = rows[begin : begin + _BATCH]
             collection.add(
                 ids=[str(begin + at) for at in range(len(part))],
                 documents=[text for _, text in part],

@@ -35,7 +35,7 @@ def get_best_pages(pages: Iterable[str], n: int) -> list[str]:
 
 
 def run_peer(ask: Ask) -> None:
-    """Report that it is ready, then answer until the input ends."""
+    """Print "ready", then answer until the input ends."""
     print("ready", flush=True)
     for line in sys.stdin:
         query, n = json.loads(line)

@@ -29,7 +29,7 @@ class Agreement:
     places: list[float] = field(default_factory=list)
     """Share of the first ten places with the same page."""
     shared: list[float] = field(default_factory=list)
-    """Share of the first ten pages that both have, wherever."""
+    """Share of the first ten pages that both have, in any place."""
     apart: float = 0.0
     """The largest difference of the scores of one page."""
 
@@ -52,15 +52,15 @@ class Agreement:
 
 
 def run(directory: Path = collections.DEFAULT, names: Sequence[str] = collections.SHARED_NAMES) -> None:
-    """Index the collections in PostgreSQL, ask both, and save the result."""
+    """Index the collections in PostgreSQL, search both stores, and save the result."""
     part = ReportPart("agreement", "The same hits as the embedded store")
     part.add(
-        "Every query of the judged collections, asked of an index in files and of one in PostgreSQL, synced from the same "
+        "Every query of the judged collections, in an index in files and in one in PostgreSQL, synced from the same "
         "repository with the same vectors. "
-        "The first ten hits: the share of pages both have, of places with the same page, of queries alike in every "
-        "place, and the largest difference between the scores of one page.",
+        "The first ten hits: the share of pages that both have, of places with the same page, of queries with equal "
+        "rankings, and the largest difference between the scores of one page.",
         "",
-        "| collection | queries | mode | pages in both | same place | queries quite alike | score apart |",
+        "| collection | queries | mode | pages in both | same place | equal rankings | largest difference of scores |",
         "|---|---|---|---|---|---|---|",
     )
     with run_server() as server, load_embedder() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
@@ -98,7 +98,7 @@ def get_ranking(answer: SearchResult) -> list[tuple[str, float]]:
 
 
 def compare_stores(files: Side, ours: Side, asked: collections.Queries) -> Agreement:
-    """Words without the cache that nodes keep for wikis of this size: what the stores themselves say."""
+    """Compare keyword search of the stores themselves, without the cache that nodes have for wikis of this size."""
     found, pages = Agreement(), []
     indexes = [side.store.open(side.service.get_handle(asked.collection).wiki.id) for side in (files, ours)]
     for text in asked.texts.values():
@@ -113,7 +113,7 @@ def compare_stores(files: Side, ours: Side, asked: collections.Queries) -> Agree
 
 
 def sync_collection(known: Side, side: Side, name: str, embedder: Embedder) -> None:
-    """Bring the collection's repository into a side; vectors of texts that are known are taken from there."""
+    """Sync a collection into a side, with the vectors that the index of another side has."""
     wiki = known.service.get_handle(name).wiki
     index = known.store.open(wiki.id)
     side.set_embedder(IndexedEmbedder(embedder, index))

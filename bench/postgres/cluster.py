@@ -10,7 +10,7 @@ from bench.postgres.node import Node
 
 
 class Cluster:
-    """Wikis, their repositories, and what nodes are started with."""
+    """Wikis, their repositories, and the data directories of nodes."""
 
     def __init__(self, place: Path, pages: Sequence[SmallPage], wikis: int) -> None:
         self.place, self.pages, self.wikis = place, pages, wikis
@@ -38,7 +38,7 @@ class Cluster:
         return [make_slug(number) for number in range(self.wikis)]
 
     def get_question(self, number: int) -> tuple[str, str]:
-        """A wiki and a question it answers, in no order that would give each client wikis of its own."""
+        """A wiki and a question that it answers, at random, so that all clients search all wikis."""
         wiki = random.Random(number).randrange(self.wikis)
         mine = pick_pages(self.pages, wiki)
         return make_slug(wiki), mine[number % len(mine)].title

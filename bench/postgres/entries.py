@@ -1,4 +1,4 @@
-"""Real pages ready to be stored, made once: every store is given the same ones, and no model slows it down."""
+"""Prepared real pages, computed once: every store gets the same ones, and nothing is embedded."""
 
 import pickle
 import random
@@ -85,7 +85,7 @@ def _prepare_pages(chunks: int) -> Iterator[PageEntry]:
                 block = np.stack(vectors) if vectors else np.empty((0, embedder.dimensions), np.float32)
                 yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.terms)
                 chunks -= len(vectors)
-            print(f"{max(0, chunks):,} chunks to go, {time.perf_counter() - began:.0f} s", flush=True)
+            print(f"{max(0, chunks):,} chunks left, {time.perf_counter() - began:.0f} s", flush=True)
     index.close()
 
 

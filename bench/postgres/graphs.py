@@ -1,4 +1,4 @@
-"""How much of what is nearest an HNSW index finds, by how it was made and how widely it looks: on real text."""
+"""The recall of HNSW indexes on real text, by their build and search parameters."""
 
 import time
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.embedding import load_embedder
 
 WIKI = "wiki-k8s-en"
-MADE = ((16, 64), (16, 200), (24, 200))
+BUILD_PARAMETERS = ((16, 64), (16, 200), (24, 200))
 """m and ef_construction; the first pair is pgvector's default."""
-LOOKING = (100, 200, 400, 800)
-ASKED = 180
+SEARCH_WIDTHS = (100, 200, 400, 800)
+QUESTIONS = 180
 
 
 def run() -> None:
-    """Build each, ask the collection's own questions, and save the result."""
+    """Build each index, search the questions of the collection, and save the result."""
     part = ReportPart("graphs", "HNSW on real text")
     vectors = _vectors()
     texts = [text for asked in collections.read_queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
-    texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), ASKED, replace=False)]
+    texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), QUESTIONS, replace=False)]
     part.add(
-        f"{len(vectors):,} passages and {ASKED} questions of {WIKI}; the best ten of 30 against all products. A question is "
-        "short of something when it misses one of its ten.",
+        f"{len(vectors):,} passages and {QUESTIONS} questions of {WIKI}; the best ten of 30 against all products. A question is "
+        "incomplete if one of its ten is missing.",
         "",
-        "| m, ef_construction | build s | ef_search | recall@10 | worst | short of something | p50 ms | ÷ reading all |",
+        "| m, ef_construction | build s | ef_search | recall@10 | worst | incomplete | p50 ms | ÷ reading all |",
         "|---|---|---|---|---|---|---|---|",
     )
     with (
@@ -43,16 +43,16 @@ def run() -> None:
         psycopg.connect(server.create_database(), autocommit=True) as database,
     ):
         queries = np.stack([embedder.embed_query(text) for text in texts])
-        for m, width in MADE:
+        for m, width in BUILD_PARAMETERS:
             built = _build(database, vectors, m, width)
-            for looking in LOOKING:
-                database.execute(f"SET hnsw.ef_search = {looking}; SET hnsw.iterative_scan = strict_order")
-                part.add(f"| {m}, {width} | {built:.0f} | {looking} | {_asked(database, vectors, queries)} |")
+            for search_width in SEARCH_WIDTHS:
+                database.execute(f"SET hnsw.ef_search = {search_width}; SET hnsw.iterative_scan = strict_order")
+                part.add(f"| {m}, {width} | {built:.0f} | {search_width} | {_search(database, vectors, queries)} |")
     part.save()
 
 
 def _vectors() -> FloatArray:
-    """Of the index that the part `agreement` keeps."""
+    """The vectors of the index that the part `agreement` creates."""
     service = open_service(SAVED_RESULTS / "files")
     index = service.components.store.open(service.get_handle(WIKI).wiki.id)
     try:
@@ -76,12 +76,12 @@ def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float
     return took
 
 
-def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
+def _search(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
     find = "SELECT vector <#> %(v)s::vector FROM chunks ORDER BY {} LIMIT 30"
     times: tuple[list[float], list[float]] = ([], [])
     recalls = []
     for query in queries:
-        # Passages that are equally near are equally right.
+        # Passages at the same distance count as equally right.
         worst = np.sort(-(vectors @ query))[9] + 1e-5
         for taken, order in zip(times, ("vector <#> %(v)s::vector", "1 + (vector <#> %(v)s::vector)"), strict=True):
             began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Large wikis: writing them, and finding nearest passages by reading all of them or by an HNSW index."""
+"""Large wikis: writing them, and finding the nearest passages by an exact scan or by an HNSW index."""
 
 import tempfile
 import time
@@ -30,11 +30,11 @@ SIDES = (
     ("PostgreSQL alone, exact", "store", NEVER),
     ("PostgreSQL alone, HNSW", "store", 10_000),
 )
-"""Name, what finds the nearest, and from how many passages on there is an HNSW index."""
+"""Name, setting `vectors`, and from how many passages on there is an HNSW index."""
 
 
 def run(sizes: Sequence[int] = SIZES) -> None:
-    """Write each wiki on every side in turns, ask, and save the result."""
+    """Write each wiki on every side in turns, search, and save the result."""
     part = ReportPart("large", "Large wikis")
     part.add("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
     with load_embedder() as model, run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
@@ -58,7 +58,7 @@ def run(sizes: Sequence[int] = SIZES) -> None:
 
 
 def write_wiki(part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:
-    """All pages, 48 a transaction as in a sync, batch by batch in turns; then what is done when it has grown."""
+    """All pages, 48 a transaction as in a sync, batch by batch in turns; then build the indexes of a large wiki."""
     spent, tended = dict.fromkeys([side.name for side in sides], 0.0), {}
     with ExitStack() as stack:
         indexes = {side.name: stack.enter_context(side.open_for_writing(slug)) for side in sides}
@@ -96,7 +96,7 @@ def search_wiki(
                 found: list[FloatArray] = []
                 times.measure("nearest 30 passages", name, lambda c=cache, f=found, q=query: f.append(c.search(q, LIMIT, None).distances))  # fmt: skip
                 if turn == 0:
-                    # Passages that are equally near are equally right.
+                    # Passages at the same distance count as equally right.
                     recalls[name].append(float(np.mean(found[0][:10] <= best[-1] + 1e-5)))
                 if words:
                     times.measure(

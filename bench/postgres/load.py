@@ -76,7 +76,7 @@ def run_load(
 
 
 def read_tree_cpu_s(pid: int) -> float:
-    """Seconds of CPU that a process has taken with all those it started, gone ones too."""
+    """CPU seconds of a process and of all processes it started, also of ended ones."""
     total = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

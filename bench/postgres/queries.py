@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bench.postgres.small import SmallWikis
 
 HOT = 10
-"""Wikis asked in turn while their connections are open."""
+"""Wikis searched in turn while their connections are open."""
 SOME = 500
-"""Wikis asked at random: more than connections are kept."""
+"""Wikis searched at random: more than there are open connections."""
 COLD = 200
 
 
@@ -78,7 +78,7 @@ def _search_cold(small: "SmallWikis", times: StoreTimes, number: int) -> None:
 
 
 def measure_cpu(small: "SmallWikis", part: ReportPart, server: PostgresServer, rounds: int) -> None:
-    """What a warm search costs in CPU time, which other programs on the machine hardly change."""
+    """Measure the CPU time of a warm search, which other load on the machine hardly changes."""
     part.add("CPU time of a warm search, ms (this process, without embedding; and the database):", "")
     part.add(
         "| search | files | PostgreSQL, the node | PostgreSQL, the database | both ÷ files |", "|---|---|---|---|---|"

@@ -20,7 +20,7 @@ _OTHERS = "SELECT count(*) FROM {}.chunks"
 
 
 def run(rounds: int = 20) -> None:
-    """Measure, try to get out of each kind of session, and save the result."""
+    """Measure, try to read another wiki in each kind of session, and save the result."""
     part = ReportPart("roles", "A login a wiki, or one session that changes roles")
     with run_server() as server, ExitStack() as stack:
         wikis = create_wikis(server, WIKIS)
@@ -90,7 +90,7 @@ def read_by_login(address: str) -> list[tuple[object, ...]]:
 
 
 def check_escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -> str:
-    """What injected SQL reaches in each kind of session: the rows of another wiki, or nothing."""
+    """The effect of injected SQL in each kind of session: it reads rows of another wiki, or is refused."""
     mine, other = list(wikis)[:2]
     steal = sql.SQL(_OTHERS).format(sql.Identifier(other)).as_string()
     found = []
@@ -106,4 +106,4 @@ def check_escapes(wikis: dict[str, str], own: dict[str, Database], shared: Datab
                 )
             except psycopg.errors.InsufficientPrivilege:
                 found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: refused")
-    return "SQL that asks for another wiki's rows after " + "; after ".join(found) + "."
+    return "SQL that reads rows of another wiki after " + "; after ".join(found) + "."

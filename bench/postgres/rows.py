@@ -28,14 +28,14 @@ class PassageRows:
 
 
 def load_rows(count: int) -> PassageRows:
-    """The first passages of the index that bench.sync made; kept, so that they are read once."""
+    """The first passages of the index that bench.sync made; saved, so that they are read once."""
     kept = SAVED_RESULTS / "rows.npz"
     if not kept.exists():
         _read_rows(count).dump(kept)
     with np.load(kept) as file:
         rows = _StoredRows(file["vectors"], file["pages"], file["named"], file["names"])
     if len(rows.vectors) < count:
-        sys.exit(f"{kept} holds {len(rows.vectors):,} rows, and {count:,} are wanted: delete it, and bench.sync again")
+        sys.exit(f"{kept} has {len(rows.vectors):,} rows, and {count:,} are needed: delete it, and run bench.sync")
     names = dict(zip(rows.named.tolist(), rows.names.tolist(), strict=True))
     return PassageRows(rows.vectors[:count], rows.pages[:count], names)
 

@@ -29,12 +29,12 @@ def run_server(**options: str) -> Iterator[PostgresServer]:
 
 
 def get_disk_bytes(server: PostgresServer) -> int:
-    """Bytes of its tables and catalogs on the file system, the log of writes left out."""
+    """Bytes of tables and catalogs on the file system, without the write-ahead log."""
     with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
     return count_disk_bytes(server.place / "data" / "base")
 
 
 def get_pid(server: PostgresServer) -> int:
-    """The process that all others of the server are children of."""
+    """The main process of the server."""
     return int((server.place / "data" / "postmaster.pid").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""One table for all wikis with `WHERE tenant_id = …` and one HNSW index: how much of each wiki it still finds."""
+"""One table for all wikis with `WHERE tenant_id = …` and one HNSW index: its recall for each wiki."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +21,8 @@ from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, 
 
 ROWS = 100_000
 SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}
-"""How many wikis of each size are asked; the rest of the rows are wikis of a thousand."""
-ASKED = 30
+"""The number of searched wikis of each size; the other rows are wikis of a thousand."""
+LIMIT = 30
 QUERIES = 20
 """Questions a wiki; fewer where a size has many wikis."""
 
@@ -40,7 +40,7 @@ _WAYS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class TenantWiki:
-    """Some of the rows, which belong together, and what is asked of them."""
+    """The rows of one wiki, and its queries."""
 
     number: int
     rows: IntArray
@@ -49,7 +49,7 @@ class TenantWiki:
 
 @dataclass
 class WayResults:
-    """What one way of asking gave for wikis of one size."""
+    """The results of one way to search, for wikis of one size."""
 
     rows: list[int] = field(default_factory=list)
     recalls: list[float] = field(default_factory=list)
@@ -65,12 +65,12 @@ Database = psycopg.Connection[tuple[Any, ...]]
 
 
 def run(rows: int = ROWS, queries: int = QUERIES) -> None:
-    """Measure both ways of cutting rows into wikis, and save the result."""
+    """Measure both ways to split rows into wikis, and save the result."""
     part = ReportPart("shared", "One shared table, and its recall loss")
     real = load_rows(rows)
     part.add(
         f"{rows:,} real passages (of a real wiki's pages) in one table `chunks` with one HNSW index "
-        f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {ASKED} rows asked for, questions are "
+        f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {LIMIT} rows requested, questions are "
         "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is searched by the "
         f"store's own code: exactly below {HNSW_MIN_CHUNKS:,} rows, by an HNSW index from there.",
         "",
@@ -86,7 +86,7 @@ def run(rows: int = ROWS, queries: int = QUERIES) -> None:
         fill(database, real, by_lot, by_place)
         print(f"filled and indexed in {time.perf_counter() - began:.0f} s", flush=True)
         for column, wikis, about in (
-            ("lot", by_lot, "Wikis that write about the same things (rows dealt by lot; questions from everywhere)"),
+            ("lot", by_lot, "Wikis about the same subjects (rows assigned at random; questions from all pages)"),
             (
                 "place",
                 by_place,
@@ -99,7 +99,7 @@ def run(rows: int = ROWS, queries: int = QUERIES) -> None:
 
 
 def split_rows(order: IntArray) -> list[TenantWiki]:
-    """Wikis of the sizes that are asked, then wikis of a thousand."""
+    """Wikis of the searched sizes, then wikis of a thousand."""
     sizes = [size for size, count in SIZES.items() for _ in range(count) if size < len(order)]
     sizes += [1_000] * max(0, (len(order) - sum(sizes)) // 1_000)
     ends = np.cumsum(sizes)
@@ -110,7 +110,7 @@ def split_rows(order: IntArray) -> list[TenantWiki]:
 
 
 def fill(database: Database, real: PassageRows, *cuts: Sequence[TenantWiki]) -> None:
-    """The shared table, and each asked wiki's own in a schema of its own."""
+    """Fill the shared table, and a table per searched wiki in its own schema."""
     of = [np.full(len(real.vectors), -1, np.int64) for _ in cuts]
     for owners, wikis in zip(of, cuts, strict=True):
         for wiki in wikis:
@@ -144,7 +144,7 @@ def copy_rows(database: Database, table: sql.Identifier, rows: Iterable[tuple[in
 def make_questions(
     wikis: Sequence[TenantWiki], real: PassageRows, embedder: Embedder, count: int, *, own: bool
 ) -> list[TenantWiki]:
-    """The wikis that are asked, each with its questions."""
+    """The searched wikis with their questions."""
     rng = np.random.default_rng(8)
     asked = []
     everywhere = np.unique(real.pages)
@@ -157,7 +157,7 @@ def make_questions(
 
 
 def run_ways(database: Database, column: str, wikis: Sequence[TenantWiki], real: PassageRows) -> list[str]:
-    """Every question asked in every way in turn; last with an index on tenant_id, which would change the others' plans."""
+    """Search every question in every way in turn; last with an index on tenant_id, which would change the other plans."""
     ways = {name: _search_shared(database, column, settings) for name, settings in _WAYS.items()}
     ways["one schema a wiki"] = _search_own(database, column)
     found = run_queries(ways, wikis, real)
@@ -170,7 +170,7 @@ def run_ways(database: Database, column: str, wikis: Sequence[TenantWiki], real:
     found |= run_queries(indexed, wikis, real)
     database.execute("DROP INDEX chunks_tenant")
     lines = [
-        "| rows of the wiki | asked how | rows back of 30 | recall@10 | p50 ms | p95 ms |",
+        "| rows of the wiki | way | rows of 30 | recall@10 | p50 ms | p95 ms |",
         "|---|---|---|---|---|---|",
     ]
     order = [*_WAYS, *indexed, "one schema a wiki"]
@@ -180,7 +180,7 @@ def run_ways(database: Database, column: str, wikis: Sequence[TenantWiki], real:
 def run_queries(
     ways: dict[str, Way], wikis: Sequence[TenantWiki], real: PassageRows
 ) -> dict[tuple[str, int], WayResults]:
-    """What each way gives for wikis of each size."""
+    """The results of each way for wikis of each size."""
     found: dict[tuple[str, int], WayResults] = {}
     for _ in range(2):
         for wiki in wikis:
@@ -200,7 +200,7 @@ def _search_shared(database: Database, column: str, settings: Sequence[str]) -> 
     find = sql.SQL(_FIND).format(sql.Identifier(column))
 
     def search(wiki: TenantWiki, query: FloatArray) -> tuple[list[int], float]:
-        # A small wiki would be found by reading the whole table, which grows with all wikis; the index is what is asked.
+        # The planner would read the whole table for a small wiki; the index is what is measured.
         database.execute("RESET ALL; SET enable_seqscan = off")
         for setting in settings:
             database.execute(setting)
@@ -210,15 +210,15 @@ def _search_shared(database: Database, column: str, settings: Sequence[str]) -> 
 
 
 def _search_own(database: Database, column: str) -> Way:
-    """By the code that searches use, in the wiki's own schema."""
+    """Search with the code of the product in the schema of the wiki."""
 
     def search(wiki: TenantWiki, query: FloatArray) -> tuple[list[int], float]:
         path = sql.Identifier(f"{column}_{wiki.number}")
         database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
         began = time.perf_counter()
         with database.transaction():
-            found = queries.search_hnsw(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
-            found = found or queries.search_exact(database, _TABLES, query, ASKED, None)
+            found = queries.search_hnsw(database, _TABLES, query, LIMIT) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
+            found = found or queries.search_exact(database, _TABLES, query, LIMIT, None)
         return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return search

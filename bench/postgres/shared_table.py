@@ -34,7 +34,7 @@ class SharedTable:
         self._next += len(rows)
 
     def finish(self) -> None:
-        """The indexes, when everything is there: faster than one by one."""
+        """Create the indexes, which is faster after all rows are written."""
         began = time.perf_counter()
         self._database.execute("CREATE INDEX ON chunks USING hnsw (vector vector_ip_ops)")
         self.build_s = time.perf_counter() - began

@@ -30,7 +30,7 @@ class Side:
         self._open: dict[str, WikiIndex] = {}
 
     def set_embedder(self, embedder: Embedder) -> None:
-        """Embed with this one from now on."""
+        """Use this embedder from now on."""
         self.service.components = dataclasses.replace(self.service.components, embedder=lambda: embedder, identity=None)
 
     @property
@@ -54,7 +54,7 @@ class Side:
                 index.apply(change)
 
     def build_indexes(self, wiki_id: str) -> None:
-        """What follows a sync, waited for: a wiki that has grown gets its indexes."""
+        """Build the indexes that a large wiki gets after a sync."""
         if isinstance(self.store, PostgresStore):
             placement = self.store.placements.find(wiki_id)
             assert placement is not None
@@ -62,7 +62,7 @@ class Side:
 
     @contextmanager
     def open_for_writing(self, slug: str) -> Iterator[WikiIndex]:
-        """Its index under the writer's lock, as in a sync."""
+        """The index of a wiki under the writer lock, as in a sync."""
         with self.store.write_lock(self._ids[slug], 60):
             index = self.store.open(self._ids[slug])
             try:

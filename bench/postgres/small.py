@@ -43,7 +43,7 @@ class SmallWikis:
         return entries.make_small_wiki(self.pool, number)
 
     def get_question(self, number: int) -> str:
-        """A title of the wiki's own that has a word in it."""
+        """A title of one of its pages that contains a word."""
         titles = [entry.page.name for entry in self.make_change(number).pages]
         return next((title for title in self.rng.sample(titles, len(titles)) if parse_query(title)), "example")
 
@@ -63,7 +63,7 @@ def run(wikis: int, rounds: int) -> None:
         queries.measure_cpu(small, part, server, rounds)
         queries.report_backends(part, server)
         run_crash(small, part, server)
-        part.save()  # what follows takes long
+        part.save()  # the removal takes long
         wiki_costs.remove_wikis(small, part)
     part.save()
 
@@ -83,7 +83,7 @@ def open_sides(server: PostgresServer, embedder: CachingEmbedder) -> Iterator[tu
 
 
 def run_crash(small: SmallWikis, part: ReportPart, server: PostgresServer) -> None:
-    """The server breaks off as if by a power cut, and is started again."""
+    """Stop the server like a power cut does, and start it again."""
     server.stop(signal.SIGQUIT)
     began = time.perf_counter()
     server.start()
@@ -96,4 +96,4 @@ def run_crash(small: SmallWikis, part: ReportPart, server: PostgresServer) -> No
             assert time.perf_counter() - up < 60
             time.sleep(0.05)
     found = time.perf_counter() - up
-    part.add(f"Server broken off (SIGQUIT), from its start to accepting connections: {up - began:.1f} s; the service, which was left alone, searches again {found:.1f} s later.", "")  # fmt: skip
+    part.add(f"After SIGQUIT the server accepted connections {up - began:.1f} s after its start; the running service could search {found:.1f} s later.", "")  # fmt: skip

@@ -39,7 +39,7 @@ def run_takeovers(part: ReportPart, cluster: Cluster, server: PostgresServer, le
     found: list[tuple[float, float]] = []
     with cluster.start_nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
         for turn in range(tries):
-            # Which of the two ids is the one that will die shows when its process is new.
+            # A new process has a new id, which shows which of the two will be killed.
             before = set(_wait_until_shared(database, cluster.wikis))
             nodes[0].stop_if_running()
             nodes[0] = nodes[0].start_again()
@@ -54,8 +54,8 @@ def run_takeovers(part: ReportPart, cluster: Cluster, server: PostgresServer, le
     text = ", ".join(f"{each:.1f}" for each in claimed)
     pages = ", ".join(f"{first:.1f} to {last:.1f}" for first, last in found)
     part.add(
-        f"Lease {lease:g} s, {tries} times: all wikis of a killed node were the other's after {text} s; pages committed "
-        f"to each of them were found through it {pages} s after the kill (first wiki to last; looked at every 2 s).",
+        f"Lease {lease:g} s, {tries} times: the other node had all wikis of the killed one after {text} s; pages committed "
+        f"to each of them were found through it {pages} s after the kill (first wiki to last; checked every 2 s).",
         "",
     )
 
@@ -72,7 +72,7 @@ def _read_shares(database: Database) -> dict[str, set[str]]:
 
 
 def _wait_until_shared(database: Database, wikis: int, but: Set[str] = frozenset()) -> dict[str, set[str]]:
-    """Until two nodes have half of the wikis each, and these two are not the same as before."""
+    """Wait until two nodes have half of the wikis each, and are not the same two as before."""
     until = time.monotonic() + 120
     while (shares := _read_shares(database)).keys() == but or sorted(map(len, shares.values())) != [
         wikis // 2,
@@ -97,7 +97,7 @@ def _commit_pages(cluster: Cluster, wikis: Set[str], word: str) -> None:
 
 
 def _wait_until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:
-    """Until the page is found in each of these wikis; seconds to the first and to the last."""
+    """Wait until the page is found in each of these wikis; returns the seconds to the first and to the last."""
     times: list[float] = []
     left, until = set(lost), time.monotonic() + 120
     while left:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BATCH = 100
 EMPTY = 200
-"""Wikis that stay empty, to know what one costs."""
+"""Wikis that stay empty, to measure the cost of one."""
 _SIZES = """
 SELECT pg_database_size(current_database()),
     (SELECT sum(pg_total_relation_size(oid)) FROM pg_class

@@ -15,14 +15,14 @@ from bench.soak.process import ServiceProcess
 from bench.soak.wikis import SoakWiki
 
 _CANARY = re.compile(rb"kanari[a-z]{10}")
-_IDLE = 2.0
+_MAX_IDLE_S = 2.0
 """Seconds after which a connection is not used again: the service closes idle ones after five."""
-_REMEMBERED = 200
+_MAX_FAULTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; status 0 is none at all."""
+    """A response; status 0 means that there was none."""
 
     status: int
     document: Any
@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Ledger:
-    """What happened, from all threads."""
+    """The results of all threads."""
 
     began: float = field(default_factory=time.monotonic)
     done: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class Ledger:
     def add_fault(self, what: str) -> None:
         with self.lock:
             self.unexplained_count += 1
-            if len(self.unexplained) < _REMEMBERED:
+            if len(self.unexplained) < _MAX_FAULTS:
                 self.unexplained.append(f"{time.monotonic() - self.began:.1f} s: {what}")
 
     def add_latency(self, kind: str, reply: Reply) -> None:
@@ -107,7 +107,9 @@ class Session:
             self.ledger.done[what] += 1
         for word in set(_CANARY.findall(raw)):
             if wiki is None or word.decode() != wiki.canary:
-                self.ledger.add_fault(f"{what}: an answer to {wiki.slug if wiki else 'nobody'} holds {word.decode()}")
+                self.ledger.add_fault(
+                    f"{what}: an answer of {wiki.slug if wiki else 'no wiki'} contains {word.decode()}"
+                )
         if reply.status not in expects:
             self._record_problem(what, reply, fault, began, allows or {})
         return reply
@@ -116,7 +118,7 @@ class Session:
         self, method: str, address: str, content: bytes | None, headers: dict[str, str]
     ) -> tuple[Reply, bytes, str]:
         began = time.monotonic()
-        if began - self._used > _IDLE:
+        if began - self._used > _MAX_IDLE_S:
             self.close()
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._service.port, timeout=60)
@@ -136,9 +138,9 @@ class Session:
     def _record_problem(self, what: str, reply: Reply, fault: str, began: float, allows: Mapping[str, str]) -> None:
         away = self._service.has_been_away(began)
         if reply.status == 0 and away:
-            self.ledger.add_explained("no connection while restarting")
+            self.ledger.add_explained("no connection during a restart")
         elif reply.status == 503 and away:
-            self.ledger.add_explained("503 while restarting")
+            self.ledger.add_explained("503 during a restart")
         elif reply.code in allows:
             self.ledger.add_explained(f"{reply.status} {reply.code}: {allows[reply.code]}")
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME
 
-_OF_A_WIKI: Mapping[str, tuple[str, int]] = {
+_WIKI_FILES: Mapping[str, tuple[str, int]] = {
     r"CURRENT": ("index", 1),
     r"g\d+\.sqlite": ("index", 1),
     r"g\d+\.sqlite-(wal|shm)": ("log", 2),
@@ -23,7 +23,7 @@ _REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.t
 
 @dataclass(slots=True)
 class DiskUse:
-    """Bytes and files by kind, and what should not be there."""
+    """Bytes and files by kind, and unexpected files."""
 
     bytes: Counter[str] = field(default_factory=Counter)
     files: Counter[str] = field(default_factory=Counter)
@@ -61,7 +61,7 @@ def check_files(data: Path, ids: set[str], kept: int) -> DiskUse:
             disk.unexpected.append(f"backups: {len(whole)} where {kept} are kept")
         # A kill may leave one pending file until the next backup; more are a fault.
         if len(names) - len(whole) > 3:
-            disk.unexpected.append(f"backups: {len(names) - len(whole)} files that are none")
+            disk.unexpected.append(f"backups: {len(names) - len(whole)} other files")
     return disk
 
 
@@ -69,11 +69,11 @@ def _check_wiki(disk: DiskUse, directory: Path) -> None:
     seen: Counter[str] = Counter()
     for file in sorted(path for path in directory.rglob("*") if path.is_file()):
         name = str(file.relative_to(directory))
-        pattern = next((pattern for pattern in _OF_A_WIKI if re.fullmatch(pattern, name)), None)
+        pattern = next((pattern for pattern in _WIKI_FILES if re.fullmatch(pattern, name)), None)
         if pattern is None:
             disk.unexpected.append(f"wikis/…/{name}")
             continue
-        kind, most = _OF_A_WIKI[pattern]
+        kind, most = _WIKI_FILES[pattern]
         seen[pattern] += 1
         disk.add(kind, file)
         if seen[pattern] > most:

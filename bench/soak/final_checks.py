@@ -17,7 +17,7 @@ _SAMPLE = 20
 
 @dataclass(slots=True)
 class FinalResult:
-    """What was compared, and what was wrong."""
+    """What was compared, and the faults."""
 
     wikis: int = 0
     pages: int = 0
@@ -55,7 +55,7 @@ def _check_head(ending: FinalResult, service: WikiService, wiki: SoakWiki, wiki_
             ending.faults.append(f"{wiki.slug} is at {index.get_state().revision}, not at HEAD {head}")
         elif held != tree:
             apart = sorted(held.items() ^ tree.items())
-            ending.faults.append(f"{wiki.slug} holds other pages than HEAD: {apart[:4]}")
+            ending.faults.append(f"{wiki.slug} has other pages than HEAD: {apart[:4]}")
         ending.faults += [f"{wiki.slug}: {fault}" for fault in index.check()]
     finally:
         index.close()
@@ -75,15 +75,15 @@ def _check_commits(ending: FinalResult, wiki: SoakWiki) -> None:
 
 
 def _check_canaries(ending: FinalResult, data: Path, own: dict[str, str], log: Path) -> None:
-    """No file of a wiki holds another's canary, and no other file any."""
+    """No file of a wiki contains the canary of another, and no other file contains any."""
     for file in sorted(path for path in data.rglob("*") if path.is_file()):
         parts = file.relative_to(data).parts
         mine = own.get(parts[1], "") if len(parts) > 2 else ""
         alien = {word.decode() for word in _CANARY.findall(file.read_bytes())} - {mine}
         if alien:
-            ending.faults.append(f"{'/'.join(parts)} holds {sorted(alien)[:3]}")
+            ending.faults.append(f"{'/'.join(parts)} contains {sorted(alien)[:3]}")
     if _CANARY.search(log.read_bytes()):
-        ending.faults.append("the log holds what pages say")
+        ending.faults.append("the log contains text of pages")
 
 
 def _measure_bloat(service: WikiService, wikis: Sequence[SoakWiki]) -> float:

@@ -12,9 +12,9 @@ from bench.soak.plan import Plan
 from bench.soak.process import ServiceProcess
 
 _LINE = re.compile(r"(?P<level>WARNING|ERROR|CRITICAL) (?P<rest>.*)")
-_OWN = re.compile(r"[0-9a-f]{7,}|\d+|'[^']*'|\S*/\S*")
-"""What is different in every line of the same kind: ids, numbers, names, paths."""
-_BLOAT = 2.0
+_VARIABLE = re.compile(r"[0-9a-f]{7,}|\d+|'[^']*'|\S*/\S*")
+"""The parts that differ between lines of the same kind: ids, numbers, names, paths."""
+_MAX_BLOAT = 2.0
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class SoakOutcome:
         found += [f"{count} × unexpected on disk: {what}" for what, count in self.unexpected.items()]
         found += [f"{count} × in the log: {line}" for line, count in self.log.items() if _is_error(line)]
         found += self.ending.faults
-        if self.ending.bloat > _BLOAT:
-            found.append(f"index files are {self.ending.bloat:.1f} times what their pages need")
+        if self.ending.bloat > _MAX_BLOAT:
+            found.append(f"index files are {self.ending.bloat:.1f} times as large as after a rebuild")
         return found
 
 
@@ -54,5 +54,5 @@ def read_log(log: Path) -> Counter[str]:
         match = _LINE.search(line)
         if match or line.startswith("Traceback"):
             document = f"{match['level']} {match['rest']}" if match else line
-            found[_OWN.sub("…", document)[:200]] += 1
+            found[_VARIABLE.sub("…", document)[:200]] += 1
     return found

@@ -1,4 +1,4 @@
-"""The service as a process that is started, watched, ended and killed."""
+"""The service as a process that is started, measured, stopped and killed."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from bench.measures import read_memory_mb, read_private_mb
 
 
 class ServiceProcess:
-    """`wikiholt serve` on one port through all its lives. Restarting is done by one thread; asking about it by any."""
+    """`wikiholt serve` on one port through all its lives. Only one thread may restart it; all threads may read its state."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -27,7 +27,7 @@ class ServiceProcess:
         self._away: list[tuple[float, float]] = []
         self.life = 0
         self.ends: list[tuple[str, float, float]] = []
-        """How it was ended, seconds until it was gone, seconds until it listened again."""
+        """The signal, the seconds until the process ended, and the seconds until it listened again."""
 
     def start(self) -> None:
         with self._log.open("ab") as errors:

@@ -5,26 +5,35 @@ from bench.soak.wikis import CANARY_PAGE, SoakWiki
 
 
 class Reader(Visitor):
-    """Searches in all modes and with filters, and reads what else there is."""
+    """Searches in all modes and with filters, and reads everything else."""
 
     def do_action(self) -> None:
         wiki = self.rng.choice(self.state.wikis)
-        self.rng.choice([self._canary, self._title, self._title, self._filtered, self._other, self._tagged])(wiki)
+        self.rng.choice(
+            [
+                self._search_canary,
+                self._search_title,
+                self._search_title,
+                self._search_filtered,
+                self._read_other,
+                self._search_with_etag,
+            ]
+        )(wiki)
 
-    def _canary(self, wiki: SoakWiki) -> None:
+    def _search_canary(self, wiki: SoakWiki) -> None:
         mode = self.rng.choice(["keyword", "hybrid"])
         found = self.search(wiki, wiki.canary, mode)
         if found is not None and CANARY_PAGE not in found:
             self.ledger.add_fault(f"search {mode}: {wiki.slug}'s canary is not found, only {found}")
 
-    def _title(self, wiki: SoakWiki) -> None:
+    def _search_title(self, wiki: SoakWiki) -> None:
         mode = self.rng.choice(["hybrid", "semantic", "keyword"])
         fresh = {"fresh": "true"} if self.rng.random() < 0.1 else {}
         found = self.search(wiki, self.rng.choice([*wiki.titles, "Home"]), mode, **fresh)
         if found == [] and mode != "keyword":
-            self.ledger.add_fault(f"search {mode}: an empty list of {wiki.slug}")
+            self.ledger.add_fault(f"search {mode}: no hit in {wiki.slug}")
 
-    def _filtered(self, wiki: SoakWiki) -> None:
+    def _search_filtered(self, wiki: SoakWiki) -> None:
         filters = [{"tag": "soak"}, {"category": "c1"}, {"prefix": "soak"}, {"since": "7d"}, {"since": "2020-01-01"}]
         chosen = self.rng.choice(filters) | {"n": str(self.rng.randint(1, 50))}
         found = self.search(
@@ -34,18 +43,18 @@ class Reader(Visitor):
         if outside:
             self.ledger.add_fault(f"search: {outside} passed the filter {chosen}")
 
-    def _tagged(self, wiki: SoakWiki) -> None:
+    def _search_with_etag(self, wiki: SoakWiki) -> None:
         """Request twice; the second answer is 304 unless the wiki changed in between."""
         asked = {"q": "home", "mode": "keyword"}
-        first = self.session.send("search with a tag", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=asked)
+        first = self.session.send("search with an ETag", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=asked)
         if first.status == 200:
             known = {"If-None-Match": first.headers.get("etag", "")}
             self.session.send(
-                "search with a tag", wiki, "GET", "/api/v1/search",
+                "search with an ETag", wiki, "GET", "/api/v1/search",
                 key=wiki.read_key, query=asked, headers=known, expects=(200, 304),
             )  # fmt: skip
 
-    def _other(self, wiki: SoakWiki) -> None:
+    def _read_other(self, wiki: SoakWiki) -> None:
         path = self.rng.choice(["pages", "facets", "status", f"pages/{CANARY_PAGE}", "links", "changelog", "similar"])
         query = {"path": CANARY_PAGE} if path == "similar" else None
         self.session.send(

@@ -15,8 +15,8 @@ def format_report(outcome: SoakOutcome) -> list[str]:
     faults, plan, ledger = outcome.find_faults(), outcome.plan, outcome.ledger
     requests = sum(ledger.done.values())
     rows = [f"**{'Passed' if not faults else f'{len(faults)} findings'}.** {plan.wikis} wikis, {outcome.lasted:.0f} s,"]
-    rows[0] += f" {requests:,} requests and pushes, {len(outcome.service.ends) - 1} restarts on the way."
-    rows += [f"Repositories are looked at every {plan.interval:g} s, backups kept: {plan.backups_kept}."]
+    rows[0] += f" {requests:,} requests and pushes, {len(outcome.service.ends) - 1} restarts."
+    rows += [f"Repositories are checked every {plan.interval:g} s, backups kept: {plan.backups_kept}."]
     rows += ["", *(f"- {fault}" for fault in faults)] if faults else []
     rows += ["", *_format_answers(ledger), "", *_format_freshness(ledger), "", *_format_latency(ledger)]
     rows += ["", *_format_growth(outcome.trends), "", *_format_points(outcome.points)]
@@ -24,9 +24,9 @@ def format_report(outcome: SoakOutcome) -> list[str]:
 
 
 def _format_answers(ledger: Ledger) -> list[str]:
-    rows = ["## Answers", "", f"Unexplained: {ledger.unexplained_count}. What was asked how often:", ""]
+    rows = ["## Answers", "", f"Unexplained: {ledger.unexplained_count}. Number of requests:", ""]
     rows += [", ".join(f"{what} {count:,}" for what, count in sorted(ledger.done.items())) + ".", ""]
-    rows += ["| not what is usual, and why | times |", "|---|---|"]
+    rows += ["| explained deviation | times |", "|---|---|"]
     return rows + [f"| {kind} | {count:,} |" for kind, count in ledger.explained.most_common()]
 
 
@@ -62,7 +62,7 @@ def _format_latency(ledger: Ledger) -> list[str]:
 def _format_growth(trends: Sequence[Trend]) -> list[str]:
     rows = ["## Growth", ""]
     rows += ["Medians of the points of the longest life of the process, without its first third (warm-up):", ""]
-    rows += ["| | middle of it | end of it | growth | allowed | |", "|---|---|---|---|---|---|"]
+    rows += ["| | middle | end | growth | allowed | |", "|---|---|---|---|---|---|"]
     for trend in trends:
         verdict = "grows" if trend.grows else ""
         middle = f"{trend.before:.1f} | {trend.after:.1f} | {trend.growth:+.1f}"
@@ -72,7 +72,7 @@ def _format_growth(trends: Sequence[Trend]) -> list[str]:
 
 def _format_points(points: Sequence[Point]) -> list[str]:
     names = list(points[0].figures)
-    rows = ["Every point, at rest, with every index at its HEAD and every wiki asked just before:", ""]
+    rows = ["Every point, while idle, with every index at its HEAD and every wiki just searched:", ""]
     rows += ["| life | s | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
     for point in points:
         figures = " | ".join(f"{point.figures[name]:.1f}".removesuffix(".0") for name in names)
@@ -81,7 +81,7 @@ def _format_points(points: Sequence[Point]) -> list[str]:
 
 
 def _format_restarts(outcome: SoakOutcome) -> list[str]:
-    rows = ["## Restarts", "", "| by | gone after s | listening again after s |", "|---|---|---|"]
+    rows = ["## Restarts", "", "| signal | ended after s | listening again after s |", "|---|---|---|"]
     rows += [f"| {how} | {gone:.2f} | {back:.2f} |" for how, gone, back in outcome.service.ends]
     lines = [f"| {line} | {count:,} |" for line, count in outcome.log.most_common(20)]
     return rows + (["", "| in the log | times |", "|---|---|", *lines] if lines else ["", "The log is empty."])
@@ -92,8 +92,8 @@ def _format_final(outcome: SoakOutcome) -> list[str]:
     return [
         "## At the end",
         "",
-        f"{ending.wikis} indexes were compared with their HEAD by git's own word, {ending.pages:,} pages and their blobs;",
-        f"{ending.commits:,} acknowledged commits were looked for in the histories; every byte below the data directory",
+        f"{ending.wikis} indexes were compared with their HEAD as git reports it, {ending.pages:,} pages and their blobs;",
+        f"{ending.commits:,} acknowledged commits were searched in the histories; every byte below the data directory",
         f"and the log were searched for canaries of other wikis. Faults: {len(ending.faults)}. Index files are",
         f"{ending.bloat:.2f} times their size after a rebuild (median).",
     ]

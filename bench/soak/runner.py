@@ -25,8 +25,8 @@ from bench.soak.writers import Writer
 from wikiholt.app.bootstrap import open_service
 
 _GUESTS = 4
-_AT_ONCE = 5
-_PATIENCE = 240.0
+_WARM_READERS = 5
+_TIMEOUT_S = 240.0
 
 
 class Soak:
@@ -55,7 +55,7 @@ class Soak:
         self._outcome = SoakOutcome(plan, ledger, self._service)
 
     def run(self) -> SoakOutcome:
-        """Do it all; the service is ended whatever happens."""
+        """Run all steps; the service is stopped in any case."""
         self._log.touch()
         self._service.start()
         try:
@@ -83,28 +83,28 @@ class Soak:
         ledger = self._outcome.ledger
         began = ledger.began = time.monotonic()
         self._gate.open()
-        rested = 0.0
+        paused = 0.0
         for at, step in self._plan.make_steps():
             # The plan's clock stops during a measurement.
-            time.sleep(max(0.0, at + rested - (time.monotonic() - began)))
+            time.sleep(max(0.0, at + paused - (time.monotonic() - began)))
             print(f"{time.monotonic() - began:.0f} s: {step}", file=sys.stderr, flush=True)
             if step in (Step.MEASURE, Step.WARM):
                 then = time.monotonic()
                 self._measure() if step is Step.MEASURE else self._warm()
-                rested += time.monotonic() - then
+                paused += time.monotonic() - then
                 self._gate.open()
             elif fault := self._service.restart(signal.Signals[step]):
                 ledger.add_fault(fault)
             if not self._service.is_running():
-                raise RuntimeError("the service ended by itself; see its log")
+                raise RuntimeError("the service ended unexpectedly; see its log")
         self._outcome.lasted = time.monotonic() - began
 
     def _warm(self) -> None:
         """Open all connections of every wiki: up to three for searches and one for syncs."""
-        self._gate.close(_PATIENCE)
-        readers = [Reader(self._state, f"warm{number}") for number in range(_AT_ONCE)]
+        self._gate.close(_TIMEOUT_S)
+        readers = [Reader(self._state, f"warm{number}") for number in range(_WARM_READERS)]
         writer = Writer(self._state, "warmw")
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_WARM_READERS) as pool:
             for wiki in self._wikis:
                 writer.touch(wiki)
                 for _ in range(3):
@@ -115,8 +115,8 @@ class Soak:
     def _measure(self) -> None:
         """Measure process and files while idle, with every index at HEAD and every wiki searched once."""
         ledger = self._outcome.ledger
-        if not self._gate.close(_PATIENCE):
-            ledger.add_fault("visitors did not come to rest")
+        if not self._gate.close(_TIMEOUT_S):
+            ledger.add_fault("visitors did not become idle")
         chunks = self._wait_until_settled()
         figures = self._service.read_resources()
         disk = check_files(self._data, self._read_ids(), self._plan.backups_kept)
@@ -142,17 +142,17 @@ class Soak:
 
     def _wait_until_indexed(self) -> None:
         began = time.monotonic()
-        self._wait_until_settled(_PATIENCE + 2 * self._plan.wikis)
-        self._outcome.ledger.add_explained(f"indexed from nothing in {time.monotonic() - began:.0f} s")
+        self._wait_until_settled(_TIMEOUT_S + 2 * self._plan.wikis)
+        self._outcome.ledger.add_explained(f"indexed from scratch in {time.monotonic() - began:.0f} s")
 
-    def _wait_until_settled(self, patience: float = _PATIENCE) -> int:
+    def _wait_until_settled(self, timeout: float = _TIMEOUT_S) -> int:
         """Wait until no wiki is stale, syncing or queued; returns the total number of chunks."""
         session, total = Session(self._service, self._outcome.ledger), 0
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         for wiki in self._wikis:
             while not (chunks := self._count_settled_chunks(session, wiki)):
                 if time.monotonic() > until:
-                    self._outcome.ledger.add_fault(f"{wiki.slug} did not reach its HEAD within {patience:.0f} s")
+                    self._outcome.ledger.add_fault(f"{wiki.slug} did not reach its HEAD within {timeout:.0f} s")
                     break
                 time.sleep(0.1)
             total += chunks

@@ -14,7 +14,7 @@ from bench.soak.process import ServiceProcess
 from bench.soak.wikis import SoakWiki
 
 NOT_YET = {"index-missing": "not indexed yet", "nothing-indexed": "not indexed yet"}
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 
 class Gate:
@@ -78,12 +78,12 @@ class Visitor:
     rests = 1.0
     """Pause between two actions, as a multiple of the plan's rest."""
 
-    def __init__(self, scene: SharedState, name: str) -> None:
-        self.state = scene
+    def __init__(self, shared: SharedState, name: str) -> None:
+        self.state = shared
         self.name = name
-        self.ledger = scene.ledger
-        self.rng = random.Random(f"{scene.plan.seed} {name}")
-        self.session = Session(scene.service, scene.ledger)
+        self.ledger = shared.ledger
+        self.rng = random.Random(f"{shared.plan.seed} {name}")
+        self.session = Session(shared.service, shared.ledger)
         self._marks = 0
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -96,7 +96,7 @@ class Visitor:
         return f"merk{self.name}x{self._marks}x"
 
     def search(self, wiki: SoakWiki, query: str, mode: str, **others: str) -> list[str] | None:
-        """The paths of the hits; None where there was no answer, or one that says it is not of the newest commit."""
+        """The paths of the hits; None if there was no answer, or if it is not of the newest commit."""
         asked = {"q": query, "mode": mode} | others
         fresh = "fresh" in others
         reply = self.session.send(
@@ -117,7 +117,7 @@ class Visitor:
     def wait_until_found(self, wiki: SoakWiki, path: str, mark: str, kind: str) -> None:
         """Measure how long it takes from now until a search by the mark finds the page."""
         began = time.monotonic()
-        while (waited := time.monotonic() - began) < _PATIENCE + self.state.plan.interval:
+        while (waited := time.monotonic() - began) < _TIMEOUT_S + self.state.plan.interval:
             found = self.search(wiki, mark, "keyword")
             if found is not None and path in found:
                 away = self.state.service.has_been_away(began)
@@ -131,7 +131,7 @@ class Visitor:
             try:
                 self.do_action()
             except Exception as error:  # noqa: BLE001 - a crashed visitor is a fault
-                self.ledger.add_fault(f"{self.name} fell over: {type(error).__name__}: {error}")
+                self.ledger.add_fault(f"{self.name} failed: {type(error).__name__}: {error}")
             finally:
                 if self.state.gate.is_paused:
                     self.session.close()

@@ -1,5 +1,4 @@
-"""The wikis of a soak: small real git repositories of small real pages, each with a word that is nowhere else, and
-plain git at work on them."""
+"""The wikis of a soak: git repositories of small real pages, each with a word that no other has, and clones of them."""
 
 import hashlib
 import random
@@ -24,7 +23,7 @@ _LETTERS = "bcfghjkmpqvwxz"
 
 @dataclass(slots=True)
 class SoakWiki:
-    """A wiki, its keys, and what was written to it and acknowledged."""
+    """A wiki, its keys, and the acknowledged commits."""
 
     slug: str
     repository: Path
@@ -35,7 +34,7 @@ class SoakWiki:
     admin_key: str = ""
     """A key for everything."""
     commits: list[str] = field(default_factory=list)
-    """Commits that the service or git said were made."""
+    """Commits that the service or git acknowledged."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_commit(self, revision: str) -> None:
@@ -44,13 +43,13 @@ class SoakWiki:
 
 
 def make_canary(name: str) -> str:
-    """A word of letters that belongs to one wiki, and that no stemmer makes another of."""
+    """A word that belongs to one wiki, and that no stemmer changes."""
     digest = hashlib.sha256(name.encode()).digest()[:10]
     return "kanari" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
 
 
 def load_pages(collections: Path) -> list[SmallPage]:
-    """Small pages of real wikis: those of the collections, or where these are not at hand those of the demo."""
+    """Small pages of real wikis: those of the collections, or those of the demo if there are no collections."""
     if (collections / "wiki-dendron").exists():
         return read_small_pages(collections)
     texts = [file for file in _iter_files(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
@@ -71,7 +70,7 @@ def create_wikis(pages: Sequence[SmallPage], root: Path, names: Sequence[str], s
     root.mkdir(parents=True)
     for number, name in enumerate(names):
         word, own = make_canary(name), pick_pages(pages, seed * 100_003 + number)
-        first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nHere sings {word}.\n".encode())
+        first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nThe canary is {word}.\n".encode())
         home = SmallPage("Home.md", "Home", f"# Home\n\nThis is {word}. See [[{CANARY_PAGE}]].\n".encode())
         tagged = [_add_tags(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
         path = root / f"{name}.git"
@@ -89,7 +88,7 @@ def _add_tags(page: SmallPage, number: int) -> SmallPage:
 
 
 def register_wikis(data: Path, wikis: Sequence[SoakWiki]) -> str:
-    """Register the wikis and make their keys; the operator's key."""
+    """Register the wikis and create their keys; returns the operator's key."""
     service = open_service(data)
     try:
         secret = {"webhook_secret": SECRET}
@@ -129,6 +128,6 @@ class Clone:
 
 
 def make_text(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
-    """A page of its own mark, its wiki's canary, and some real text."""
+    """A page with its mark, the canary of its wiki, and some real text."""
     text = rng.choice(pages).content.decode().rpartition("---\n")[2].strip()
     return f"# Note {mark}\n\n{mark} of {wiki.canary}. [Home](../Home.md)\n\n{text[:700]}\n"

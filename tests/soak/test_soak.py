@@ -28,7 +28,7 @@ def test_a_correct_service_passes_a_short_soak_with_both_kinds_of_restart(tmp_pa
     done = run_soak(tmp_path / "soak", 1 / 3, "--restarts", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("**Passed.** 8 wikis")
-    for text in ("| SIGTERM | ", "| SIGKILL | ", "pushed and woken", "nobody woke it", "Unexplained: 0.", "8 indexes"):
+    for text in ("| SIGTERM | ", "| SIGKILL | ", "with a notif", "without a notif", "Unexplained: 0.", "8 indexes"):
         assert text in done.stdout
 
 
@@ -76,7 +76,7 @@ def test_only_a_steady_rise_is_growth() -> None:
 
 
 def test_too_few_points_are_an_error() -> None:
-    with pytest.raises(ValueError, match="a trend takes four"):
+    with pytest.raises(ValueError, match="a trend needs four"):
         compute_trends(make_points(0, 3))
 
 
@@ -120,9 +120,9 @@ def test_all_files_of_a_wiki_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_leftover_files_are_reported(tmp_path: Path, leftover: str, message: str) -> None:
-    strange = check_files(make_data_directory(tmp_path, *VALID_FILES, leftover), {"a"}, 3).unexpected
-    assert len(strange) == 1
-    assert message in strange[0]
+    unexpected = check_files(make_data_directory(tmp_path, *VALID_FILES, leftover), {"a"}, 3).unexpected
+    assert len(unexpected) == 1
+    assert message in unexpected[0]
 
 
 def test_too_many_backups_are_reported(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_an_expected_response_is_neither_explained_nor_reported() -> None:
 
 
 def test_a_lost_connection_is_explained_only_by_a_restart() -> None:
-    assert ScriptedSession(make_problem(0), away=True).check_response() == (["no connection while restarting"], [])
+    assert ScriptedSession(make_problem(0), away=True).check_response() == (["no connection during a restart"], [])
     assert "ConnectionRefusedError" in ScriptedSession(make_problem(0)).check_response()[1][0]
 
 
@@ -169,7 +169,7 @@ def test_an_error_is_explained_only_by_its_code() -> None:
     assert len(ScriptedSession(make_problem(409, "busy")).check_response()[1]) == 1
     assert len(ScriptedSession(make_problem(500, "internal"), away=True).check_response()[1]) == 1
     assert ScriptedSession(make_problem(503, "index-missing"), away=True).check_response()[0] == [
-        "503 while restarting"
+        "503 during a restart"
     ]
 
 
