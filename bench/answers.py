@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bench import collections
 from bench.quality import index_collection
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.search import hits, passages
 from wikiholt.search.request import SearchRequest
@@ -70,8 +70,9 @@ def make_pages(articles: list[dict[str, Any]]) -> tuple[dict[str, str], list[Ans
 
 
 def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterator[str]:
-    yield "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
-    yield "|---|---|---|---|---|"
+    yield make_head(
+        "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
+    )
     for way, (weight, length, per_page) in WAYS.items():
         passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
         right, contained, shown = zip(*(check_answer(wiki, question, per_page) for question in questions), strict=True)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
@@ -56,7 +56,7 @@ def measure(place: Path, rounds: int) -> list[str]:
         served = {"`wikiholt search …`, through `serve`": [*WIKIHOLT, *data, *QUERY]}
         figures |= run_in_turns({"`python -c pass`": commands["`python -c pass`"], **served}, folder, rounds)
     base = figures["`python -c pass`"][0]
-    head = ["| command | CPU ms | ÷ `python -c pass` | elapsed ms |", "|---|---|---|---|"]
+    head = [make_head("| command | CPU ms | ÷ `python -c pass` | elapsed ms |")]
     return head + [
         f"| {name} | {cpu:.0f} | {cpu / base:.1f} | {elapsed:.0f} |" for name, (cpu, elapsed) in figures.items()
     ]

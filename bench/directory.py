@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 
@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="bench-directory-"))
     try:
-        rows = ["| what | CPU ms | of that git | beside the walk |", "|---|---|---|---|"]
+        rows = [make_head("| what | CPU ms | of that git | beside the walk |")]
         rows += measure(base, arguments.files)
     finally:
         shutil.rmtree(base)

@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 
 from bench.measures import count_disk_bytes, read_memory_mb
-from bench.report import DATA, format_load, make_parser, publish
+from bench.report import DATA, format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex
 from tests.support.chroma_server import RunningChroma
@@ -219,7 +219,7 @@ def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -
 
 def format_table(size: int, tested: Sequence[EngineTrial]) -> str:
     head = "engine | p50 ms | p95 ms | p50 to exact | recall@10 | build s | open ms | page found ms | followed ms | MB | disk MB"
-    lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 11]
+    lines = [f"### {size:,} chunks", "", make_head(f"| {head} |")]
     against = statistics.median(tested[0].times)
     for trial in tested:
         middle, late = statistics.median(trial.times), float(np.quantile(trial.times, 0.95))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter
@@ -137,13 +137,12 @@ def main() -> None:
             format_spread(index, embedder, name, "others'", others),
         ]
         index.close()
-    rows = [f"| way | {' | '.join(columns)} | mean |", "|" + "---|" * (len(columns) + 2)]
+    rows = [make_head(f"| way | {' | '.join(columns)} | mean |")]
     for way, values in means.items():
         rows.append(f"| {way} | {' | '.join(f'{v:.3f}' for v in values)} | {statistics.fmean(values):.4f} |")
     rows += [
         "",
-        "| collection | questions | best hit's hybrid evidence: p10 | p50 | p90 |",
-        "|---|---|---|---|---|",
+        make_head("| collection | questions | best hit's hybrid evidence: p10 | p50 | p90 |"),
         *evidence,
     ]
     publish("fusion", __doc__, rows, write=arguments.write)

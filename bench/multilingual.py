@@ -27,7 +27,7 @@ import numpy as np
 from bench import collections
 from bench.measures import read_memory_mb
 from bench.quality import make_search, run_queries
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app import bootstrap
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
@@ -175,8 +175,7 @@ def run_questions(wikis: Sequence[WikiHandle], questions: Sequence[Question]) ->
 
 def format_table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     """Success@1 and nDCG@10 of every way, by language, with the mean of all languages."""
-    yield f"| success@1, nDCG@10 | {' | '.join(HEADS)} |"
-    yield "|---" * (len(HEADS) + 1) + "|"
+    yield make_head(f"| success@1, nDCG@10 | {' | '.join(HEADS)} |")
     rows = {}
     for language, runs in found.items():
         metrics = [run.compute_metrics() for run in runs]
@@ -297,8 +296,7 @@ def check_sentences(read: dict[str, LanguageCollection], languages: Sequence[str
     models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
     yield "\n## Closest sentence\n"
     yield "The share of questions whose answer begins in the sentence that word vectors choose.\n"
-    yield f"| | questions | first sentence | {' | '.join(models)} |"
-    yield "|---|---|---|---|---|"
+    yield make_head(f"| | questions | first sentence | {' | '.join(models)} |")
     for language in languages:
         found = []
         for number in range(0, len(read[language].texts), PARAGRAPHS_PER_ARTICLE):
@@ -321,8 +319,7 @@ def measure_costs(read: dict[str, LanguageCollection]) -> Iterator[str]:
     """CPU time on one thread, in turns, and the memory of a process."""
     models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
     yield "\n## Costs\n"
-    yield f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |"
-    yield "|---|---|---|---|"
+    yield make_head(f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |")
     for language in ("en", "de", "zh"):
         # A Chinese paragraph has more tokens than the default model reads.
         passages = [text[:CHINESE_CHARS] if language == "zh" else text for text in read[language].texts[:24]]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
@@ -249,8 +249,7 @@ class RankingTrial:
         return np.array([values[self.kind_of == kind].mean() for kind in range(len(self.kinds))])
 
     def format_head(self, label: str) -> Iterator[str]:
-        yield f"| {label} | {' | '.join(self.kinds)} | mean of the shared ones | of the others |"
-        yield "|---" * (len(self.kinds) + 3) + "|"
+        yield make_head(f"| {label} | {' | '.join(self.kinds)} | mean of the shared ones | of the others |")
 
     def format_row(self, label: str, values: FloatArray, sign: str = "+") -> str:
         means = [values[part].mean() if part.any() else 0.0 for part in (self.is_shared, ~self.is_shared)]
@@ -282,8 +281,9 @@ def format_held_out(trial: RankingTrial) -> Iterator[str]:
     """What weights chosen by the others give, with all collections or only the shared ones to choose."""
     results = np.stack([trial.compute_mean_ndcg(trial.compute_evidence(weights)) for weights in GRID])
     gains = results - results[GRID.index(FORMER)]
-    yield "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
+    yield make_head(
+        "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
+    )
     for label, known in (("", np.ones(len(trial.kinds), bool)), (" (by the shared ones)", trial.is_shared)):
         unseen_gains = np.zeros(len(trial.kinds))
         for name in dict.fromkeys(trial.groups[known].tolist()):

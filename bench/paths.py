@@ -22,7 +22,7 @@ import numpy as np
 from bench import collections, extra_collections
 from bench.corpus import open_clone
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.search import PageFilter, StoredPage
@@ -137,8 +137,7 @@ def format_held_out(trial: RankingTrial) -> Iterator[str]:
     results = np.stack([trial.compute_means(each) for each in values])
     changes, gains = np.zeros(values.shape[1], np.float32), results - results[0]
     is_title = np.array([kind.endswith("(titles)") for kind in trial.kinds])
-    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
+    yield make_head("| left out | chosen by the others | gain seen | gain on the one left out |")
     for name in dict.fromkeys(trial.groups.tolist()):
         unseen, seen = trial.groups == name, (trial.groups != name) & ~is_title
         best = int(np.argmax(results[:, seen].mean(axis=1)))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench import collections
 from bench.peers import PEERS, RunningPeer, SearchPeer, find_missing, write_texts
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import describe_machine, make_head, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
@@ -214,8 +214,7 @@ def format_tests(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     """Whether hybrid search differs from each of the others by more than chance."""
     yield f"nDCG@10 of {HYBRID} against each other search, question by question (a paired test, exchanged 10,000 times):"
     yield ""
-    yield "| collection | against | difference | p | better | worse | the same |"
-    yield "|---|---|---|---|---|---|---|"
+    yield make_head("| collection | against | difference | p | better | worse | the same |")
     for kind, runs in found.items():
         hybrid = next(run for run in runs if run.label == HYBRID)
         for other in runs:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 
 from bench import collections
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -132,8 +132,7 @@ def main() -> None:
 
 def format_table(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:
     kinds = list(next(iter(values.values())))
-    yield f"| way | {' | '.join(kinds)} | mean | first half | second half |"
-    yield "|" + "---|" * (len(kinds) + 4)
+    yield make_head(f"| way | {' | '.join(kinds)} | mean | first half | second half |")
     for way, by_kind in values.items():
         all_of = [statistics.fmean(first + second) for first, second in by_kind.values()]
         halves = [statistics.fmean(statistics.fmean(each[half]) for each in by_kind.values()) for half in (0, 1)]
@@ -143,8 +142,7 @@ def format_table(values: dict[str, dict[str, tuple[list[float], list[float]]]]) 
 
 def format_tests(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:
     """Significance tests of the chosen way against others, on all queries of the second half."""
-    yield "| second half, all queries | difference | p | better | worse |"
-    yield "|---|---|---|---|---|"
+    yield make_head("| second half, all queries | difference | p | better | worse |")
     pairs = (
         (TODAY, "mean of meaning and words (0008)"),
         (".3 name, path or text of a link", TODAY),

@@ -25,7 +25,7 @@ import numpy as np
 from bench import codes, collections
 from bench.fitting import share_of
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -145,8 +145,7 @@ def format_product(found: Sequence[tuple[RareQuery, dict[SearchMode, bool]]]) ->
     for mode in MODES:
         rows = [(query, firsts[mode]) for query, firsts in found]
         yield f"The only page is the first hit of {mode} search:\n"
-        yield f"| | queries | {' | '.join(f'{length} pages' for length in LENGTHS)} | all |"
-        yield "|---" * (len(LENGTHS) + 3) + "|"
+        yield make_head(f"| | queries | {' | '.join(f'{length} pages' for length in LENGTHS)} | all |")
         for kind, count in itertools.product(KINDS, range(3)):
             label = f"{kind}, {('alone', 'with a common word', 'with two')[count]}"
             yield format_row(label, [row for row in rows if (row[0].kind, row[0].common_words) == (kind, count)])
@@ -263,8 +262,7 @@ def format_trials(judged: RankingTrial, rare: RankingTrial) -> Iterator[str]:
     """nDCG@10 of judged queries, and how often the only page is first, with each share."""
     values = {label: _measure(judged, share) for label, share in TRIALS.items()}
     former = judged.compute_means(values[CHOICES[0]])
-    yield f"| share | {' | '.join(judged.kinds)} | mean | codes and words: {', '.join(LENGTHS)} pages |"
-    yield "|---" * (len(judged.kinds) + 3) + "|"
+    yield make_head(f"| share | {' | '.join(judged.kinds)} | mean | codes and words: {', '.join(LENGTHS)} pages |")
     for label, share in TRIALS.items():
         means = judged.compute_means(values[label]) - (0 if label == CHOICES[0] else former)
         sign = "" if label == CHOICES[0] else "+"
@@ -273,8 +271,7 @@ def format_trials(judged: RankingTrial, rare: RankingTrial) -> Iterator[str]:
         shares = ", ".join(share_of(firsts[part]) for part in by_length)
         yield f"| {label} | {' | '.join(f'{mean:{sign}.4f}' for mean in (*means, means.mean()))} | {shares} |"
     yield ""
-    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
+    yield make_head("| left out | chosen by the others | gain seen | gain on the one left out |")
     gains = np.stack([judged.compute_means(values[label] - values[CHOICES[0]]) for label in CHOICES])
     unseen_gains = np.zeros(len(judged.kinds))
     for name in dict.fromkeys(judged.groups.tolist()):

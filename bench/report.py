@@ -39,6 +39,11 @@ def publish(name: str, about: str | None, text: str | Sequence[str], *, write: b
         write_result(name, f"{about}\n{describe_machine()} {note}".rstrip() + f"\n\n{text}")
 
 
+def make_head(titles: str) -> str:
+    """The head of a Markdown table, from the row of its titles."""
+    return f"{titles}\n{'|---' * (titles.count('|') - 1)}|"
+
+
 def write_result(name: str, text: str) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(f"# {name}\n\n{text.strip()}\n")

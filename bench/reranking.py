@@ -20,7 +20,7 @@ import numpy as np
 
 from bench import collections
 from bench.quality import RERANKER
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -183,8 +183,7 @@ def compute_gains(scored: Sequence[RerankedQuestion], way: Adjustment | None) ->
 def format_mode(mode: SearchMode, scored: Sequence[RerankedQuestion]) -> Iterator[str]:
     plain = compute_gains(scored, None)
     kinds = list(plain)
-    yield f"| | {' | '.join(kinds)} | mean |"
-    yield "|---" * (len(kinds) + 2) + "|"
+    yield make_head(f"| | {' | '.join(kinds)} | mean |")
     yield f"| not reranked | {' | '.join(f'{plain[kind]:.4f}' for kind in kinds)} | {np.mean(list(plain.values())):.4f} |"
     taken = make_gap_penalty(NAME_WEIGHTS[mode], PASSAGE_WEIGHT, MAX_GAP)
     rows = {"taken: gaps": taken, f"before: logits, {FORMER}": FAMILIES["logits"][FORMER]}
@@ -199,8 +198,7 @@ def format_mode(mode: SearchMode, scored: Sequence[RerankedQuestion]) -> Iterato
         cells = " | ".join(f"{difference[kind]:+.4f}" for kind in kinds)
         yield f"| {label} | {cells} | {_get_mean(difference, kinds):+.4f} |"
     yield ""
-    yield "| weights chosen by the other collections | mean difference | chosen |"
-    yield "|---|---|---|"
+    yield make_head("| weights chosen by the other collections | mean difference | chosen |")
     yield from held_out
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from bench.corpus import BareWiki, make_smaller, open_clone
 from bench.embedders import IndexedEmbedder
 from bench.measures import read_memory_mb
-from bench.report import DATA, make_parser, publish
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_service
 from wikiholt.app.settings.settings_loader import load_settings
@@ -142,8 +142,9 @@ def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], ask
     rows = [
         f"Embedding the query alone: p50 {alone:.2f} ms, CPU {alone_cpu:.2f} ms.",
         "",
-        "| chunks | pages | mode | p50 ms | p50 ÷ embedding alone | CPU ms | CPU ÷ embedding alone | peak memory MB |",
-        "|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| chunks | pages | mode | p50 ms | p50 ÷ embedding alone | CPU ms | CPU ÷ embedding alone | peak memory MB |"
+        ),
     ]
     for slug in slugs:
         state = service.get_handle(slug).get_status().state

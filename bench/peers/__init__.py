@@ -61,7 +61,7 @@ class RunningPeer:
         state = data / peer.directory
         state.mkdir(parents=True, exist_ok=True)
         given = [data / ("passages.jsonl" if peer.passages else "pages.jsonl"), state]
-        given += [_find_carrier()] if peer.script == "chroma_peer.py" else []
+        given += [find_carrier()] if peer.script == "chroma_peer.py" else []
         given += [data / "passages.npy"] if peer.passages else []
         with (state / "log").open("a") as log:
             self._process = subprocess.Popen(
@@ -141,7 +141,7 @@ def _write(file: Path, rows: list[dict[str, str]]) -> None:
     part.rename(file)
 
 
-def _find_carrier() -> Path:
+def find_carrier() -> Path:
     """The directory of the package with the fp32 model, which is not imported."""
     found = importlib.util.find_spec(CARRIER)
     assert found

@@ -12,7 +12,7 @@ from bench.embedders import CachingEmbedder, IndexedEmbedder
 from bench.postgres.parts import SAVED_RESULTS, ReportPart
 from bench.postgres.server import run_server
 from bench.postgres.sides import Side
-from bench.report import DATA
+from bench.report import DATA, make_head
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.embedding import load_embedder
@@ -60,8 +60,9 @@ def run(directory: Path = collections.DEFAULT, names: Sequence[str] = collection
         "The first ten hits: the share of pages that both have, of places with the same page, of queries with equal "
         "rankings, and the largest difference between the scores of one page.",
         "",
-        "| collection | queries | mode | pages in both | same place | equal rankings | largest difference of scores |",
-        "|---|---|---|---|---|---|---|",
+        make_head(
+            "| collection | queries | mode | pages in both | same place | equal rankings | largest difference of scores |"
+        ),
     )
     with run_server() as server, load_embedder() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder = CachingEmbedder(model)

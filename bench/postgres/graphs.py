@@ -8,11 +8,12 @@ import psycopg
 from psycopg import sql
 
 from bench import collections
-from bench.measures import get_percentiles_ms
+from bench.measures import get_percentiles_ms, measure_seconds
 from bench.postgres.parts import SAVED_RESULTS, ReportPart
 from bench.postgres.rows import PassageRows, format_vector
 from bench.postgres.server import run_server
 from bench.postgres.shared import Database, copy_rows
+from bench.report import make_head
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.embedding import load_embedder
@@ -34,8 +35,9 @@ def run() -> None:
         f"{len(vectors):,} passages and {QUESTIONS} questions of {WIKI}; the best ten of 30 against all products. A question is "
         "incomplete if one of its ten is missing.",
         "",
-        "| m, ef_construction | build s | ef_search | recall@10 | worst | incomplete | p50 ms | ÷ reading all |",
-        "|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| m, ef_construction | build s | ef_search | recall@10 | worst | incomplete | p50 ms | ÷ reading all |"
+        ),
     )
     with (
         run_server() as server,
@@ -68,10 +70,8 @@ def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float
     database.execute("CREATE TABLE chunks (id int, vector vector(384) STORAGE PLAIN)")
     rows = PassageRows(vectors, np.zeros(len(vectors), np.int64), {})
     copy_rows(database, sql.Identifier("chunks"), ((number,) for number in range(len(vectors))), rows)
-    began = time.perf_counter()
     how = f"USING hnsw (vector vector_ip_ops) WITH (m = {m}, ef_construction = {width})"
-    database.execute(f"CREATE INDEX ON chunks {how}")
-    took = time.perf_counter() - began
+    took = measure_seconds(lambda: database.execute(f"CREATE INDEX ON chunks {how}"))
     database.execute("VACUUM ANALYZE chunks")
     return took
 

@@ -12,11 +12,12 @@ import psycopg
 
 from bench.embedders import CachingEmbedder
 from bench.many_wikis.repositories import make_slug
-from bench.measures import get_percentiles_ms
+from bench.measures import get_percentiles_ms, measure_seconds
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes, get_pid, run_server
 from bench.postgres.sides import Side
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
@@ -51,9 +52,10 @@ def run(stages: Sequence[int]) -> None:
         f"{FILLED} wikis get 20 chunks and are searched, and {REMOVED} are removed. Times in ms are p50 (p10) by the "
         "clock; CPU is this process and all of PostgreSQL.",
         "",
-        "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s | after SIGQUIT s "
-        "| search warm | search cold |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s "
+            "| after SIGQUIT s | search warm | search cold |"
+        ),
     )
     embedder = CachingEmbedder(FakeEmbedder(DIMENSIONS))
     with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
@@ -92,12 +94,8 @@ def _grow(side: Side, server: PostgresServer, slugs: Sequence[str]) -> list[str]
         _create_many(store, [side.get_id(name) for name in some], recipe)
         if start % 500 == 0:
             print(f"{slugs[start]}", flush=True)
-    times: list[float] = []
     cpu = _cpu(server)
-    for name in slugs[-TIMED:]:
-        began = time.perf_counter()
-        side.create(name, recipe)
-        times.append(time.perf_counter() - began)
+    times = [measure_seconds(lambda name=name: side.create(name, recipe)) for name in slugs[-TIMED:]]
     return [_format(times), f"{(_cpu(server) - cpu) / TIMED * 1e3:.1f}"]
 
 
@@ -122,11 +120,7 @@ def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: in
     for number, name in enumerate(recent[:FILLED]):
         side.fill(name, _make_pages(side.embedder, number))
     warm, cold = _search(side, recent[:FILLED])
-    removed = []
-    for name in recent[-REMOVED:]:
-        began = time.perf_counter()
-        side.store.delete(side.get_id(name))
-        removed.append(time.perf_counter() - began)
+    removed = [measure_seconds(lambda name=name: side.store.delete(side.get_id(name))) for name in recent[-REMOVED:]]
     return [
         _format(removed),
         f"{relations / stage:.1f}",
@@ -144,9 +138,7 @@ def _checkpoint(side: Side, server: PostgresServer) -> tuple[int, float]:
     name = str(psycopg.conninfo.conninfo_to_dict(side.address)["dbname"])
     with psycopg.connect(server.get_dsn(name), autocommit=True) as connection:
         (relations,) = connection.execute(_RELATIONS).fetchone() or (0,)
-        began = time.perf_counter()
-        connection.execute("CHECKPOINT")
-        return int(relations), time.perf_counter() - began
+        return int(relations), measure_seconds(lambda: connection.execute("CHECKPOINT"))
 
 
 def _restart(server: PostgresServer, how: signal.Signals) -> float:
@@ -172,13 +164,10 @@ def _make_pages(embedder: CachingEmbedder, number: int) -> IndexChange:
 
 def _search(side: Side, slugs: Sequence[str]) -> tuple[list[float], list[float]]:
     """Seconds of hybrid searches in wikis with an open session, and of the first in each."""
-    warm, cold = [], []
+    warm, cold, request = [], [], SearchRequest("Page 3", mode=SearchMode.HYBRID)
     for turn in range(11):
         for name in slugs if turn == 0 else slugs[:10]:
-            request = SearchRequest("Page 3", mode=SearchMode.HYBRID)
-            began = time.perf_counter()
-            side.service.get_handle(name).search(request)
-            (warm if turn else cold).append(time.perf_counter() - began)
+            (warm if turn else cold).append(measure_seconds(lambda n=name: side.service.get_handle(n).search(request)))
     return warm[10:], cold
 
 

@@ -1,7 +1,6 @@
 """Large wikis: writing them, and finding the nearest passages by an exact scan or by an HNSW index."""
 
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,11 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.embedders import CachingEmbedder
+from bench.measures import measure_seconds
 from bench.postgres import entries
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
 from bench.postgres.sides import Side
 from bench.postgres.store_times import StoreTimes
+from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.search import PageFilter
 from wikiholt.embedding import load_embedder
@@ -59,23 +60,19 @@ def run(sizes: Sequence[int] = SIZES) -> None:
 
 def write_wiki(part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:
     """All pages, 48 a transaction as in a sync, batch by batch in turns; then build the indexes of a large wiki."""
-    spent, tended = dict.fromkeys([side.name for side in sides], 0.0), {}
+    spent, build_s = dict.fromkeys([side.name for side in sides], 0.0), {}
     with ExitStack() as stack:
         indexes = {side.name: stack.enter_context(side.open_for_writing(slug)) for side in sides}
         for change in entries.iter_changes(pool):
             for name, index in indexes.items():
-                began = time.perf_counter()
-                index.apply(change)
-                spent[name] += time.perf_counter() - began
+                spent[name] += measure_seconds(lambda i=index, c=change: i.apply(c))
     for side in sides:
-        began = time.perf_counter()
-        side.build_indexes(side.get_id(slug))
-        tended[side.name] = time.perf_counter() - began
-    part.add("| | pages/s written | to files | its indexes built, s | disk MB |", "|---|---|---|---|---|")
+        build_s[side.name] = measure_seconds(lambda s=side: s.build_indexes(s.get_id(slug)))
+    part.add(make_head("| | pages/s written | to files | its indexes built, s | disk MB |"))
     for side in sides:
         rate, base = len(pool) / spent[side.name], len(pool) / spent["files"]
         disk = side.store.get_disk_bytes(side.get_id(slug)) / 1e6
-        part.add(f"| {side.name} | {rate:.0f} | {rate / base:.2f} | {tended[side.name]:.1f} | {disk:.0f} |")
+        part.add(f"| {side.name} | {rate:.0f} | {rate / base:.2f} | {build_s[side.name]:.1f} | {disk:.0f} |")
     part.add("")
 
 

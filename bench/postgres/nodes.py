@@ -11,6 +11,7 @@ from bench.postgres.cluster import Cluster
 from bench.postgres.load import Load, read_tree_cpu_s, run_load
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_pid, run_server
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 
 WIKIS = 24
@@ -51,7 +52,7 @@ def run_throughput(part: ReportPart, cluster: Cluster, server: PostgresServer, s
                     loads.setdefault((mode, name), []).append(load)
     part.add(f"{WIKIS} small wikis, {CLIENTS} clients at once over HTTP for {seconds:.0f} s, {ROUNDS} rounds in turns; clients, nodes and databases share two cores.", "")  # fmt: skip
     for mode in ("hybrid", "keyword"):
-        part.add(f"| {mode} | searches/s | ÷ one node, one database | p50 ms | p95 ms | CPU ms a search: node | database |", "|---|---|---|---|---|---|---|")  # fmt: skip
+        part.add(make_head(f"| {mode} | searches/s | ÷ one node, one database | p50 ms | p95 ms | CPU ms a search: node | database |"))  # fmt: skip
         base = statistics.median(each.rate for each in loads[mode, "one node, one database"])
         for name in kinds:
             part.add(Load.format_row(name, loads[mode, name], base))

@@ -1,17 +1,17 @@
 """The cost of a query in the wiki's own session and in a shared session."""
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import psycopg
 from psycopg import sql
 
-from bench.measures import get_percentiles_ms, read_private_mb
+from bench.measures import get_percentiles_ms, measure_seconds, read_private_mb
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import run_server
 from bench.postgres.shared import Database
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 
 WIKIS = 50
@@ -36,14 +36,12 @@ def run(rounds: int = 20) -> None:
         for _ in range(rounds):
             for wiki in wikis:
                 for taken, way in zip(times.values(), ways, strict=True):
-                    began = time.perf_counter()
-                    way(wiki)
-                    taken.append(time.perf_counter() - began)
+                    taken.append(measure_seconds(lambda way=way, wiki=wiki: way(wiki)))
         first = get_percentiles_ms(next(iter(times.values())))[0]
         part.add(
             f"{WIKIS} wikis with a schema and a role each, one row read by its key, in turns; over a Unix socket.", ""
         )
-        part.add("| session | p50 ms | p95 ms | p50 ÷ own session |", "|---|---|---|---|")
+        part.add(make_head("| session | p50 ms | p95 ms | p50 ÷ own session |"))
         for name, taken in times.items():
             p50, p95 = get_percentiles_ms(taken)
             part.add(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")

@@ -13,6 +13,7 @@ from bench.measures import get_percentiles_ms
 from bench.postgres.parts import ReportPart
 from bench.postgres.rows import PassageRows, encode_copy, encode_int4, encode_vector, format_vector, load_rows
 from bench.postgres.server import run_server
+from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.embedding import load_embedder
@@ -170,8 +171,7 @@ def run_ways(database: Database, column: str, wikis: Sequence[TenantWiki], real:
     found |= run_queries(indexed, wikis, real)
     database.execute("DROP INDEX chunks_tenant")
     lines = [
-        "| rows of the wiki | way | rows of 30 | recall@10 | p50 ms | p95 ms |",
-        "|---|---|---|---|---|---|",
+        make_head("| rows of the wiki | way | rows of 30 | recall@10 | p50 ms | p95 ms |"),
     ]
     order = [*_WAYS, *indexed, "one schema a wiki"]
     return lines + [f"| {size:,} | {name} | {found[name, size].format_row()} |" for size in SIZES for name in order]

@@ -1,11 +1,11 @@
 """The usual alternative: one table for all wikis, every query with `WHERE tenant_id = …`."""
 
-import time
 from typing import Any
 
 import psycopg
 
 from bench.embedders import CachingEmbedder
+from bench.measures import measure_seconds
 from bench.postgres.rows import encode_copy, encode_int4, encode_vector, format_vector
 from wikiholt.domain.index import IndexChange
 
@@ -35,9 +35,8 @@ class SharedTable:
 
     def finish(self) -> None:
         """Create the indexes, which is faster after all rows are written."""
-        began = time.perf_counter()
-        self._database.execute("CREATE INDEX ON chunks USING hnsw (vector vector_ip_ops)")
-        self.build_s = time.perf_counter() - began
+        create = "CREATE INDEX ON chunks USING hnsw (vector vector_ip_ops)"
+        self.build_s = measure_seconds(lambda: self._database.execute(create))
         self._database.execute(
             "ALTER TABLE chunks ADD words tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
         )

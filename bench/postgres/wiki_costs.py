@@ -1,6 +1,5 @@
 """Costs of a wiki: time, disk, relations, and its removal."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,9 +7,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from bench.many_wikis.repositories import make_slug
-from bench.measures import count_disk_bytes
+from bench.measures import count_disk_bytes, measure_seconds
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import Recipe
 
@@ -33,9 +33,7 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
     slugs = [make_slug(number) for number in range(small.count + EMPTY)]
     spent: dict[tuple[str, str], float] = {}
     for side in small.both:
-        began = time.perf_counter()
-        side.register(slugs, Path("bench"))
-        spent[side.name, "register"] = time.perf_counter() - began
+        spent[side.name, "register"] = measure_seconds(lambda s=side: s.register(slugs, Path("bench")))
     before = get_disk_bytes(server)
     _create(small, slugs[small.count :], recipe, {})
     empty, empty_file = (get_disk_bytes(server) - before) / EMPTY, count_disk_bytes(small.files.data / "wikis") / EMPTY
@@ -47,7 +45,7 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
             text = ", ".join(f"{side} {what} {seconds:.1f} s" for (side, what), seconds in spent.items())
             print(f"{start + BATCH:,} wikis; {text}", flush=True)
     small.shared.finish()
-    part.add("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
+    part.add(make_head("| | files | PostgreSQL | ratio |"))
     for what, text in (
         ("register", "written into the registry a second, all at once"),
         ("create", "provisioned a second (an empty index)"),
@@ -60,19 +58,15 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
 
 def _create(small: "SmallWikis", slugs: Sequence[str], recipe: Recipe, spent: dict[tuple[str, str], float]) -> None:
     for side in small.both:
-        began = time.perf_counter()
-        for each in slugs:
-            side.create(each, recipe)
-        spent[side.name, "create"] = spent.get((side.name, "create"), 0.0) + time.perf_counter() - began
+        seconds = sum(measure_seconds(lambda s=side, each=each: s.create(each, recipe)) for each in slugs)
+        spent[side.name, "create"] = spent.get((side.name, "create"), 0.0) + seconds
 
 
 def _fill(small: "SmallWikis", some: range, spent: dict[tuple[str, str], float]) -> None:
     changes = {number: small.make_change(number) for number in some}
     for side in small.both:
-        began = time.perf_counter()
-        for number, change in changes.items():
-            side.fill(make_slug(number), change)
-        spent[side.name, "fill"] = spent.get((side.name, "fill"), 0.0) + time.perf_counter() - began
+        seconds = sum(measure_seconds(lambda s=side, n=n, c=c: s.fill(make_slug(n), c)) for n, c in changes.items())
+        spent[side.name, "fill"] = spent.get((side.name, "fill"), 0.0) + seconds
     for number, change in changes.items():
         small.shared.fill(number, change)
 
@@ -100,10 +94,8 @@ def _report_disk(small: "SmallWikis", part: ReportPart, empty: float, empty_file
 
 def remove_wikis(small: "SmallWikis", part: ReportPart) -> None:
     going = [make_slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
-    rates = []
-    for side in small.both:
-        began = time.perf_counter()
-        for each in going:
-            side.store.delete(side.get_id(each))
-        rates.append(len(going) / (time.perf_counter() - began))
-    part.add(f"Removed a second, with schema and role: {rates[1]:.0f} (files: {rates[0]:.0f}).")
+    files, postgres = (
+        len(going) / sum(measure_seconds(lambda s=side, e=e: s.store.delete(s.get_id(e))) for e in going)
+        for side in small.both
+    )
+    part.add(f"Removed a second, with schema and role: {postgres:.0f} (files: {files:.0f}).")
