@@ -9,9 +9,9 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def measure_seconds(work: Callable[[], object]) -> float:
+def measure_seconds(work: Callable[..., object], *arguments: object) -> float:
     began = time.perf_counter()
-    work()
+    work(*arguments)
     return time.perf_counter() - began
 
 

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 from bench.corpus import BareWiki, make_smaller, open_clone
 from bench.embedders import IndexedEmbedder
@@ -107,9 +106,9 @@ class SearchTimes:
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
-    def measure(self, slug: str, kind: str, work: Callable[[], object]) -> None:
+    def measure(self, slug: str, kind: str, work: Callable[..., object], *arguments: object) -> None:
         began, cpu_began = time.perf_counter(), time.process_time()
-        work()
+        work(*arguments)
         times = time.perf_counter() - began, time.process_time() - cpu_began
         self._times.setdefault((slug, kind), []).append(times)
 
@@ -134,10 +133,10 @@ def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], ask
     for number, query in enumerate(asked):
         kind = list(KINDS)[number % len(KINDS)]
         mode, where = KINDS[kind]
-        times.measure("", "alone", partial(embedder.embed_query, query))
+        times.measure("", "alone", embedder.embed_query, query)
         for slug in slugs:
             request = SearchRequest(query, mode=mode, where=where)
-            times.measure(slug, kind, partial(search, service.get_handle(slug), request))
+            times.measure(slug, kind, search, service.get_handle(slug), request)
     alone, alone_cpu = times.get_medians("", "alone")
     rows = [
         f"Embedding the query alone: p50 {alone:.2f} ms, CPU {alone_cpu:.2f} ms.",

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -280,13 +279,13 @@ def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds
             for depth in DEPTHS:
                 found = engine.search(query, depth)
                 if depth == TIMED:
-                    engine.times.append(measure_seconds(partial(engine.search, query, depth)))
+                    engine.times.append(measure_seconds(engine.search, query, depth))
                 share = len(set(found.tolist()) & set(exact[:depth].tolist())) / depth
                 engine.recalls.setdefault(depth, []).append(share)
             if engine.of_pages is not None:
                 pages = np.unique(exact[:TIMED] // 10)[:70]
                 engine.of_pages(query, pages)
-                engine.page_times.append(measure_seconds(partial(engine.of_pages, query, pages)))
+                engine.page_times.append(measure_seconds(engine.of_pages, query, pages))
     return tested
 
 

@@ -69,7 +69,7 @@ def measure_throughput(
     for number, part in enumerate(slices * rounds):
         seen["peer"].append(len(part) / peer.measure(part))
         for name, embedder in embedders.items():
-            seen[name].append(len(part) / measure_seconds(lambda e=embedder, p=part: e.embed_passages(p)))
+            seen[name].append(len(part) / measure_seconds(embedder.embed_passages, part))
         seen["fp32 limit"].append(limits.measure_fp32())
         seen["int8 limit"].append(limits.measure_int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
@@ -96,7 +96,7 @@ def measure_latency(embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, tex
         seen.setdefault("ChromaDB, session kept", []).append(peer.measure([text]))
         seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.measure([text], "default"))
         for name, embedder in embedders.items():
-            seen.setdefault(f"Wikiholt {name}", []).append(measure_seconds(lambda e=embedder, t=text: e.embed_query(t)))
+            seen.setdefault(f"Wikiholt {name}", []).append(measure_seconds(embedder.embed_query, text))
     rows = [
         f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
         for name, values in seen.items()

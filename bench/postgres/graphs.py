@@ -71,7 +71,7 @@ def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float
     rows = PassageRows(vectors, np.zeros(len(vectors), np.int64), {})
     copy_rows(database, sql.Identifier("chunks"), ((number,) for number in range(len(vectors))), rows)
     how = f"USING hnsw (vector vector_ip_ops) WITH (m = {m}, ef_construction = {width})"
-    took = measure_seconds(lambda: database.execute(f"CREATE INDEX ON chunks {how}"))
+    took = measure_seconds(database.execute, f"CREATE INDEX ON chunks {how}")
     database.execute("VACUUM ANALYZE chunks")
     return took
 

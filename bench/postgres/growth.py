@@ -95,7 +95,7 @@ def _grow(side: Side, server: PostgresServer, slugs: Sequence[str]) -> list[str]
         if start % 500 == 0:
             print(f"{slugs[start]}", flush=True)
     cpu = _cpu(server)
-    times = [measure_seconds(lambda name=name: side.create(name, recipe)) for name in slugs[-TIMED:]]
+    times = [measure_seconds(side.create, name, recipe) for name in slugs[-TIMED:]]
     return [_format(times), f"{(_cpu(server) - cpu) / TIMED * 1e3:.1f}"]
 
 
@@ -120,7 +120,7 @@ def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: in
     for number, name in enumerate(recent[:FILLED]):
         side.fill(name, _make_pages(side.embedder, number))
     warm, cold = _search(side, recent[:FILLED])
-    removed = [measure_seconds(lambda name=name: side.store.delete(side.get_id(name))) for name in recent[-REMOVED:]]
+    removed = [measure_seconds(side.store.delete, side.get_id(name)) for name in recent[-REMOVED:]]
     return [
         _format(removed),
         f"{relations / stage:.1f}",
@@ -138,7 +138,7 @@ def _checkpoint(side: Side, server: PostgresServer) -> tuple[int, float]:
     name = str(psycopg.conninfo.conninfo_to_dict(side.address)["dbname"])
     with psycopg.connect(server.get_dsn(name), autocommit=True) as connection:
         (relations,) = connection.execute(_RELATIONS).fetchone() or (0,)
-        return int(relations), measure_seconds(lambda: connection.execute("CHECKPOINT"))
+        return int(relations), measure_seconds(connection.execute, "CHECKPOINT")
 
 
 def _restart(server: PostgresServer, how: signal.Signals) -> float:
@@ -167,7 +167,7 @@ def _search(side: Side, slugs: Sequence[str]) -> tuple[list[float], list[float]]
     warm, cold, request = [], [], SearchRequest("Page 3", mode=SearchMode.HYBRID)
     for turn in range(11):
         for name in slugs if turn == 0 else slugs[:10]:
-            (warm if turn else cold).append(measure_seconds(lambda n=name: side.service.get_handle(n).search(request)))
+            (warm if turn else cold).append(measure_seconds(side.service.get_handle(name).search, request))
     return warm[10:], cold
 
 

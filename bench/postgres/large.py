@@ -65,9 +65,9 @@ def write_wiki(part: ReportPart, sides: Sequence[Side], slug: str, pool: Sequenc
         indexes = {side.name: stack.enter_context(side.open_for_writing(slug)) for side in sides}
         for change in entries.iter_changes(pool):
             for name, index in indexes.items():
-                spent[name] += measure_seconds(lambda i=index, c=change: i.apply(c))
+                spent[name] += measure_seconds(index.apply, change)
     for side in sides:
-        build_s[side.name] = measure_seconds(lambda s=side: s.build_indexes(s.get_id(slug)))
+        build_s[side.name] = measure_seconds(side.build_indexes, side.get_id(slug))
     part.add(make_head("| | pages/s written | to files | its indexes built, s | disk MB |"))
     for side in sides:
         rate, base = len(pool) / spent[side.name], len(pool) / spent["files"]
@@ -99,7 +99,10 @@ def search_wiki(
                     times.measure(
                         "words, best 30 pages, by the store alone",
                         name,
-                        lambda i=index, w=words: i.search_keywords(w, LIMIT, PageFilter()),
+                        index.search_keywords,
+                        words,
+                        LIMIT,
+                        PageFilter(),
                     )
     part.add(*times.format_table("as a search asks", [side.name for side in sides]), "")
     text = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
@@ -113,7 +116,5 @@ def update_pages(part: ReportPart, sides: Sequence[Side], slug: str, pool: Seque
     for entry in some:
         for side in sides:
             again = PageEntry("1" * 40, entry.page, entry.chunks, entry.hashes, entry.vectors, entry.terms)
-            times.measure(
-                "a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, IndexChange((e,)))
-            )
+            times.measure("a page of ten chunks replaced", side.name, side.fill, slug, IndexChange((again,)))
     part.add(*times.format_table("one page", [side.name for side in sides]), "")

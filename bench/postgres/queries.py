@@ -55,26 +55,24 @@ def _search_all(small: "SmallWikis", times: StoreTimes, number: int) -> None:
             side.embedder.embed_query(question),
             parse_query(question),
         )
-        times.measure("nearest 30 chunks alone", side.name, lambda i=index, v=vector: i.search_vectors(v, 30, None))
-        times.measure("words alone", side.name, lambda i=index, q=query: i.search_keywords(q, 30, PageFilter()))
+        times.measure("nearest 30 chunks alone", side.name, index.search_vectors, vector, 30, None)
+        times.measure("words alone", side.name, index.search_keywords, query, 30, PageFilter())
 
 
 def _search(small: "SmallWikis", times: StoreTimes, number: int) -> None:
     question = small.get_question(number)
     for mode in (SearchMode.SEMANTIC, SearchMode.KEYWORD, SearchMode.HYBRID):
         for side in small.both:
-            times.measure(f"{mode} search", side.name, lambda s=side, m=mode: _check_search(s, number, question, m))
-    times.measure(
-        f"{SearchMode.SEMANTIC} search", "shared table", lambda: small.shared.search_vectors(number, question)
-    )
-    times.measure(f"{SearchMode.KEYWORD} search", "shared table", lambda: small.shared.search_words(number, question))
+            times.measure(f"{mode} search", side.name, _check_search, side, number, question, mode)
+    times.measure(f"{SearchMode.SEMANTIC} search", "shared table", small.shared.search_vectors, number, question)
+    times.measure(f"{SearchMode.KEYWORD} search", "shared table", small.shared.search_words, number, question)
 
 
 def _search_cold(small: "SmallWikis", times: StoreTimes, number: int) -> None:
     question = small.get_question(number)
     for what in ("first hybrid search", "second"):
         for side in small.both:
-            times.measure(what, side.name, lambda s=side: _check_search(s, number, question, SearchMode.HYBRID))
+            times.measure(what, side.name, _check_search, side, number, question, SearchMode.HYBRID)
 
 
 def measure_cpu(small: "SmallWikis", part: ReportPart, server: PostgresServer, rounds: int) -> None:

@@ -36,7 +36,7 @@ def run(rounds: int = 20) -> None:
         for _ in range(rounds):
             for wiki in wikis:
                 for taken, way in zip(times.values(), ways, strict=True):
-                    taken.append(measure_seconds(lambda way=way, wiki=wiki: way(wiki)))
+                    taken.append(measure_seconds(way, wiki))
         first = get_percentiles_ms(next(iter(times.values())))[0]
         part.add(
             f"{WIKIS} wikis with a schema and a role each, one row read by its key, in turns; over a Unix socket.", ""

@@ -36,7 +36,7 @@ class SharedTable:
     def finish(self) -> None:
         """Create the indexes, which is faster after all rows are written."""
         create = "CREATE INDEX ON chunks USING hnsw (vector vector_ip_ops)"
-        self.build_s = measure_seconds(lambda: self._database.execute(create))
+        self.build_s = measure_seconds(self._database.execute, create)
         self._database.execute(
             "ALTER TABLE chunks ADD words tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
         )

@@ -13,8 +13,8 @@ class StoreTimes:
 
     of: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
-    def measure(self, what: str, whom: str, ask: Callable[[], object]) -> None:
-        self.of.setdefault((what, whom), []).append(measure_seconds(ask))
+    def measure(self, what: str, whom: str, work: Callable[..., object], *arguments: object) -> None:
+        self.of.setdefault((what, whom), []).append(measure_seconds(work, *arguments))
 
     def format_table(self, first: str, whom: Sequence[str]) -> Iterator[str]:
         """A row for each operation: p50 and p95 of every store, and the ratio of the second to the first."""

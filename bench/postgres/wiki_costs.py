@@ -33,7 +33,7 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
     slugs = [make_slug(number) for number in range(small.count + EMPTY)]
     spent: dict[tuple[str, str], float] = {}
     for side in small.both:
-        spent[side.name, "register"] = measure_seconds(lambda s=side: s.register(slugs, Path("bench")))
+        spent[side.name, "register"] = measure_seconds(side.register, slugs, Path("bench"))
     before = get_disk_bytes(server)
     _create(small, slugs[small.count :], recipe, {})
     empty, empty_file = (get_disk_bytes(server) - before) / EMPTY, count_disk_bytes(small.files.data / "wikis") / EMPTY
@@ -58,14 +58,14 @@ def create_wikis(small: "SmallWikis", part: ReportPart, server: PostgresServer, 
 
 def _create(small: "SmallWikis", slugs: Sequence[str], recipe: Recipe, spent: dict[tuple[str, str], float]) -> None:
     for side in small.both:
-        seconds = sum(measure_seconds(lambda s=side, each=each: s.create(each, recipe)) for each in slugs)
+        seconds = sum(measure_seconds(side.create, each, recipe) for each in slugs)
         spent[side.name, "create"] = spent.get((side.name, "create"), 0.0) + seconds
 
 
 def _fill(small: "SmallWikis", some: range, spent: dict[tuple[str, str], float]) -> None:
     changes = {number: small.make_change(number) for number in some}
     for side in small.both:
-        seconds = sum(measure_seconds(lambda s=side, n=n, c=c: s.fill(make_slug(n), c)) for n, c in changes.items())
+        seconds = sum(measure_seconds(side.fill, make_slug(n), c) for n, c in changes.items())
         spent[side.name, "fill"] = spent.get((side.name, "fill"), 0.0) + seconds
     for number, change in changes.items():
         small.shared.fill(number, change)
@@ -95,7 +95,6 @@ def _report_disk(small: "SmallWikis", part: ReportPart, empty: float, empty_file
 def remove_wikis(small: "SmallWikis", part: ReportPart) -> None:
     going = [make_slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
     files, postgres = (
-        len(going) / sum(measure_seconds(lambda s=side, e=e: s.store.delete(s.get_id(e))) for e in going)
-        for side in small.both
+        len(going) / sum(measure_seconds(side.store.delete, side.get_id(each)) for each in going) for side in small.both
     )
     part.add(f"Removed a second, with schema and role: {postgres:.0f} (files: {files:.0f}).")
