@@ -117,11 +117,8 @@ class WikiCountBench:
         rows = []
         for mode in ("hybrid", "keyword"):
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
-            fresh = iter(
-                self._rng.sample(
-                    range(min(SEARCHED_WIKIS, self._count - 1), self._count), min(rounds, self._count - SEARCHED_WIKIS)
-                )
-            )
+            others = range(min(SEARCHED_WIKIS, self._count), self._count)
+            fresh = iter(self._rng.sample(others, min(rounds, len(others))))
             for number in range(-WIKIS_IN_USE, rounds):
                 picks = (
                     0,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import bm25s
 import Stemmer
-from lines import answer, texts
+from lines import read_texts, run_peer
 
 
 def main(file: Path, paths: bool) -> None:
-    rows = [(page, f"{page}\n{text}" if paths else text) for page, text in texts(file)]
+    rows = [(page, f"{page}\n{text}" if paths else text) for page, text in read_texts(file)]
     stemmer = Stemmer.Stemmer("english")
 
     def tokenize(each: list[str]) -> object:
@@ -28,7 +28,7 @@ def main(file: Path, paths: bool) -> None:
         found, scores = index.retrieve(tokenize([query]), k=min(n, len(rows)), show_progress=False)
         return [rows[at][0] for at, score in zip(found[0].tolist(), scores[0].tolist(), strict=True) if score > 0]
 
-    answer(search)
+    run_peer(search)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import chromadb
 import numpy as np
 from chromadb.utils.embedding_functions import ONNXMiniLM_L6_V2
-from lines import PASSAGES_A_PAGE, answer, built, mark_built, texts
+from lines import PASSAGES_A_PAGE, is_built, mark_built, read_texts, run_peer
 
 # Files whose existence stops the download; their content is not read.
 _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt")
@@ -33,11 +33,11 @@ def write_model(carrier: Path, to: Path) -> None:
 
 def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
     write_model(carrier, state.parent.parent / "chroma-model")
-    rows = texts(file)
+    rows = read_texts(file)
     client = chromadb.PersistentClient(str(state / "chroma"))
     # Its default distance is the squared Euclidean one; all vectors have unit length, so the order is that of cosines.
     collection = client.get_or_create_collection("wiki")
-    if not built(state):
+    if not is_built(state):
         given = np.load(vectors).astype(np.float32) if vectors else None
         for begin in range(collection.count(), len(rows), _BATCH):  # continues where it was stopped
             part = rows[begin : begin + _BATCH]
@@ -55,7 +55,7 @@ def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
         found = collection.query(query_texts=[query], n_results=wanted, include=["metadatas"])
         return [str(each["page"]) for each in (found["metadatas"] or [[]])[0]]
 
-    answer(search)
+    run_peer(search)
 
 
 if __name__ == "__main__":
