@@ -23,8 +23,8 @@ from hashlib import blake2b
 import numpy as np
 
 from bench import codes, collections
-from bench.fitting import share_of
 from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
+from bench.regression import format_share
 from bench.report import make_head, make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
@@ -156,7 +156,7 @@ def format_product(found: Sequence[tuple[RareQuery, dict[SearchMode, bool]]]) ->
 
 def format_row(label: str, rows: Sequence[tuple[RareQuery, bool]]) -> str:
     parts = [[first for query, first in rows if query.length == length] for length in LENGTHS]
-    cells = (share_of(np.array(part)) for part in (*parts, [first for _, first in rows]))
+    cells = (format_share(np.array(part)) for part in (*parts, [first for _, first in rows]))
     return f"| {label} | {len(rows)} | {' | '.join(cells)} |"
 
 
@@ -268,7 +268,7 @@ def format_trials(judged: RankingTrial, rare: RankingTrial) -> Iterator[str]:
         sign = "" if label == CHOICES[0] else "+"
         firsts = _measure(rare, share) > 1 - 1e-6
         by_length = [np.char.endswith(np.array(rare.kinds)[rare.kind_of], f"{length})") for length in LENGTHS]
-        shares = ", ".join(share_of(firsts[part]) for part in by_length)
+        shares = ", ".join(format_share(firsts[part]) for part in by_length)
         yield f"| {label} | {' | '.join(f'{mean:{sign}.4f}' for mean in (*means, means.mean()))} | {shares} |"
     yield ""
     yield make_head("| left out | chosen by the others | gain seen | gain on the one left out |")

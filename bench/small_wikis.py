@@ -31,7 +31,7 @@ import numpy as np
 from bench import codes, collections
 from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, best_of
 from bench.evidence import NAMES
-from bench.fitting import share_of
+from bench.regression import format_share
 from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.caches.keywords.lexicon import LexiconProvider
@@ -417,7 +417,7 @@ def format_row(label: str, mode: SearchMode, hits: FirstHits, scores: FloatArray
     own_codes, foreign_codes = ((hits.sort == sort) & hits.is_code for sort in (OWN, FOREIGN))
     low, high = scores < MEDIUM_SCORES[mode], scores >= HIGH_SCORE
     cells = (hits.right[own], hits.right[own & high], high[own & hits.right], low[own], low[foreign], low[near])
-    shares = [share_of(cell, places=1) for cell in (*cells, high[near], low[own_codes], low[foreign_codes])]
+    shares = [format_share(cell, places=1) for cell in (*cells, high[near], low[own_codes], low[foreign_codes])]
     return f"| {label} | {own.sum()} | {' | '.join(shares)} |"
 
 
@@ -434,7 +434,7 @@ def format_weights(mode: SearchMode, hits: FirstHits) -> Iterator[str]:
     for weight in WEIGHTS:
         low = score_hits(mode, hits, product | {mode: weight}) < MEDIUM_SCORES[mode]
         cells = [
-            ", ".join(share_of(low[part(sort) & ~hits.is_code], places=1) for sort in (OWN, FOREIGN, NEAR))
+            ", ".join(format_share(low[part(sort) & ~hits.is_code], places=1) for sort in (OWN, FOREIGN, NEAR))
             for part in parts.values()
         ]
         yield f"| {weight:g} | {' | '.join(cells)} |"

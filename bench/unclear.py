@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.fitting import share_of
 from bench.quality import RERANKER
+from bench.regression import format_share
 from bench.report import DATA, describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import FloatArray
@@ -188,7 +188,7 @@ def format_confidence(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for name, used in (("never reranked", ~always), ("always", always), (f"{lower:g}, {upper:g}", chosen)):
         right = np.array([each.right[int(at)] for each, at in zip(outcomes, used, strict=True)])
         cells = (high[own], right[own & high], high[own & right], low[own], low[~own])
-        yield f"| {name} | {' | '.join(share_of(cell, places=1) for cell in cells)} |"
+        yield f"| {name} | {' | '.join(format_share(cell, places=1) for cell in cells)} |"
 
 
 if __name__ == "__main__":
