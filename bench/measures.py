@@ -15,6 +15,15 @@ def measure_seconds(work: Callable[..., object], *arguments: object) -> float:
     return time.perf_counter() - began
 
 
+def wait_until(is_done: Callable[[], object], timeout_s: float, pause_s: float = 0.1) -> None:
+    """Wait until a condition is true. Raises TimeoutError."""
+    until = time.monotonic() + timeout_s
+    while not is_done():
+        if time.monotonic() > until:
+            raise TimeoutError(f"not done within {timeout_s:.0f} s")
+        time.sleep(pause_s)
+
+
 def get_percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
     """p50 and p95 in milliseconds; of a single time, that time."""
     p95 = statistics.quantiles(seconds, n=20)[18] if len(seconds) > 1 else seconds[0]

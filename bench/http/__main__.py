@@ -13,14 +13,13 @@ import socket
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.collections import read_queries, write_repository
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.measures import measure_seconds
+from bench.measures import measure_seconds, wait_until
 from bench.peers import find_carrier
 from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
@@ -115,23 +114,17 @@ def run_server(command: list[str], port: int) -> Iterator["subprocess.Popen[byte
             command, stdout=log, stderr=log, env=os.environ | {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
         )
         try:
-            _wait_until_listening(port, process)
+            wait_until(lambda: _is_listening(port, process), 120, 0.2)
             yield process
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        assert process.poll() is None, "it ended; see bench/data/http/servers.log"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise TimeoutError(f"nothing listens on {port}")
+def _is_listening(port: int, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "it ended; see bench/data/http/servers.log"
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def get_free_port() -> int:

@@ -9,9 +9,22 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from bench.measures import read_cpu_s
+
+
+def request_search(
+    connection: http.client.HTTPConnection, slug: str, query: str, mode: str
+) -> tuple[int, dict[str, Any], float]:
+    """Search a wiki; returns the status, the document and the seconds until it was received."""
+    began = time.perf_counter()
+    connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(query)}")
+    response = connection.getresponse()
+    body = response.read()
+    seconds = time.perf_counter() - began
+    return response.status, json.loads(body), seconds
 
 
 class WikiServer:
@@ -51,16 +64,11 @@ class WikiServer:
 
     def search(self, slug: str, query: str, mode: str = "hybrid") -> float:
         """Seconds of a search over a persistent connection; the answer must be valid."""
-        began = time.perf_counter()
-        self._connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(query)}")
-        answer = self._connection.getresponse()
-        body = answer.read()
-        took = time.perf_counter() - began
-        text = json.loads(body)
-        assert answer.status == 200, text
-        assert text["results"], (slug, query)
-        assert not text["degraded"], text
-        return took
+        status, document, seconds = request_search(self._connection, slug, query, mode)
+        assert status == 200, document
+        assert document["results"], (slug, query)
+        assert not document["degraded"], document
+        return seconds
 
     def count_files(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from bench.measures import wait_until
 from bench.otterwiki.request_costs import CPU_HEADER, HOOKS_HEADER, TOTAL_HEADER
 
 WITH, WITHOUT = "bench.otterwiki.with_plugin", "bench.otterwiki.without_plugin"
@@ -59,10 +60,7 @@ class OtterwikiServer:
                 stderr=log,
             )
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
-        until = time.monotonic() + 300
-        while not self._is_ready():
-            assert time.monotonic() < until, (place / f"{app}.log").read_text()[-2000:]
-            time.sleep(0.1)
+        wait_until(self._is_ready, 300)
         found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', self.client.get("/-/about").text)
         assert found is not None
         self._token = found[1]
@@ -115,13 +113,13 @@ class OtterwikiServer:
 
     def wait_until_fresh(self) -> None:
         """Wait until the index and its caches have followed what was saved."""
-        until = time.monotonic() + 600
-        while self.has_plugin:
+
+        def is_fresh() -> bool:
             answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
-            if answer.status_code == 200 and not answer.json()["degraded"]:
-                return
-            assert time.monotonic() < until, answer.text[:500]
-            time.sleep(0.2)
+            return answer.status_code == 200 and not answer.json()["degraded"]
+
+        if self.has_plugin:
+            wait_until(is_fresh, 600, 0.2)
 
     def measure_memory(self) -> WorkerMemory:
         lines = Path(f"/proc/{self._list_children()[0]}/smaps_rollup").read_text().splitlines()

@@ -1,7 +1,6 @@
 """Clients that search without pause, and the CPU time this takes."""
 
 import http.client
-import json
 import os
 import statistics
 import threading
@@ -9,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
+from bench.many_wikis.wiki_server import request_search
 from bench.measures import get_percentiles_ms
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -53,12 +52,9 @@ def run_load(
             turn = number
             while time.perf_counter() < until:
                 slug, text = question(turn)
-                began = time.perf_counter()
-                connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(text)}")
-                answer = connection.getresponse()
-                document = json.loads(answer.read())
-                times[number].append(time.perf_counter() - began)
-                assert answer.status == 200, document
+                status, document, took = request_search(connection, slug, text, mode)
+                times[number].append(took)
+                assert status == 200, document
                 assert document["results"], (slug, text)
                 turn += clients
             connection.close()

@@ -1,16 +1,15 @@
 """One `wikiholt serve` of several over the same database."""
 
 import http.client
-import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
-from bench.many_wikis.wiki_server import WikiServer
+from bench.many_wikis.wiki_server import WikiServer, request_search
+from bench.measures import wait_until
 
 
 class Node(WikiServer):
@@ -27,12 +26,9 @@ class Node(WikiServer):
         subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
     def wait_for_wikis(self, slugs: Sequence[str], timeout: float = 600.0) -> None:
-        """Until it answers for every wiki."""
-        until = time.monotonic() + timeout
+        """Wait until it answers for every wiki."""
         for slug in slugs:
-            while not self.can_search(slug, "the"):
-                assert time.monotonic() < until, slug
-                time.sleep(0.1)
+            wait_until(lambda slug=slug: self.can_search(slug, "the"), timeout)
 
     def can_search(self, slug: str, word: str) -> bool:
         """Whether a search by this word is answered at all."""
@@ -57,10 +53,6 @@ class Node(WikiServer):
 
     def _search(self, slug: str, word: str) -> list[object] | None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request("GET", f"/w/{slug}/api/v1/search?mode=keyword&n=5&q={quote(word)}")
-            answer = connection.getresponse()
-            document = json.loads(answer.read())
-            return list(document["results"]) if answer.status == 200 else None
-        finally:
-            connection.close()
+        with closing(connection):
+            status, document, _ = request_search(connection, slug, word, "keyword")
+        return list(document["results"]) if status == 200 else None

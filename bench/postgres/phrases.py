@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.corpus import open_clone
 from bench.embedders import CachingEmbedder
-from bench.measures import get_percentiles_ms
+from bench.measures import get_percentiles_ms, wait_until
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_pid, run_server
@@ -94,8 +94,8 @@ def build_cache(part: ReportPart, side: Side) -> None:
     handle = side.service.get_handle(SLUG)
     began = time.perf_counter()
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
-    while not (found := list(side.data.rglob("*.postings"))):
-        time.sleep(0.2)
+    wait_until(lambda: list(side.data.rglob("*.postings")), 600)
+    found = list(side.data.rglob("*.postings"))
     took = time.perf_counter() - began
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
     part.add(

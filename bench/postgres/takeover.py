@@ -10,6 +10,7 @@ import psycopg
 from bench.collections import DEFAULT
 from bench.corpus import BareWiki
 from bench.many_wikis.repositories import read_small_pages
+from bench.measures import wait_until
 from bench.postgres.cluster import Cluster
 from bench.postgres.node import Node
 from bench.postgres.parts import ReportPart
@@ -73,21 +74,18 @@ def _read_shares(database: Database) -> dict[str, set[str]]:
 
 def _wait_until_shared(database: Database, wikis: int, but: Set[str] = frozenset()) -> dict[str, set[str]]:
     """Wait until two nodes have half of the wikis each, and are not the same two as before."""
-    until = time.monotonic() + 120
-    while (shares := _read_shares(database)).keys() == but or sorted(map(len, shares.values())) != [
-        wikis // 2,
-        wikis - wikis // 2,
-    ]:
-        assert time.monotonic() < until, shares
-        time.sleep(0.1)
-    return shares
+    halves = [wikis // 2, wikis - wikis // 2]
+
+    def is_shared() -> bool:
+        shares = _read_shares(database)
+        return shares.keys() != but and sorted(map(len, shares.values())) == halves
+
+    wait_until(is_shared, 120)
+    return _read_shares(database)
 
 
 def _wait_until_claimed(database: Database, wikis: int) -> float:
-    until = time.monotonic() + 120
-    while [len(each) for each in _read_shares(database).values()] != [wikis]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: [len(each) for each in _read_shares(database).values()] == [wikis], 120, 0.02)
     return time.perf_counter()
 
 
@@ -99,12 +97,14 @@ def _commit_pages(cluster: Cluster, wikis: Set[str], word: str) -> None:
 def _wait_until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:
     """Wait until the page is found in each of these wikis; returns the seconds to the first and to the last."""
     times: list[float] = []
-    left, until = set(lost), time.monotonic() + 120
-    while left:
+    left = set(lost)
+
+    def has_all() -> bool:
         for name in sorted(left):
             if node.has_page(name, word):
                 left.discard(name)
                 times.append(time.perf_counter() - began)
-        assert time.monotonic() < until, left
-        time.sleep(0.05)
+        return not left
+
+    wait_until(has_all, 120, 0.05)
     return min(times), max(times)
