@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from statistics import mean
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from bench import collections
 from bench.quality import index_collection
@@ -74,8 +75,8 @@ def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterato
         "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
     )
     for way, (weight, length, per_page) in WAYS.items():
-        passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
-        right, contained, shown = zip(*(check_answer(wiki, question, per_page) for question in questions), strict=True)
+        with patch.object(passages, "WORD_WEIGHT", weight), patch.object(hits, "LEAD_SNIPPET_CHARS", length):
+            right, contained, shown = zip(*(check_answer(wiki, each, per_page) for each in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 
 

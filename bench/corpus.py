@@ -2,10 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bench.report import CORPUS, DATA
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.storage.sqlite.store import SqliteStore
 
 _ENVIRONMENT = {f"GIT_{role}_NAME": "Bench" for role in ("AUTHOR", "COMMITTER")}
 _ENVIRONMENT |= {f"GIT_{role}_EMAIL": "bench@example.org" for role in ("AUTHOR", "COMMITTER")}
@@ -106,3 +110,15 @@ def make_smaller(wiki: BareWiki, to: Path, pages: int) -> BareWiki:
         commit = small.run_git("commit-tree", small.run_git("write-tree"), "-m", "some pages")
         small.set_head(commit)
     return BareWiki(to)
+
+
+@contextmanager
+def open_large_index(chunks: int) -> Iterator[WikiIndex]:
+    """An index of bench.sync with at least this number of chunks; exits if there is none."""
+    store = SqliteStore(DATA / "sync" / "wikis")
+    for wiki_id in store.list_wiki_ids():
+        with closing(store.open(wiki_id)) as index:
+            if index.get_state().chunks >= chunks:
+                yield index
+                return
+    sys.exit(f"there is no index of {chunks:,} chunks: run `python -m bench.sync` first")

@@ -11,7 +11,6 @@ are kept beside it.
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +21,9 @@ from typing import cast
 
 import numpy as np
 
+from bench.corpus import open_large_index
 from bench.measures import count_disk_bytes, read_memory_mb
-from bench.report import DATA, format_load, make_head, make_parser, publish
+from bench.report import format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex
 from tests.support.chroma_server import RunningChroma
@@ -35,7 +35,6 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
-from wikiholt.storage.sqlite.store import SqliteStore
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
@@ -69,21 +68,11 @@ class EngineTrial:
 # ── test data ────────────────────────────────────────────────────────────────────────
 
 
-def load_vectors(most: int) -> FloatArray:
-    """The vectors of the largest index of bench.sync, in random order."""
-    store = SqliteStore(DATA / "sync" / "wikis")
-    largest: FloatArray = np.empty((0, 0), np.float32)
-    for wiki_id in store.list_wiki_ids():
-        index = store.open(wiki_id)
-        try:
-            with index.open_vector_snapshot() as snapshot:
-                if snapshot.count > len(largest):
-                    largest = np.concatenate([block.vectors for block in snapshot.iter_blocks()])
-        finally:
-            index.close()
-    if len(largest) < most:
-        sys.exit(f"there are {len(largest):,} vectors, and {most:,} are needed: run `python -m bench.sync` first")
-    return np.ascontiguousarray(largest[np.random.default_rng(7).permutation(len(largest))[:most]])
+def load_vectors(count: int) -> FloatArray:
+    """Vectors of an index of bench.sync, in random order."""
+    with open_large_index(count) as index, index.open_vector_snapshot() as snapshot:
+        vectors = np.concatenate([block.vectors for block in snapshot.iter_blocks()])
+    return np.ascontiguousarray(vectors[np.random.default_rng(7).permutation(len(vectors))[:count]])
 
 
 def get_memory_mb(folder: Path) -> float:

@@ -57,10 +57,11 @@ def write_values(name: str, values: Mapping[str, float]) -> None:
 
 def describe_machine() -> str:
     """A description of the machine in one line."""
-    model = next(
-        (line.split(":", 1)[1].strip() for line in _read_lines("/proc/cpuinfo") if line.startswith("model name")),
-        platform.machine(),
-    )
+    file = Path("/proc/cpuinfo")
+    info = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line) if file.exists() else {}
+    info = {name.strip(): value.strip() for name, value in info.items()}
+    flags = [flag for flag in ("avx2", "avx512_vnni", "amx_int8") if flag in info.get("flags", "").split()]
+    model = f"{info.get('model name', platform.machine())} ({', '.join(flags)})"
     return f"Machine: {len(os.sched_getaffinity(0))} cores of {model}, shared; Python {platform.python_version()}."
 
 
@@ -69,10 +70,3 @@ def format_load(loads: Sequence[float]) -> str:
     cores = len(os.sched_getaffinity(0))
     warning = " The machine was busy, so only ratios are meaningful." if max(loads) > cores + 1 else ""
     return f"Load: {min(loads):.1f} to {max(loads):.1f} on {cores} cores.{warning}"
-
-
-def _read_lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text().splitlines()
-    except OSError:
-        return []

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -117,11 +118,8 @@ class RerankRecorder:
             self.texts, self.evidence = reranker.get_texts(head), [compute_evidence(mode, each) for each in head]
             return RerankResult(candidates)
 
-        former, PageReranker.rerank = PageReranker.rerank, rerank  # type: ignore[method-assign]
-        try:
+        with mock.patch.object(PageReranker, "rerank", rerank):
             yield
-        finally:
-            PageReranker.rerank = former  # type: ignore[method-assign]
 
 
 def score_mode(mode: SearchMode, arguments: argparse.Namespace) -> None:

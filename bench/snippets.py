@@ -14,8 +14,10 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -173,17 +175,19 @@ def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator
 def format_times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
     """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
     yield make_head("| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |")
-    whole = OnnxEmbedder.make_sentence_scorer
     for n in (5, 20):
         took: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for name, wiki in wikis.items():
             for query in asked[name][:40]:
                 for choosing in (True, False, False, True):
-                    OnnxEmbedder.make_sentence_scorer = whole if choosing else _return_none  # type: ignore[assignment, method-assign]
-                    began, used = time.perf_counter(), time.thread_time()
-                    wiki.search(SearchRequest(query, n, SearchMode.HYBRID))
-                    took[choosing].append((time.perf_counter() - began, time.thread_time() - used))
-        OnnxEmbedder.make_sentence_scorer = whole  # type: ignore[method-assign]
+                    with (
+                        nullcontext()
+                        if choosing
+                        else mock.patch.object(OnnxEmbedder, "make_sentence_scorer", _return_none)
+                    ):
+                        began, used = time.perf_counter(), time.thread_time()
+                        wiki.search(SearchRequest(query, n, SearchMode.HYBRID))
+                        took[choosing].append((time.perf_counter() - began, time.thread_time() - used))
         wall = {key: np.array(rows)[:, 0] * 1000 for key, rows in took.items()}
         used_ms = {key: np.array(rows)[:, 1] * 1000 for key, rows in took.items()}
         shown_ms = [f"{np.percentile(wall[key], 50):.1f} / {np.percentile(wall[key], 95):.1f}" for key in (False, True)]

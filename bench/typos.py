@@ -12,9 +12,11 @@ import random
 import statistics
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest import mock
 
 from bench import collections
 from bench.report import describe_machine, make_parser, write_result
@@ -173,33 +175,23 @@ def _get_differences(text: str, meant: str) -> tuple[str, str]:
     return " ".join(word for word in one if word not in other), " ".join(word for word in other if word not in one)
 
 
-class _open_searcher:  # noqa: N801 - a context, as a function would be
-    def __init__(self, wiki: WikiHandle) -> None:
-        self._served = wiki._use_live_index()
-
-    def __enter__(self) -> Searcher:
-        return self._served.__enter__().searcher
-
-    def __exit__(self, *error: object) -> None:
-        self._served.__exit__(None, None, None)
+@contextmanager
+def _open_searcher(wiki: WikiHandle) -> Iterator[Searcher]:
+    with wiki._use_live_index() as live_index:
+        yield live_index.searcher
 
 
-class _embed_as_typed:  # noqa: N801
+@contextmanager
+def _embed_as_typed(wiki: WikiHandle) -> Iterator[None]:
     """In this context the model embeds the query as typed; keywords are corrected."""
+    with _open_searcher(wiki) as searcher:
+        interpreter, interpret = searcher._interpreter, searcher._interpreter.interpret
 
-    def __init__(self, wiki: WikiHandle) -> None:
-        with _open_searcher(wiki) as searcher:
-            self._interpreter = searcher._interpreter
-        self._interpret = self._interpreter.interpret
+    def interpret_typed(typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
+        return replace(interpret(typed, where, is_known), text=to_plain_query(typed))
 
-    def __enter__(self) -> None:
-        def read(typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
-            return replace(self._interpret(typed, where, is_known), text=to_plain_query(typed))
-
-        self._interpreter.interpret = read  # type: ignore[method-assign]
-
-    def __exit__(self, *error: object) -> None:
-        self._interpreter.interpret = self._interpret  # type: ignore[method-assign]
+    with mock.patch.object(interpreter, "interpret", interpret_typed):
+        yield
 
 
 def _measure_cpu_ms(wiki: WikiHandle, text: str) -> float:

@@ -7,8 +7,6 @@ load affects all of them; ratios are medians over turns of 32 chunks, the batch 
 """
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from bench.embed.limits import Limits, count_operations
 from bench.embed.precision_loss import format_rows, rank_documents
 from bench.measures import measure_seconds
 from bench.peers import find_carrier
-from bench.report import make_head, make_parser
+from bench.report import describe_machine, make_head, make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -137,14 +135,6 @@ def measure_loss(embedders: dict[str, OnnxEmbedder], directories: list[Path]) ->
     return lines
 
 
-def machine() -> str:
-    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "")
-    flags = [name for name in ("avx2", "avx512_vnni", "amx_int8", "avx512_bf16") if name in info]
-    python = f"Python {platform.python_version()}"
-    return f"{count_available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
-
-
 def main() -> None:
     parser = make_parser(__doc__, "", "collections", "corpus")
     parser.add_argument("--peers", required=True)
@@ -172,7 +162,7 @@ def main() -> None:
     head = [
         "# Embedding beside ChromaDB's default",
         "",
-        f"Machine: {machine()}.",
+        describe_machine(),
         "Repeat: `python -m bench.embed --peers PYTHON`, PYTHON from an environment made of bench/requirements-peers.txt.",
         "",
     ]

@@ -2,24 +2,21 @@
 
 import pickle
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
+from bench.corpus import open_large_index
 from bench.postgres.parts import SAVED_RESULTS
 from bench.report import DATA
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.storage.sqlite.store import SqliteStore
 
 CHUNKS = 100_000
 BATCH = 48
@@ -72,8 +69,7 @@ def _limit_chunks(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEnt
 def _prepare_pages(chunks: int) -> Iterator[PageEntry]:
     source, began = GitSource(DATA / "mdn.git"), time.perf_counter()
     tree = source.read_tree(source.get_head())
-    index = _open_large(chunks)
-    with load_embedder() as embedder:
+    with open_large_index(chunks) as index, load_embedder() as embedder:
         files = iter(sorted(tree))
         while chunks > 0 and (some := list(islice(files, 500))):
             drafts = _read_drafts(source, some, tree, embedder)
@@ -86,7 +82,6 @@ def _prepare_pages(chunks: int) -> Iterator[PageEntry]:
                 yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.terms)
                 chunks -= len(vectors)
             print(f"{max(0, chunks):,} chunks left, {time.perf_counter() - began:.0f} s", flush=True)
-    index.close()
 
 
 def _read_drafts(
@@ -97,13 +92,3 @@ def _read_drafts(
     blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)
     made = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
     return [draft for draft in made if isinstance(draft, PreparedPage)]
-
-
-def _open_large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
-    store = SqliteStore(place)
-    for wiki_id in store.list_wiki_ids():
-        index = store.open(wiki_id)
-        if index.get_state().chunks >= chunks:
-            return index
-        index.close()
-    sys.exit(f"there is no index of {chunks:,} chunks: run `python -m bench.sync` first")
