@@ -63,9 +63,9 @@ def make_pages(articles: list[dict[str, Any]]) -> tuple[dict[str, str], list[Ans
         head = f"---\ntitle: {json.dumps(title, ensure_ascii=False)}\n---\n\n"
         pages[f"{title}.md"] = head + "\n\n".join(paragraph["context"] for paragraph in paragraphs) + "\n"
         questions += [
-            AnsweredQuestion(asked["question"], title, asked["answers"][0]["text"])
+            AnsweredQuestion(item["question"], title, item["answers"][0]["text"])
             for paragraph in paragraphs
-            for asked in paragraph["qas"]
+            for item in paragraph["qas"]
         ]
     return pages, questions
 

@@ -137,9 +137,9 @@ def write_small(directory: Path, to: Path) -> None:
     others = [each["id"] for each in short if get_page_path(each["id"]) not in relevant]
     random.Random(1).shuffle(others)
     left_out = set(others[other_count:])
-    kept = [each for each in short if each["id"] not in left_out]
-    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
-    paths = {get_page_path(each["id"]) for each in kept}
+    documents = [each for each in short if each["id"] not in left_out]
+    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+    paths = {get_page_path(each["id"]) for each in documents}
     for file in (*directory.glob("queries*.jsonl"), *directory.glob("exclude.tsv")):
         shutil.copy(file, to / file.name)
     for file in directory.glob("qrels*.tsv"):

@@ -114,8 +114,8 @@ def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
     def make_chroma_trial(name: str, place: Callable[[Path], ChromaConfig]) -> EngineTrial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
-        wanted = place(folder / "db")
-        chroma = RestartingChroma(stack, lambda: wanted, folder)
+        config = place(folder / "db")
+        chroma = RestartingChroma(stack, lambda: config, folder)
         return EngineTrial(name, chroma.open_cache, folder, chroma.close)
 
     def start_server(folder: Path) -> ChromaConfig:
@@ -192,25 +192,25 @@ def run_query(
 
 def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -> list[EngineTrial]:
     with ExitStack() as stack:
-        tested = make_trials(root, stack)
+        trials = make_trials(root, stack)
         opened = []
-        for trial in tested:
+        for trial in trials:
             opened.append(prepare_cache(trial, vectors, queries[0]))
             stack.callback(opened[-1][1].close)
             print(f"  {trial.name}: built in {trial.build:.1f} s, opened in {trial.opened * 1e3:.0f} ms", flush=True)
         for _ in range(rounds):
             for query in queries:
                 expected = set(np.argsort(-(vectors @ query), kind="stable")[:10].tolist())
-                for trial, (index, cache) in zip(tested, opened, strict=True):
+                for trial, (index, cache) in zip(trials, opened, strict=True):
                     run_query(trial, index, cache, query, expected)
-    return tested
+    return trials
 
 
-def format_table(size: int, tested: Sequence[EngineTrial]) -> str:
+def format_table(size: int, trials: Sequence[EngineTrial]) -> str:
     head = "engine | p50 ms | p95 ms | p50 to exact | recall@10 | build s | open ms | page found ms | followed ms | MB | disk MB"
     lines = [f"### {size:,} chunks", "", make_head(f"| {head} |")]
-    against = statistics.median(tested[0].times)
-    for trial in tested:
+    against = statistics.median(trials[0].times)
+    for trial in trials:
         middle, late = statistics.median(trial.times), float(np.quantile(trial.times, 0.95))
         lines.append(
             f"| {trial.name} | {middle * 1e3:.2f} | {late * 1e3:.2f} | {middle / against:.1f} | {np.mean(trial.recalls):.3f} "

@@ -119,11 +119,11 @@ def write_paragraphs(articles: list[dict[str, Any]], to: Path) -> None:
         for part, paragraph in enumerate(article["paragraphs"], 1):
             page = f"{title} {part}"
             documents.append(json.dumps({"id": f"{page}.md", "title": title, "text": paragraph["context"]}))
-            for asked in paragraph["qas"]:
+            for item in paragraph["qas"]:
                 number += 1
                 if number % QUESTION_STEP == 0:
-                    queries.append(json.dumps({"id": asked["id"], "text": asked["question"]}))
-                    judgements.append(f"{asked['id']}\t{page}.md\t1")
+                    queries.append(json.dumps({"id": item["id"], "text": item["question"]}))
+                    judgements.append(f"{item['id']}\t{page}.md\t1")
     for name, lines in (("corpus.jsonl", documents), ("queries.jsonl", queries), ("qrels.tsv", judgements)):
         (to / name).write_text("".join(f"{line}\n" for line in lines))
     print("xquad", len(documents), "pages", len(queries), "queries")

@@ -117,20 +117,23 @@ def main() -> None:
     arguments = parser.parse_args()
     service = open_service(Path("bench/data/quality"))
     embedder = service.components.embedder()
-    asked = {name: collections.read_queries(arguments.collections / name) for name in collections.SHARED_NAMES}
+    queries = {name: collections.read_queries(arguments.collections / name) for name in collections.SHARED_NAMES}
     columns: list[str] = []
     means: dict[str, list[float]] = {way: [] for way in WAYS}
     evidence: list[str] = []
     for name in collections.SHARED_NAMES:
         index = service.components.store.open(service.get_handle(name).wiki.id)
-        for kind in asked[name]:
+        for kind in queries[name]:
             columns.append(kind.name)
             for way, value in score_queries(index, embedder, kind).items():
                 means[way].append(value)
             print(columns[-1], flush=True)
-        own = [text for kind in asked[name] for text in list(kind.texts.values())[:60]]
+        own = [text for kind in queries[name] for text in list(kind.texts.values())[:60]]
         others = [
-            t for other in collections.SHARED_NAMES if other != name for t in list(asked[other][0].texts.values())[:40]
+            t
+            for other in collections.SHARED_NAMES
+            if other != name
+            for t in list(queries[other][0].texts.values())[:40]
         ]
         evidence += [
             format_spread(index, embedder, name, "its own", own),

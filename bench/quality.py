@@ -80,8 +80,8 @@ def main() -> None:
     parser.add_argument("--budget", default="", help="milliseconds the reranker has, instead of the default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
     arguments = parser.parse_args()
-    asked = arguments.peers is not None
-    arguments.peers = [each for each in PEERS if asked and each.directory in (arguments.peers or names)]
+    with_peers = arguments.peers is not None
+    arguments.peers = [each for each in PEERS if with_peers and each.directory in (arguments.peers or names)]
     if instructions := find_missing(arguments.peers):
         parser.error(instructions)
     before = os.getloadavg()[0]
@@ -91,8 +91,8 @@ def main() -> None:
     print(f"\n{differences}")
     if arguments.write:
         load = f"Load at the start {before:.1f}, at the end {os.getloadavg()[0]:.1f}."
-        kept = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
-        write_result("quality", f"{__doc__}{NOTES}\n{describe_machine()} {load}\n\n{text}\n{kept}")
+        peer_rows = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
+        write_result("quality", f"{__doc__}{NOTES}\n{describe_machine()} {load}\n\n{text}\n{peer_rows}")
 
 
 def run_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
@@ -133,10 +133,10 @@ def run_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[s
             searches.append(make_search(f"{HYBRID}, {model}", other, SearchMode.HYBRID))
             if arguments.rerank:
                 searches.append(make_search(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=None))
-        for asked in collections.read_queries(directory):
-            found = run_queries(asked, searches, arguments.limit)
-            print("\n".join(format_row(asked.name, run) for run in found), flush=True)
-            yield asked.name, found
+        for queries in collections.read_queries(directory):
+            found = run_queries(queries, searches, arguments.limit)
+            print("\n".join(format_row(queries.name, run) for run in found), flush=True)
+            yield queries.name, found
 
 
 def index_collection(service: WikiService, name: str, repository: Path) -> None:
@@ -167,12 +167,12 @@ def make_peer_search(running: RunningPeer, about: SearchPeer) -> NamedSearch:
 
 
 def run_queries(
-    asked: collections.Queries, searches: Sequence[NamedSearch], limit: int | None = None
+    queries: collections.Queries, searches: Sequence[NamedSearch], limit: int | None = None
 ) -> list[EvaluationRun]:
     """Send every question to all searches, each time beginning with another one."""
     questions = [
-        Question(query, QuestionKind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
-        for query, text in asked.texts.items()
+        Question(query, QuestionKind.LABELLED, text, queries.relevant[query], frozenset(queries.exclude.get(query, ())))
+        for query, text in queries.texts.items()
     ][:limit]
     for question in questions[:WARM]:
         for search in searches:

@@ -241,7 +241,7 @@ def build_candidates(
     middles = [collection_pages.vectors[rows].sum(axis=0) for rows in of_page]
     lengths = [max(float(np.linalg.norm(middle)), 1e-6) for middle in middles]
     original = cosines - 0.02 * np.log2(1 + collection_pages.copies)
-    said = normalize_text(text).strip(" .?!")
+    phrase = normalize_text(text).strip(" .?!")
     return PageFeatures(
         [collection_pages.pages[page_id].path for page_id in ids],
         to_positive(each[0] for each in ordered),
@@ -252,7 +252,7 @@ def build_candidates(
         to_positive(each[:5].mean() for each in ordered),
         to_positive(float(cosines[rows].sum()) / length for rows, length in zip(of_page, lengths, strict=True)),
         to_positive(original[rows].max(initial=0.0) for rows in of_page),
-        np.array([float(len(terms) > 1 and said in collection_pages.texts.get(page_id, "")) for page_id in ids]),
+        np.array([float(len(terms) > 1 and phrase in collection_pages.texts.get(page_id, "")) for page_id in ids]),
     )
 
 

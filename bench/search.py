@@ -68,8 +68,8 @@ def main() -> None:
     service = open_service(DATA / "sync")
     for slug in arguments.sizes:
         index_wiki(service, slug, large, SIZES[slug])
-    asked = read_titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
-    rows = run_searches(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
+    queries = read_titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
+    rows = run_searches(service, arguments.sizes, queries[:WARM_UP_QUERIES], [*QUESTIONS, *queries[WARM_UP_QUERIES:]])
     service.close()
     publish("search", __doc__, rows, write=arguments.write)
 
@@ -122,7 +122,7 @@ KINDS = {str(mode): (mode, PageFilter()) for mode in SearchMode}
 KINDS["hybrid, in a folder"] = (SearchMode.HYBRID, PageFilter(path_prefix="web"))
 
 
-def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], asked: list[str]) -> list[str]:
+def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], queries: list[str]) -> list[str]:
     times = SearchTimes()
     embedder = service.components.embedder()
     for slug in slugs:
@@ -130,7 +130,7 @@ def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], ask
         service.get_handle(slug).wait_for_caches(600)
         for query in warm_up:
             service.get_handle(slug).search(SearchRequest(query))
-    for number, query in enumerate(asked):
+    for number, query in enumerate(queries):
         kind = list(KINDS)[number % len(KINDS)]
         mode, where = KINDS[kind]
         times.measure("", "alone", embedder.embed_query, query)

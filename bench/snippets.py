@@ -78,18 +78,18 @@ def main() -> None:
     service = open_service(arguments.data)
     model = embedding.load_embedder("all-MiniLM-L6-v2")
     wikis = {name: service.get_handle(name) for name in collections.SHARED_NAMES}
-    asked = {
+    queries = {
         name: list(get_queries(arguments.collections / name, arguments.queries)) for name in collections.SHARED_NAMES
     }
-    choices, hits, milliseconds = find_choices(wikis, asked, model)
+    choices, hits, milliseconds = find_choices(wikis, queries, model)
     parts = [
         __doc__ or "",
         f"{describe_machine()} Load average {os.getloadavg()[1]:.0f} while this ran.",
         f"{hits} hits, {len(choices)} of them with more than one sentence ({np.mean([len(c.sentences) for c in choices]):.1f}"
         f" in the mean); a sentence takes the model {statistics.median(milliseconds):.1f} ms here.",
         "\n".join(format_agreement(choices, model)),
-        "\n".join(format_times(wikis, asked)),
-        "\n".join(format_markup(wikis, asked)),
+        "\n".join(format_times(wikis, queries)),
+        "\n".join(format_markup(wikis, queries)),
     ]
     text = "\n\n".join(parts)
     print(text)
@@ -103,12 +103,12 @@ def get_queries(directory: Path, count: int) -> Iterator[str]:
 
 
 def find_choices(
-    wikis: dict[str, WikiHandle], asked: dict[str, list[str]], model: OnnxEmbedder
+    wikis: dict[str, WikiHandle], queries: dict[str, list[str]], model: OnnxEmbedder
 ) -> tuple[list[Choice], int, list[float]]:
     found: list[Choice] = []
     hits, milliseconds = 0, []
     for name, wiki in wikis.items():
-        for query in asked[name]:
+        for query in queries[name]:
             vector = model.embed_query(query)
             for hit in wiki.search(SearchRequest(query, 5, SearchMode.HYBRID)).hits:
                 hits += 1
@@ -132,8 +132,8 @@ def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator
         return [1.0]
 
     def score_words(choice: Choice) -> Sequence[float]:
-        wanted = set(to_terms(choice.query))
-        return [float(sum(map(len, wanted.intersection(to_terms(each))))) for each in choice.sentences]
+        terms = set(to_terms(choice.query))
+        return [float(sum(map(len, terms.intersection(to_terms(each))))) for each in choice.sentences]
 
     def score_senses(choice: Choice) -> Sequence[float]:
         close = model.make_sentence_scorer(choice.query)
@@ -172,13 +172,13 @@ def format_agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator
         yield f"| {name} | {runs} | {' | '.join(f'{each:.3f}' for each in same)} | {lost:.4f} |"
 
 
-def format_times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+def format_times(wikis: dict[str, WikiHandle], queries: dict[str, list[str]]) -> Iterator[str]:
     """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
     yield make_head("| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |")
     for n in (5, 20):
         took: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for name, wiki in wikis.items():
-            for query in asked[name][:40]:
+            for query in queries[name][:40]:
                 for choosing in (True, False, False, True):
                     with (
                         nullcontext()
@@ -201,11 +201,11 @@ def _return_none(model: OnnxEmbedder, query: str) -> None:
     del model, query
 
 
-def format_markup(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+def format_markup(wikis: dict[str, WikiHandle], queries: dict[str, list[str]]) -> Iterator[str]:
     """Passages that still show markup, before (as the model reads them) and now."""
     texts: dict[str, None] = {}
     for name, wiki in wikis.items():
-        for query in asked[name]:
+        for query in queries[name]:
             texts |= {
                 _SPAN.sub("code", _FENCED.sub("", hit.text)): None for hit in wiki.search(SearchRequest(query, 50)).hits
             }

@@ -89,8 +89,8 @@ def measure_some_pages(wiki: BareWiki) -> list[str]:
 
 def run_first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     """The first sync, at the commit before the replayed ones; its figures are kept beside the index."""
-    kept = DATA / "first-sync.json"
-    if not kept.exists():
+    figures_file = DATA / "first-sync.json"
+    if not figures_file.exists():
         tip = wiki.run_git("rev-parse", "refs/heads/main")
         (DATA / "tip").write_text(tip)
         wiki.set_head(wiki.run_git("rev-parse", f"{tip}~{REPLAYED}"))
@@ -100,8 +100,8 @@ def run_first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
         (index,) = (DATA / "sync" / "wikis" / service.get_handle("mdn").wiki.id).glob("g*.sqlite")
         figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}
         figures |= {"seconds": report.seconds, "embedded": report.chunks_embedded, "disk": index.stat().st_size}
-        kept.write_text(json.dumps(figures))
-    f = json.loads(kept.read_text())
+        figures_file.write_text(json.dumps(figures))
+    f = json.loads(figures_file.read_text())
     return [
         f"| first sync | {f['pages']:,} pages, {f['chunks']:,} chunks ({f['embedded']:,} embedded) in {f['seconds']:,.0f} s: "
         f"{f['pages'] / f['seconds']:.1f} pages/s, {f['embedded'] / f['seconds']:.0f} chunks/s |",

@@ -79,18 +79,18 @@ def main() -> None:
     rows, found = [_HEAD], []
     for name in arguments.only:
         wikis = correcting.get_handle(name), not_correcting.get_handle(name)
-        for asked in collections.read_queries(arguments.collections / name):
-            typos = _make_typos(wikis[0], asked)
+        for queries in collections.read_queries(arguments.collections / name):
+            typos = _make_typos(wikis[0], queries)
             for mode in MODES:
-                tally = _run_queries(wikis, asked, typos, mode)
-                rows.append(_format_row(asked.name, mode, len(asked.texts), len(typos), tally))
-                found += [(asked.name, mode, *each) for each in tally.false]
+                tally = _run_queries(wikis, queries, typos, mode)
+                rows.append(_format_row(queries.name, mode, len(queries.texts), len(typos), tally))
+                found += [(queries.name, mode, *each) for each in tally.false]
                 print(rows[-1], flush=True)
     listed = [f"- {name}, {mode}: {typed} → {meant}" for name, mode, typed, meant in found]
     if arguments.write:
         table = "\n".join(rows)
-        said = "Every correction of a query as the collections have it, by the words that differ:"
-        write_result("typos", f"{__doc__}\n{describe_machine()}\n\n{table}\n\n{said}\n\n" + "\n".join(listed))
+        heading = "Every correction of a query as the collections have it, by the words that differ:"
+        write_result("typos", f"{__doc__}\n{describe_machine()}\n\n{table}\n\n{heading}\n\n" + "\n".join(listed))
     else:
         print("\n".join(listed))
 
@@ -102,9 +102,9 @@ def _open_services(data: Path) -> tuple[WikiService, WikiService]:
     return open_service(data), without
 
 
-def _make_typos(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Typo]:
+def _make_typos(wiki: WikiHandle, queries: collections.Queries) -> dict[str, Typo]:
     rng, made = random.Random(9), {}
-    for number, (query, text) in enumerate(asked.texts.items()):
+    for number, (query, text) in enumerate(queries.texts.items()):
         word = _find_rarest_word(wiki, text)
         if word is not None:
             kind = KINDS[number % len(KINDS)]
@@ -120,8 +120,8 @@ def _find_rarest_word(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
         lexicon: Lexicon | None = searcher._interpreter._get_lexicon()
     assert lexicon is not None
     words = [word for word in find_words(text) if len(word.typed) >= SHORTEST]
-    held = {(word.start, word.end): max(map(lexicon.count_pages, to_terms(word.typed)), default=0) for word in words}
-    return min((span for span in held if held[span]), key=held.__getitem__, default=None)
+    counts = {(word.start, word.end): max(map(lexicon.count_pages, to_terms(word.typed)), default=0) for word in words}
+    return min((span for span in counts if counts[span]), key=counts.__getitem__, default=None)
 
 
 def make_typo(rng: random.Random, kind: str, word: str) -> str:
@@ -137,18 +137,18 @@ def make_typo(rng: random.Random, kind: str, word: str) -> str:
 
 
 def _run_queries(
-    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, typos: dict[str, Typo], mode: SearchMode
+    wikis: tuple[WikiHandle, WikiHandle], queries: collections.Queries, typos: dict[str, Typo], mode: SearchMode
 ) -> TypoTally:
     correcting, not_correcting = wikis
     tally = TypoTally()
 
     def run_query(query: str, wiki: WikiHandle, text: str) -> tuple[float, str]:
         answer = wiki.search(SearchRequest(text, n=30, mode=mode))
-        left_out = asked.exclude.get(query, set())
+        left_out = queries.exclude.get(query, set())
         found = [hit.path for hit in answer.hits if hit.path not in left_out]
-        return compute_ndcg(found, asked.relevant[query]), answer.did_you_mean
+        return compute_ndcg(found, queries.relevant[query]), answer.did_you_mean
 
-    for query, text in asked.texts.items():
+    for query, text in queries.texts.items():
         tally.untouched.append(_measure_cpu_ms(correcting, text))
         value, meant = run_query(query, correcting, text)
         if meant:

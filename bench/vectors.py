@@ -184,7 +184,7 @@ def make_cache_engine(
     cache.refresh()
     opened = time.perf_counter() - start
     cache.wait_idle()
-    held = read_memory_mb("RssAnon") - before
+    memory_mb = read_memory_mb("RssAnon") - before
     updates = []
     for page in range(9):
         reference.replace_page(page)
@@ -197,7 +197,7 @@ def make_cache_engine(
     def search_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)
 
-    return Engine(name, search, build_s, held, opened, statistics.median(updates), search_pages)
+    return Engine(name, search, build_s, memory_mb, opened, statistics.median(updates), search_pages)
 
 
 def make_plain_search(vectors: FloatArray) -> Search:
@@ -272,10 +272,10 @@ def make_engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Itera
 
 
 def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds: bool) -> list[Engine]:
-    tested = list(make_engines(vectors, folder, all_kinds=all_kinds))
+    engines = list(make_engines(vectors, folder, all_kinds=all_kinds))
     for query in queries:
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
-        for engine in tested:
+        for engine in engines:
             for depth in DEPTHS:
                 found = engine.search(query, depth)
                 if depth == TIMED:
@@ -286,17 +286,17 @@ def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds
                 pages = np.unique(exact[:TIMED] // 10)[:70]
                 engine.of_pages(query, pages)
                 engine.page_times.append(measure_seconds(engine.of_pages, query, pages))
-    return tested
+    return engines
 
 
-def format_table(size: int, tested: list[Engine]) -> str:
+def format_table(size: int, engines: list[Engine]) -> str:
     head = (
         "engine | p50 ms | p10 ms | p50 to numpy | recall@10 | @100 | @300 | 700 rows ms | resident MB | build s "
         "| open ms | page ms"
     )
     lines = [f"### {size:,} chunks", "", make_head(f"| {head} |")]
-    against = statistics.median(tested[0].times)
-    for engine in tested:
+    against = statistics.median(engines[0].times)
+    for engine in engines:
         middle, early = statistics.median(engine.times), float(np.quantile(engine.times, 0.1))
         recalls = " | ".join(f"{np.mean(engine.recalls[depth]):.3f}" for depth in DEPTHS)
         opened = "" if engine.opened is None else f"{engine.opened * 1e3:.1f}"
@@ -316,10 +316,10 @@ def load_vectors(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]
     passages, queries = read_texts(arguments.pages, arguments.passages)
     with load_embedder() as embedder:
         found = np.stack([embedder.embed_query(text) for text in passages])
-        asked = np.stack([embedder.embed_query(text) for text in queries])
+        query_vectors = np.stack([embedder.embed_query(text) for text in queries])
     if arguments.keep:
-        np.savez(arguments.keep, passages=found, queries=asked)
-    return found, asked
+        np.savez(arguments.keep, passages=found, queries=query_vectors)
+    return found, query_vectors
 
 
 def main() -> None:
@@ -338,8 +338,10 @@ def main() -> None:
     parts = []
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            asked, all_kinds = queries[TUNED : TUNED + arguments.queries], not arguments.ours
-            parts.append(format_table(size, measure(make_larger(real, size), asked, Path(folder), all_kinds=all_kinds)))
+            query_vectors, all_kinds = queries[TUNED : TUNED + arguments.queries], not arguments.ours
+            parts.append(
+                format_table(size, measure(make_larger(real, size), query_vectors, Path(folder), all_kinds=all_kinds))
+            )
         print(parts[-1], flush=True)
     if arguments.write:
         arguments.write.write_text("\n".join(parts))

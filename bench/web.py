@@ -102,9 +102,9 @@ def measure() -> list[str]:
 
 def main() -> None:
     parser = make_parser(__doc__, "web")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     note = "Chromium, 1280 × 800, no cache, without compression; bytes do not include data of the API."
-    publish("web", __doc__, measure(), write=given.write, note=note)
+    publish("web", __doc__, measure(), write=arguments.write, note=note)
 
 
 if __name__ == "__main__":

@@ -142,21 +142,21 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     embedders[DEFAULT_ROW] = load_embedder(DEFAULT_MODEL, precision="int8")
-    pages = passages.sample_pages(given.corpus, 40 * given.chunks)
-    texts = passages.make_chunks(embedders["fp32"], pages, given.chunks)
+    pages = passages.sample_pages(arguments.corpus, 40 * arguments.chunks)
+    texts = passages.make_chunks(embedders["fp32"], pages, arguments.chunks)
     with tempfile.TemporaryDirectory() as scratch:
-        peer = EmbeddingPeer(given.peers, find_carrier(), Path(scratch) / "models")
-        speed = measure_throughput(embedders, peer, texts, given.rounds)
+        peer = EmbeddingPeer(arguments.peers, find_carrier(), Path(scratch) / "models")
+        speed = measure_throughput(embedders, peer, texts, arguments.rounds)
         queries = measure_latency(embedders, peer, passages.find_headings(pages, 60))
         peer.close()
-    quality = measure_loss(embedders, [given.collections / name for name in given.names])
+    quality = measure_loss(embedders, [arguments.collections / name for name in arguments.names])
     sections = {
-        f"Throughput: {len(texts)} chunks of 200 tokens, in turns of {BATCH}, {given.rounds} rounds": speed,
+        f"Throughput: {len(texts)} chunks of 200 tokens, in turns of {BATCH}, {arguments.rounds} rounds": speed,
         "Query latency: 60 headings, one at a time": queries,
-        "Starting: medians of new processes": measure_start(given.rounds),
+        "Starting: medians of new processes": measure_start(arguments.rounds),
         "What int8 costs: documents cut to one vector each, ranked by cosine alone": quality,
     }
     head = [
@@ -167,8 +167,8 @@ def main() -> None:
         "",
     ]
     body = [line for title, lines in sections.items() for line in (f"## {title}", "", *lines, "")]
-    given.to.parent.mkdir(parents=True, exist_ok=True)
-    given.to.write_text("\n".join(head + body))
+    arguments.to.parent.mkdir(parents=True, exist_ok=True)
+    arguments.to.write_text("\n".join(head + body))
 
 
 if __name__ == "__main__":

@@ -162,10 +162,10 @@ def find_largest_inputs(
     inputs = find_products(tapped)
     for name in dict.fromkeys(inputs.values()):
         tapped.graph.output.add(name=name)
-    running = create_session(tapped, weights)
+    session = create_session(tapped, weights)
     largest: dict[str, np.ndarray] = {}
     for ids in source.encode(texts):
-        for name, value in zip(inputs, running.run(list(inputs.values()), {"input_ids": ids}), strict=True):
+        for name, value in zip(inputs, session.run(list(inputs.values()), {"input_ids": ids}), strict=True):
             seen = np.abs(value).max(axis=0)
             largest[name] = np.maximum(largest.get(name, seen), seen)
     return largest
@@ -191,8 +191,8 @@ def read_texts(files: Sequence[Path]) -> Iterator[str]:
 
 def build_references(source: ModelSource, model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> str:
     """The vectors of known sentences, computed in fp32 from the carrier's weights."""
-    running = create_session(model, weights)
-    vectors = [running.run(None, {"input_ids": ids})[0] for ids in source.encode(SENTENCES)]
+    session = create_session(model, weights)
+    vectors = [session.run(None, {"input_ids": ids})[0] for ids in source.encode(SENTENCES)]
     rows = [
         {"text": text, "vector": [round(float(number), 5) for number in vector]}
         for text, vector in zip(SENTENCES, vectors, strict=True)
@@ -206,13 +206,13 @@ def main() -> None:
     parser.add_argument("--carrier", type=Path, required=True)
     parser.add_argument("--calibrate", type=Path, nargs="+", required=True)
     parser.add_argument("--to", type=Path, help="default: the model's directory in the package")
-    given = parser.parse_args()
-    to = given.to or MODELS / given.model
+    arguments = parser.parse_args()
+    to = arguments.to or MODELS / arguments.model
     to.mkdir(parents=True, exist_ok=True)
-    source = SOURCES[given.model](given.carrier)
+    source = SOURCES[arguments.model](arguments.carrier)
     fp32 = build_encoder(source.shape, int8=False)
     weights = source.read_tensors(list(find_products(fp32)))
-    largest = find_largest_inputs(source, fp32, weights, list(read_texts(given.calibrate)))
+    largest = find_largest_inputs(source, fp32, weights, list(read_texts(arguments.calibrate)))
     # The attention's output is even enough as it is.
     smooth = {name: compute_smoothing(largest[name]) for name in largest if not name.endswith(".out")}
     described = {**source.layout, "rounded": list(largest), "smoothed": list(smooth)}

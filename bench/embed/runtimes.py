@@ -244,26 +244,28 @@ def main() -> None:
     parser = make_parser(__doc__, "", "corpus")
     parser.add_argument("--rounds", type=int, default=TURNS)
     parser.add_argument("--only", nargs="*", default=[""])
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     exact = load_embedder(precision="fp32")
-    pages = passages.sample_pages(given.corpus, 1_000)
-    texts = get_token_ids(exact, pages, CALIBRATION + TURN * given.rounds)
+    pages = passages.sample_pages(arguments.corpus, 1_000)
+    texts = get_token_ids(exact, pages, CALIBRATION + TURN * arguments.rounds)
     calibration, texts = texts[:CALIBRATION], texts[CALIBRATION:]
-    queries = [exact._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * given.rounds)]
+    queries = [
+        exact._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * arguments.rounds)
+    ]
     known = np.stack([exact._compute_vector(ids) for ids in texts[: 2 * TURN]])
     makers = list_engines(calibration)
-    engines = {name: make() for name, make in makers.items() if any(part in name for part in given.only)}
+    engines = {name: make() for name, make in makers.items() if any(part in name for part in arguments.only)}
     spent = {name: ([], []) for name in engines}
     cosines = {}
     for name, engine in engines.items():
         vectors = np.stack([np.ravel(engine(ids)) for ids in texts[: len(known)]])
         cosines[name] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) * known).sum(axis=1)
     with ThreadPoolExecutor(CORES) as pool:
-        for turn in range(given.rounds):
+        for turn in range(arguments.rounds):
             for name, engine in engines.items():
-                part, asked = texts[turn * TURN :][:TURN], queries[turn * 10 :][:10]
+                part, some_queries = texts[turn * TURN :][:TURN], queries[turn * 10 :][:10]
                 spent[name][0].append(measure_times(lambda e=engine, p=part: list(pool.map(e, p))))
-                spent[name][1].extend(measure_times(lambda e=engine, ids=ids: e(ids)) for ids in asked)
+                spent[name][1].extend(measure_times(lambda e=engine, ids=ids: e(ids)) for ids in some_queries)
     first = next(iter(spent.values()))
     print("| | chunks/s | ratio, wall | ratio, CPU | query p50 ms | CPU ms | mean cosine | lowest |\n|" + "---|" * 8)
     for name, (bulk, single) in spent.items():

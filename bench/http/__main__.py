@@ -39,14 +39,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
-    repository, asked = prepare_collection(arguments.collections)
-    rows = [f"Load of the machine at the start: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
-    rows += run_in_process(repository, asked)
+    repository, queries = prepare_collection(arguments.collections)
+    rows = [f"Load of the machine at the start: {os.getloadavg()[0]:.1f}. {len(queries)} queries.", ""]
+    rows += run_in_process(repository, queries)
     with ExitStack() as stack:
         targets = start_targets(stack, arguments.peer, repository)
         for _, mode, make in targets:  # warm
-            run_clients(make, 2, 2.0, asked, mode)
-        rows += run_rounds(targets, asked, arguments.seconds, arguments.rounds)
+            run_clients(make, 2, 2.0, queries, mode)
+        rows += run_rounds(targets, queries, arguments.seconds, arguments.rounds)
     publish("http", __doc__, rows, write=arguments.write)
 
 
@@ -58,7 +58,7 @@ def prepare_collection(collections: Path) -> tuple[Path, list[str]]:
     return repository, [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
 
 
-def run_in_process(repository: Path, asked: list[str]) -> list[str]:
+def run_in_process(repository: Path, queries: list[str]) -> list[str]:
     """Index the wiki, unless that was done, and search it without any network between."""
     service = open_service(HOME / "ours")
     if not service.list_wikis():
@@ -67,7 +67,7 @@ def run_in_process(repository: Path, asked: list[str]) -> list[str]:
     figures = []
     for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         times = []
-        for query in [*asked[:20], *asked]:
+        for query in [*queries[:20], *queries]:
             request = SearchRequest(query, 5, mode)
             times.append(measure_seconds(service.get_handle(COLLECTION).search, request))
         figures.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
@@ -132,7 +132,7 @@ def get_free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def run_rounds(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
+def run_rounds(targets: list[Target], queries: list[str], seconds: float, rounds: int) -> list[str]:
     rows = [make_head("| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |")]
     ratios = []
     for clients in CLIENTS:
@@ -140,7 +140,7 @@ def run_rounds(targets: list[Target], asked: list[str], seconds: float, rounds: 
         lasted: dict[tuple[str, str], float] = {}
         for _ in range(rounds):
             for name, mode, make in targets:
-                taken, wall = run_clients(make, clients, seconds, asked, mode)
+                taken, wall = run_clients(make, clients, seconds, queries, mode)
                 times.setdefault((name, mode), []).extend(taken)
                 lasted[name, mode] = lasted.get((name, mode), 0.0) + wall
         rates = {target: len(taken) / lasted[target] for target, taken in times.items()}

@@ -58,19 +58,19 @@ class Searchers:
         return sum(float(process.stdout.readline()) for process in self._processes if process.stdout is not None)
 
 
-def search_on_request(asked: list[str]) -> None:
+def search_on_request(queries: list[str]) -> None:
     """Search for as long as each line of standard input says, and print the searches a second."""
     service = open_service(HOME / "ours")
     handle = service.get_handle(COLLECTION)
     for line in sys.stdin:
         seconds, number, began = float(line), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
-            handle.search(SearchRequest(asked[number * 7 % len(asked)], 5, SearchMode.HYBRID))
+            handle.search(SearchRequest(queries[number * 7 % len(queries)], 5, SearchMode.HYBRID))
             number += 1
         print(number / (time.perf_counter() - began), flush=True)
 
 
-def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> list[float]:
+def send_at_rate(port: int, queries: list[str], rate: float, seconds: float) -> list[float]:
     """Send requests at random times with this rate; returns the seconds from when each was due to its answer."""
     rng, at = random.Random(3), time.perf_counter()
     end, due_times = at + seconds, []
@@ -79,13 +79,13 @@ def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> li
         due_times.append(at)
     group = ClientGroup(lambda: WikiholtClient(port), CLIENTS)
     try:
-        return group.send_at(due_times, asked, "hybrid")
+        return group.send_at(due_times, queries, "hybrid")
     finally:
         group.close()
 
 
 def measure(
-    port: int, service: Sequence[int], searchers: Searchers, asked: list[str], seconds: float, rounds: int
+    port: int, service: Sequence[int], searchers: Searchers, queries: list[str], seconds: float, rounds: int
 ) -> dict[str, float]:
     """`service` are its processes; the clients are this one."""
     served, alone, by_cpu, spreads = [], [], [], []
@@ -94,10 +94,10 @@ def measure(
         alone.append(searchers.run(seconds))
         alone_per_cpu_s = alone[-1] * seconds / (sum(map(read_cpu_s, searchers.pids)) - before)
         before = sum(map(read_cpu_s, (*service, os.getpid())))
-        taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, asked, "hybrid")
+        taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, queries, "hybrid")
         by_cpu.append(len(taken) / (sum(map(read_cpu_s, (*service, os.getpid()))) - before) / alone_per_cpu_s)
         served.append(len(taken) / wall)
-        spread = statistics.quantiles(send_at_rate(port, asked, LOAD * served[-1], seconds), n=100)
+        spread = statistics.quantiles(send_at_rate(port, queries, LOAD * served[-1], seconds), n=100)
         spreads.append((spread[49], spread[98]))
     median = statistics.median
     by_clock = median(one / other for one, other in zip(served, alone, strict=True))
@@ -119,20 +119,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--searcher", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    repository, asked = prepare_collection(arguments.collections)
+    repository, queries = prepare_collection(arguments.collections)
     if arguments.searcher:
-        search_on_request(asked)
+        search_on_request(queries)
         return
     load = os.getloadavg()[0]
-    run_in_process(repository, asked)
+    run_in_process(repository, queries)
     port = get_free_port()
     command = [*SERVE, "--port", str(port), "--workers", str(WORKERS)]
     with ExitStack() as stack:
         server = stack.enter_context(run_server(command, port))
         searchers = Searchers(stack, arguments.collections)
-        run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
+        run_clients(lambda: WikiholtClient(port), 8, 3.0, queries, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        values = measure(port, [int(pid) for pid in children], searchers, asked, arguments.seconds, arguments.rounds)
+        values = measure(port, [int(pid) for pid in children], searchers, queries, arguments.seconds, arguments.rounds)
     rows = [make_head("| what | value |")]
     rows += [f"| {name} | {value:.2f} |" for name, value in values.items()]
     note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine at the start: {load:.1f}."

@@ -93,12 +93,12 @@ class WikiCountBench:
         ]
         rows = [f"| it has checked every repository and is idle | {quiet[0]} | {quiet[1]} |", ""]
         rows += [make_head("| memory, MB (its own, without mapped files) | many wikis | one wiki |")]
-        asked = 0
+        first = 0
         for count in (0, 1, 100, SEARCHED_WIKIS):
-            for number in range(asked, min(count, self._count)):
+            for number in range(first, min(count, self._count)):
                 many.search(make_slug(number), self._pick_query(number))
                 alone.search(make_slug(0), self._pick_query(0))
-            asked = max(asked, count)
+            first = max(first, count)
             seen = [
                 f"{read_memory_mb(pid=server.pid):.0f} ({read_private_mb(server.pid):.0f})" for server in (many, alone)
             ]

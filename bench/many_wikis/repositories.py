@@ -65,17 +65,17 @@ def create_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> I
 
 def create_repository(path: Path, pages: Sequence[SmallPage]) -> None:
     """Create a bare repository of one commit."""
-    making = path.with_name(f".{path.name}.making")
+    temporary = path.with_name(f".{path.name}.making")
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-        (making / directory).mkdir(parents=True, exist_ok=True)
-    tree = _write_tree(making, {page.file: page.content for page in pages})
+        (temporary / directory).mkdir(parents=True, exist_ok=True)
+    tree = _write_tree(temporary, {page.file: page.content for page in pages})
     commit = _write_object(
-        making, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO)
+        temporary, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO)
     )
-    (making / "config").write_bytes(_CONFIG)
-    (making / "HEAD").write_bytes(b"ref: refs/heads/main\n")
-    (making / "refs/heads/main").write_text(f"{commit}\n")
-    making.rename(path)
+    (temporary / "config").write_bytes(_CONFIG)
+    (temporary / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (temporary / "refs/heads/main").write_text(f"{commit}\n")
+    temporary.rename(path)
 
 
 def _write_tree(repository: Path, files: dict[str, bytes]) -> str:

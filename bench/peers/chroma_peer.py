@@ -51,8 +51,8 @@ def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
         mark_built(state)
 
     def search(query: str, n: int) -> Iterable[str]:
-        wanted = min(n * PASSAGES_A_PAGE if vectors else n, len(rows))
-        found = collection.query(query_texts=[query], n_results=wanted, include=["metadatas"])
+        limit = min(n * PASSAGES_A_PAGE if vectors else n, len(rows))
+        found = collection.query(query_texts=[query], n_results=limit, include=["metadatas"])
         return [str(each["page"]) for each in (found["metadatas"] or [[]])[0]]
 
     run_peer(search)

@@ -81,28 +81,28 @@ def run(directory: Path = collections.DEFAULT, names: Sequence[str] = collection
 def compare_collection(part: ReportPart, files: Side, ours: Side, embedder: CachingEmbedder, directory: Path) -> None:
     """One collection on both sides."""
     sync_collection(files, ours, directory.name, embedder)
-    for asked in collections.read_queries(directory):
+    for queries in collections.read_queries(directory):
         for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID):
             found = Agreement()
-            for text in asked.texts.values():
+            for text in queries.texts.values():
                 request = SearchRequest(text, n=DEPTH, mode=mode)
                 a, b = (side.service.get_handle(directory.name).search(request) for side in (files, ours))
                 assert not a.degraded, a.notes
                 assert not b.degraded, b.notes
                 found.add(get_ranking(b), get_ranking(a))
-            part.add(found.format_row(asked.name, mode))
-        part.add(compare_stores(files, ours, asked).format_row(asked.name, "words, by the store alone"))
+            part.add(found.format_row(queries.name, mode))
+        part.add(compare_stores(files, ours, queries).format_row(queries.name, "words, by the store alone"))
 
 
 def get_ranking(answer: SearchResult) -> list[tuple[str, float]]:
     return [(hit.path, hit.score) for hit in answer.hits]
 
 
-def compare_stores(files: Side, ours: Side, asked: collections.Queries) -> Agreement:
+def compare_stores(files: Side, ours: Side, queries: collections.Queries) -> Agreement:
     """Compare keyword search of the stores themselves, without the cache that nodes have for wikis of this size."""
     found, pages = Agreement(), []
-    indexes = [side.store.open(side.service.get_handle(asked.collection).wiki.id) for side in (files, ours)]
-    for text in asked.texts.values():
+    indexes = [side.store.open(side.service.get_handle(queries.collection).wiki.id) for side in (files, ours)]
+    for text in queries.texts.values():
         for index in indexes:
             hits = index.search_keywords(parse_query(text), DEPTH, PageFilter())
             stored = index.get_pages([hit.page_id for hit in hits])

@@ -26,11 +26,11 @@ REVISION = "0" * 40
 
 def load_pages(chunks: int = CHUNKS) -> list[PageEntry]:
     """The first pages of the large wiki, with `chunks` chunks in total."""
-    kept = SAVED_RESULTS / "entries.pickle"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(pickle.dumps(list(_prepare_pages(max(chunks, CHUNKS))), protocol=5))
-    found: list[PageEntry] = pickle.loads(kept.read_bytes())
+    file = SAVED_RESULTS / "entries.pickle"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(list(_prepare_pages(max(chunks, CHUNKS))), protocol=5))
+    found: list[PageEntry] = pickle.loads(file.read_bytes())
     return list(_limit_chunks(chunks, found))
 
 
@@ -90,5 +90,5 @@ def _read_drafts(
 
     pipeline = TextPipeline()
     blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)
-    made = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
-    return [draft for draft in made if isinstance(draft, PreparedPage)]
+    drafts = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
+    return [draft for draft in drafts if isinstance(draft, PreparedPage)]

@@ -29,7 +29,7 @@ def run() -> None:
     """Build each index, search the questions of the collection, and save the result."""
     part = ReportPart("graphs", "HNSW on real text")
     vectors = _vectors()
-    texts = [text for asked in collections.read_queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
+    texts = [text for kind in collections.read_queries(collections.DEFAULT / WIKI) for text in kind.texts.values()]
     texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), QUESTIONS, replace=False)]
     part.add(
         f"{len(vectors):,} passages and {QUESTIONS} questions of {WIKI}; the best ten of 30 against all products. A question is "

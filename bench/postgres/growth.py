@@ -62,13 +62,13 @@ def run(stages: Sequence[int]) -> None:
         side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
         before = get_disk_bytes(server)
         try:
-            made = 0
+            count = 0
             for stage in stages:
-                slugs = [make_slug(number) for number in range(made, stage)]
+                slugs = [make_slug(number) for number in range(count, stage)]
                 side.register(slugs, Path("bench"))
                 row = _grow(side, server, slugs)
                 part.add(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
-                made = stage
+                count = stage
                 part.save()
         finally:
             side.close()

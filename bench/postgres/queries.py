@@ -84,9 +84,9 @@ def measure_cpu(small: "SmallWikis", part: ReportPart, server: PostgresServer, r
     for mode in (SearchMode.SEMANTIC, SearchMode.KEYWORD, SearchMode.HYBRID):
         spent = []
         for side in small.both:
-            asked = [(turn % HOT, small.get_question(turn % HOT)) for turn in range(rounds)]
+            questions = [(turn % HOT, small.get_question(turn % HOT)) for turn in range(rounds)]
             before = time.process_time(), read_tree_cpu_s(get_pid(server))
-            for number, question in asked:
+            for number, question in questions:
                 _check_search(side, number, question, mode)
             after = time.process_time(), read_tree_cpu_s(get_pid(server))
             spent.append([(b - a) / rounds * 1e3 for a, b in zip(before, after, strict=True)])

@@ -45,8 +45,8 @@ def run(rounds: int = 20) -> None:
         for name, taken in times.items():
             p50, p95 = get_percentiles_ms(taken)
             part.add(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")
-        held = sum(read_private_mb(each.info.backend_pid, ("Private_",)) for each in own.values()) / len(own)
-        part.add("", f"Memory of an own session's backend after {rounds} queries: {held:.1f} MB private.", "")
+        memory_mb = sum(read_private_mb(each.info.backend_pid, ("Private_",)) for each in own.values()) / len(own)
+        part.add("", f"Memory of an own session's backend after {rounds} queries: {memory_mb:.1f} MB private.", "")
         part.add(check_escapes(wikis, own, shared))
     part.save()
 

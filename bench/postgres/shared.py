@@ -94,8 +94,8 @@ def run(rows: int = ROWS, queries: int = QUERIES) -> None:
                 "Wikis with subjects of their own (neighbouring pages; questions from their own pages)",
             ),
         ):
-            asked = make_questions(wikis, real, embedder, queries, own=column == "place")
-            part.add(f"### {about}", "", *run_ways(database, column, asked, real), "")
+            searched_wikis = make_questions(wikis, real, embedder, queries, own=column == "place")
+            part.add(f"### {about}", "", *run_ways(database, column, searched_wikis, real), "")
     part.save()
 
 
@@ -147,14 +147,16 @@ def make_questions(
 ) -> list[TenantWiki]:
     """The searched wikis with their questions."""
     rng = np.random.default_rng(8)
-    asked = []
+    searched_wikis = []
     everywhere = np.unique(real.pages)
     for wiki in wikis[: sum(SIZES.values())]:
         each = max(4, count // SIZES[len(wiki.rows)])
         pages = np.unique(real.pages[wiki.rows]) if own else everywhere
         titles = [real.names[int(page)] for page in rng.choice(pages, min(each, len(pages)), replace=False)]
-        asked.append(TenantWiki(wiki.number, wiki.rows, np.stack([embedder.embed_query(title) for title in titles])))
-    return asked
+        searched_wikis.append(
+            TenantWiki(wiki.number, wiki.rows, np.stack([embedder.embed_query(title) for title in titles]))
+        )
+    return searched_wikis
 
 
 def run_ways(database: Database, column: str, wikis: Sequence[TenantWiki], real: PassageRows) -> list[str]:

@@ -93,8 +93,8 @@ def _report_disk(small: "SmallWikis", part: ReportPart, empty: float, empty_file
 
 
 def remove_wikis(small: "SmallWikis", part: ReportPart) -> None:
-    going = [make_slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
+    slugs = [make_slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
     files, postgres = (
-        len(going) / sum(measure_seconds(side.store.delete, side.get_id(each)) for each in going) for side in small.both
+        len(slugs) / sum(measure_seconds(side.store.delete, side.get_id(each)) for each in slugs) for side in small.both
     )
     part.add(f"Removed a second, with schema and role: {postgres:.0f} (files: {files:.0f}).")

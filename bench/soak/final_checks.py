@@ -50,11 +50,11 @@ def _check_head(ending: FinalResult, service: WikiService, wiki: SoakWiki, wiki_
     head = run_git(wiki.repository, "rev-parse", "HEAD").strip()
     index = service.components.store.open(wiki_id)
     try:
-        held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
+        pages = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
         if index.get_state().revision != head:
             ending.faults.append(f"{wiki.slug} is at {index.get_state().revision}, not at HEAD {head}")
-        elif held != tree:
-            apart = sorted(held.items() ^ tree.items())
+        elif pages != tree:
+            apart = sorted(pages.items() ^ tree.items())
             ending.faults.append(f"{wiki.slug} has other pages than HEAD: {apart[:4]}")
         ending.faults += [f"{wiki.slug}: {fault}" for fault in index.check()]
     finally:

@@ -55,15 +55,15 @@ class Operator(Visitor):
         self.session.send("restore", wiki, "POST", "/api/v1/restore", key=wiki.admin_key, body={}, allows=_BUSY | none)
 
     def _create_and_revoke_key(self, wiki: SoakWiki) -> None:
-        made = self.session.send(
+        created = self.session.send(
             "create a key", wiki, "POST", "/api/v1/keys", key=wiki.admin_key, body={"scope": "read"}, expects=(201,)
         )
-        if made.status != 201:
+        if created.status != 201:
             return
-        token = made.document["token"]
+        token = created.document["token"]
         self.session.send("use a new key", wiki, "GET", "/api/v1/status", key=token)
         gone = self.session.send(
-            "revoke a key", wiki, "DELETE", f"/api/v1/keys/{made.document['id']}", key=wiki.admin_key
+            "revoke a key", wiki, "DELETE", f"/api/v1/keys/{created.document['id']}", key=wiki.admin_key
         )
         if gone.status == 200:
             self.session.send("use a revoked key", wiki, "GET", "/api/v1/status", key=token, expects=(401,))
@@ -92,11 +92,11 @@ class Operator(Visitor):
                 )
 
     def _search_guest(self, guest: SoakWiki) -> None:
-        until, asked = time.monotonic() + _TIMEOUT_S, {"q": guest.canary, "mode": "hybrid"}
+        until, parameters = time.monotonic() + _TIMEOUT_S, {"q": guest.canary, "mode": "hybrid"}
         while time.monotonic() < until:
             reply = self.session.send(
                 "search a new wiki", guest, "GET", "/api/v1/search",
-                key=self.state.operator, query=asked, allows=NOT_YET,
+                key=self.state.operator, query=parameters, allows=NOT_YET,
             )  # fmt: skip
             if reply.status == 200:
                 if CANARY_PAGE not in [hit["path"] for hit in reply.document["results"]]:
@@ -113,12 +113,14 @@ class ImpatientClient(Visitor):
 
     def do_action(self) -> None:
         wiki = self.rng.choice(self.state.wikis)
-        made = self.session.send(
+        created = self.session.send(
             "create a key", wiki, "POST", "/api/v1/keys", key=wiki.admin_key, body={"scope": "read"}, expects=(201,)
         )
-        if made.status == 201:
-            self._exceed_limit(wiki, made.document["token"])
-            self.session.send("revoke a key", wiki, "DELETE", f"/api/v1/keys/{made.document['id']}", key=wiki.admin_key)
+        if created.status == 201:
+            self._exceed_limit(wiki, created.document["token"])
+            self.session.send(
+                "revoke a key", wiki, "DELETE", f"/api/v1/keys/{created.document['id']}", key=wiki.admin_key
+            )
 
     def _exceed_limit(self, wiki: SoakWiki, key: str) -> None:
         for _ in range(600):

@@ -45,13 +45,15 @@ class Reader(Visitor):
 
     def _search_with_etag(self, wiki: SoakWiki) -> None:
         """Request twice; the second answer is 304 unless the wiki changed in between."""
-        asked = {"q": "home", "mode": "keyword"}
-        first = self.session.send("search with an ETag", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=asked)
+        parameters = {"q": "home", "mode": "keyword"}
+        first = self.session.send(
+            "search with an ETag", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=parameters
+        )
         if first.status == 200:
             known = {"If-None-Match": first.headers.get("etag", "")}
             self.session.send(
                 "search with an ETag", wiki, "GET", "/api/v1/search",
-                key=wiki.read_key, query=asked, headers=known, expects=(200, 304),
+                key=wiki.read_key, query=parameters, headers=known, expects=(200, 304),
             )  # fmt: skip
 
     def _read_other(self, wiki: SoakWiki) -> None:

@@ -97,10 +97,15 @@ class Visitor:
 
     def search(self, wiki: SoakWiki, query: str, mode: str, **others: str) -> list[str] | None:
         """The paths of the hits; None if there was no answer, or if it is not of the newest commit."""
-        asked = {"q": query, "mode": mode} | others
+        parameters = {"q": query, "mode": mode} | others
         fresh = "fresh" in others
         reply = self.session.send(
-            f"search {mode}{' fresh' if fresh else ''}", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=asked
+            f"search {mode}{' fresh' if fresh else ''}",
+            wiki,
+            "GET",
+            "/api/v1/search",
+            key=wiki.read_key,
+            query=parameters,
         )
         if reply.status != 200:
             return None

@@ -66,7 +66,7 @@ def _iter_files(place: Traversable) -> Iterable[Traversable]:
 
 def create_wikis(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
     """Write a new bare repository for each name."""
-    made = []
+    wikis = []
     root.mkdir(parents=True)
     for number, name in enumerate(names):
         word, own = make_canary(name), pick_pages(pages, seed * 100_003 + number)
@@ -75,8 +75,8 @@ def create_wikis(pages: Sequence[SmallPage], root: Path, names: Sequence[str], s
         tagged = [_add_tags(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
         path = root / f"{name}.git"
         create_repository(path, [first, home, *tagged])
-        made.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
-    return made
+        wikis.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
+    return wikis
 
 
 def _add_tags(page: SmallPage, number: int) -> SmallPage:
