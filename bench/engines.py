@@ -88,21 +88,19 @@ def get_memory_mb(folder: Path) -> float:
 class RestartingChroma:
     """A Chroma that is reopened for every cache, as by a new process."""
 
-    def __init__(self, stack: ExitStack, place: Callable[[], ChromaConfig], folder: Path) -> None:
-        self._stack = stack
-        self._place = place
+    def __init__(self, config: ChromaConfig, folder: Path) -> None:
+        self._config = config
         self._folder = folder
-        self._open: ChromaEngine | None = None
-        stack.callback(self.close)
+        self._engine: ChromaEngine | None = None
 
     def open_cache(self, reference: ReferenceIndex) -> VectorCache:
-        self._open = self._open or ChromaEngine(self._place(), self._folder / "owner", lambda: [_ID])
-        return self._open.open_cache(cast(WikiIndex, reference), self._folder, _ID, "bench")
+        self._engine = self._engine or ChromaEngine(self._config, self._folder / "owner", lambda: [_ID])
+        return self._engine.open_cache(cast(WikiIndex, reference), self._folder, _ID, "bench")
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-        self._open = None
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
 
 
 def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
@@ -111,26 +109,21 @@ def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
         folder.mkdir()
         return EngineTrial(name, lambda reference: kind(cast(WikiIndex, reference), folder, background=False), folder)
 
-    def make_chroma_trial(name: str, place: Callable[[Path], ChromaConfig]) -> EngineTrial:
+    def make_chroma_trial(name: str, *, is_server: bool) -> EngineTrial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
-        config = place(folder / "db")
-        chroma = RestartingChroma(stack, lambda: config, folder)
+        url = stack.enter_context(RunningChroma(folder / "db")).url if is_server else ""
+        path = None if is_server else folder / "db"
+        config = ChromaConfig(url, path, timeout_s=60.0, background_timeout_s=TIMEOUT_S)
+        chroma = RestartingChroma(config, folder)
+        stack.callback(chroma.close)
         return EngineTrial(name, chroma.open_cache, folder, chroma.close)
-
-    def start_server(folder: Path) -> ChromaConfig:
-        return ChromaConfig(
-            url=stack.enter_context(RunningChroma(folder)).url, timeout_s=60.0, background_timeout_s=TIMEOUT_S
-        )
 
     return [
         make_file_trial("exact", ExactVectorCache),
         make_file_trial("faiss", FaissVectorCache),
-        make_chroma_trial(
-            "chroma in a child",
-            lambda folder: ChromaConfig(path=folder, timeout_s=60.0, background_timeout_s=TIMEOUT_S),
-        ),
-        make_chroma_trial("chroma as a server", start_server),
+        make_chroma_trial("chroma in a child", is_server=False),
+        make_chroma_trial("chroma as a server", is_server=True),
     ]
 
 

@@ -28,7 +28,7 @@ def main() -> None:
     parser = make_parser(__doc__, "many_wikis", "collections")
     parser.add_argument("--wikis", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=500)
-    parser.add_argument("--patience", type=float, default=900, help="seconds to wait until the service is idle")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds to wait until the service is idle")
     arguments = parser.parse_args()
     home = DATA / "many_wikis"
     pages = read_small_pages(arguments.collections)
@@ -36,7 +36,7 @@ def main() -> None:
     for place, count in zip(places, (arguments.wikis, 1), strict=True):
         index_wikis(pages, place / "wikis", place / "data", count)
     bench = WikiCountBench(pages, arguments.wikis, *places)
-    rows = bench.run(arguments.rounds, arguments.patience)
+    rows = bench.run(arguments.rounds, arguments.timeout)
     publish("many_wikis", __doc__, rows, write=arguments.write)
 
 
@@ -50,13 +50,13 @@ class WikiCountBench:
         self._rng = random.Random(11)
         self._log = many / "serve.log"
 
-    def run(self, rounds: int, patience: float) -> list[str]:
+    def run(self, rounds: int, timeout: float) -> list[str]:
         load = os.getloadavg()[0]
         rows = [f"Load of the machine at the start: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
         rows += self._measure_starts()
         many, alone = (self._start(name) for name in ("many", "alone"))
         try:
-            rows += self._measure_memory(many, alone, patience)
+            rows += self._measure_memory(many, alone, timeout)
             rows += self._measure_searches(many, alone, rounds)
             rows += self._measure_idle(many, alone)
         finally:
@@ -86,9 +86,9 @@ class WikiCountBench:
             rows.append(f"| {what} | {many:.2f} s | {alone:.2f} s |")
         return rows
 
-    def _measure_memory(self, many: WikiServer, alone: WikiServer, patience: float) -> list[str]:
+    def _measure_memory(self, many: WikiServer, alone: WikiServer, timeout: float) -> list[str]:
         quiet = [
-            f"{found:.0f} s" if (found := server.wait_until_idle(patience)) else f"not within {patience:.0f} s"
+            f"{found:.0f} s" if (found := server.wait_until_idle(timeout)) else f"not within {timeout:.0f} s"
             for server in (many, alone)
         ]
         rows = [f"| it has checked every repository and is idle | {quiet[0]} | {quiet[1]} |", ""]
