@@ -5,12 +5,12 @@
 Reads what the benchmarks have written; measures nothing. `--write` also writes the plot docs/images/figures.svg.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.figures import Figure, read_figures
 from bench.plot import render
+from bench.report import make_parser
 
 PLOT = Path(__file__).parent.parent / "docs" / "images" / "figures.svg"
 
@@ -22,15 +22,15 @@ def format_page(figures: Sequence[tuple[Figure, float | None]]) -> str:
         sign = "≤" if figure.lower_is_better else "≥"
         goal = f"{sign} {figure.format(figure.goal)}"
         measured = figure.format(value) if value is not None else "-"
-        state = "" if value is None else "reached" if figure.reach(value) >= 1 else "missed"
+        state = "" if value is None else "reached" if figure.compute_reach(value) >= 1 else "missed"
         lines.append(f"{figure.name:36} {measured:>12} {goal:>12}  {state:8} {figure.peer:26} {figure.command}")
-    reached = sum(value is not None and figure.reach(value) >= 1 for figure, value in figures)
+    reached = sum(value is not None and figure.compute_reach(value) >= 1 for figure, value in figures)
     lines += ["", f"{reached} of {len(figures)} figures reach their goal."]
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--write", action="store_true", help="write docs/images/figures.svg")
     arguments = parser.parse_args()
     figures = read_figures()

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.fitting import brier, fitted, share_of
-from bench.report import machine, write
+from bench.regression import compute_brier, fit_logistic, format_share
+from bench.report import describe_machine, write_result
 from bench.signals import NAMES, IndexSignals, Signals, open_indexes, read_signals
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -83,7 +83,7 @@ class FirstHit(NamedTuple):
     nearest_right: float
 
 
-class Hits(NamedTuple):
+class FirstHitArrays(NamedTuple):
     """First hits as arrays in one order."""
 
     features: FloatArray
@@ -110,12 +110,13 @@ def main() -> None:
     if arguments.write:
         counts = [int((hits.sort == sort).sum()) for sort in (OWN, FOREIGN, REMOVED)]
         about = f"{counts[OWN]} questions, {counts[FOREIGN]} foreign ones, {counts[REMOVED]} with the pages removed."
-        write(
-            f"absence{f'-{arguments.model}' if arguments.model else ''}", f"{__doc__}\n{machine()} {about}\n\n{text}\n"
+        write_result(
+            f"absence{f'-{arguments.model}' if arguments.model else ''}",
+            f"{__doc__}\n{describe_machine()} {about}\n\n{text}\n",
         )
 
 
-def collect_hits(arguments: argparse.Namespace) -> Hits:
+def collect_hits(arguments: argparse.Namespace) -> FirstHitArrays:
     rows = []
     for name in NAMES:
         for each in read_signals(name, arguments.collections, arguments.data, arguments.model):
@@ -124,7 +125,7 @@ def collect_hits(arguments: argparse.Namespace) -> Hits:
             rows += [(*describe(left), REMOVED, name, each.kind)] if len(left.share) else []
         foreign = read_foreign(name, arguments)
         rows += [(*describe(each), FOREIGN, name, each.kind) for each in foreign if len(each.share)]
-    return Hits(*(np.array(column) for column in zip(*rows, strict=True)))
+    return FirstHitArrays(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
 def read_foreign(name: str, arguments: argparse.Namespace) -> list[Signals]:
@@ -136,7 +137,7 @@ def read_foreign(name: str, arguments: argparse.Namespace) -> list[Signals]:
         reader = IndexSignals(index, service.components.embedder())  # type: ignore[arg-type]
         found = []
         for kind in (
-            kind for each in NAMES if each != name for kind in collections.queries(arguments.collections / each)
+            kind for each in NAMES if each != name for kind in collections.read_queries(arguments.collections / each)
         ):
             texts = dict(list(kind.texts.items())[:: arguments.every])
             asked = replace(kind, texts=texts, relevant={query: {} for query in texts}, exclude={})
@@ -190,7 +191,7 @@ def describe_nearest(signals: Signals) -> tuple[float, float, float]:
     return best, best - sum(others), float(signals.grade[order[0]] > 0)
 
 
-def weigh(hits: Hits, chosen: np.ndarray, removed_weight: float = 0.0) -> FloatArray:
+def weigh(hits: FirstHitArrays, chosen: np.ndarray, removed_weight: float = 0.0) -> FloatArray:
     """Every set of queries has the same weight; foreign ones together a quarter of the own ones."""
     groups, found = np.where(hits.sort == FOREIGN, hits.wiki, hits.kind), np.zeros(len(hits.sort))
     for sort, total in ((OWN, 1.0), (FOREIGN, FOREIGN_WEIGHT), (REMOVED, removed_weight)):
@@ -206,7 +207,7 @@ def apply_curve(total: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1 + np.tanh(total / 2)))
 
 
-def score_product(hits: Hits, mode: SearchMode, lead: str) -> FloatArray:
+def score_product(hits: FirstHitArrays, mode: SearchMode, lead: str) -> FloatArray:
     """The score of the product by the curves of a mode, without the floor of hybrid search."""
     answerable, which = ANSWERABLE_CURVES[mode], IS_THE_PAGE_CURVES[mode]
     total = sum(getattr(answerable, name) * hits.column(name) for name in BASE) - answerable.bias
@@ -214,17 +215,17 @@ def score_product(hits: Hits, mode: SearchMode, lead: str) -> FloatArray:
     return apply_curve(total) * apply_curve(np.where(gap < 0, TRAILING_LEAD_WEIGHT, which.lead) * gap - which.bias)
 
 
-def score_fitted(hits: Hits, names: Sequence[str], seen: np.ndarray, removed_weight: float) -> FloatArray:
+def score_fitted(hits: FirstHitArrays, names: Sequence[str], seen: np.ndarray, removed_weight: float) -> FloatArray:
     """The score by curves fitted to the hits that are seen. Its floor is fitted to the first hits of semantic search."""
     usable, own = seen & ((hits.sort != REMOVED) | (removed_weight > 0)), seen & (hits.sort == OWN)
     weights = weigh(hits, usable, removed_weight)
-    bias, *slopes = fitted([hits.column(n)[usable] for n in names], hits.sort[usable] == OWN, weights)
+    bias, *slopes = fit_logistic([hits.column(n)[usable] for n in names], hits.sort[usable] == OWN, weights)
     total = bias + sum(weight * hits.column(name) for weight, name in zip(slopes, names, strict=True))
-    which = fitted([hits.column("lead")[own]], hits.right[own] > 0, weigh(hits, own))
+    which = fit_logistic([hits.column("lead")[own]], hits.right[own] > 0, weigh(hits, own))
     scores = apply_curve(total) * apply_lead(which, hits.column("lead"))
     plain = seen & (hits.sort != REMOVED)
-    bias, slope = fitted([hits.column("nearest")[plain]], hits.sort[plain] == OWN, weigh(hits, plain))
-    which = fitted([hits.column("nearest_lead")[own]], hits.column("nearest_right")[own] > 0, weigh(hits, own))
+    bias, slope = fit_logistic([hits.column("nearest")[plain]], hits.sort[plain] == OWN, weigh(hits, plain))
+    which = fit_logistic([hits.column("nearest_lead")[own]], hits.column("nearest_right")[own] > 0, weigh(hits, own))
     floor = apply_curve(bias + slope * hits.column("meaning")) * apply_lead(which, hits.column("meaning_lead"))
     return np.maximum(scores, floor)
 
@@ -234,7 +235,7 @@ def apply_lead(curve: Sequence[float], lead: FloatArray) -> FloatArray:
     return apply_curve(bias + np.where(lead < 0, TRAILING_LEAD_WEIGHT, slope) * lead)
 
 
-def format_table(hits: Hits) -> Iterator[str]:
+def format_table(hits: FirstHitArrays) -> Iterator[str]:
     yield (
         "| answerable by | Brier | high is right | right ones called high | nothing relevant | foreign: nothing relevant "
         f"| removed: nothing relevant | the same with own thresholds | {' | '.join(NAMES)} |"
@@ -254,14 +255,14 @@ def format_table(hits: Hits) -> Iterator[str]:
         yield format_fitted(hits, names, REMOVED_WEIGHT)
 
 
-def format_fitted(hits: Hits, names: Sequence[str], removed_weight: float) -> str:
+def format_fitted(hits: FirstHitArrays, names: Sequence[str], removed_weight: float) -> str:
     further = ", ".join(name.replace("_", " ") for name in names if name not in BASE)
     label = f"fitted to the others{' with removed pages' if removed_weight else ''}"
     label += f": + {'all' if set(EXTRA) <= set(names) else further}" if further else ""
     return format_row(label, hits, *find_low(hits, lambda seen: score_fitted(hits, names, seen, removed_weight)))
 
 
-def find_low(hits: Hits, score: Callable[[np.ndarray], FloatArray]) -> tuple[FloatArray, np.ndarray]:
+def find_low(hits: FirstHitArrays, score: Callable[[np.ndarray], FloatArray]) -> tuple[FloatArray, np.ndarray]:
     """The scores of each collection by what the others teach, and which are below the threshold of the others."""
     scores, low = np.zeros(len(hits.sort)), np.zeros(len(hits.sort), bool)
     for name in NAMES:
@@ -272,15 +273,17 @@ def find_low(hits: Hits, score: Callable[[np.ndarray], FloatArray]) -> tuple[Flo
     return scores, low
 
 
-def format_row(label: str, hits: Hits, scores: FloatArray, low: np.ndarray) -> str:
+def format_row(label: str, hits: FirstHitArrays, scores: FloatArray, low: np.ndarray) -> str:
     own, foreign, removed = (hits.sort == sort for sort in (OWN, FOREIGN, REMOVED))
     high, right = scores >= HIGH_SCORE, hits.right > 0
     best = np.zeros(len(scores), bool)
     for here in (hits.wiki == name for name in NAMES):
         best[here] = scores[here] < np.quantile(scores[here & own], MOST_REJECTED)
     cells = (right[own & high], high[own & right], low[own], low[foreign], low[removed], best[removed])
-    shares = [share_of(cell, places=1) for cell in cells] + [share_of(low[removed & (hits.wiki == n)]) for n in NAMES]
-    return f"| {label} | {brier(scores[own], hits.right[own]):.3f} | {' | '.join(shares)} |"
+    shares = [format_share(cell, places=1) for cell in cells] + [
+        format_share(low[removed & (hits.wiki == n)]) for n in NAMES
+    ]
+    return f"| {label} | {compute_brier(scores[own], hits.right[own]):.3f} | {' | '.join(shares)} |"
 
 
 if __name__ == "__main__":

@@ -7,17 +7,15 @@ passage is measured by hybrid searches with the default model; the first way is 
 may also be in a snippet by chance.
 """
 
-import argparse
-import gzip
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from bench import collections
-from bench.quality import DATA, bring_up_to_date
-from bench.report import machine, write
+from bench.quality import index_collection
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.search import hits, passages
 from wikiholt.search.request import SearchRequest
@@ -43,50 +41,46 @@ class AnsweredQuestion(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=DATA, help="where the repository and the index are kept")
+    parser = make_parser(__doc__, "answers", "collections", "data")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/answers.md")
     arguments = parser.parse_args()
-    pages, questions = load_articles(arguments.collections / "xquad" / "xquad.en.json.gz")
+    pages, questions = make_pages(collections.read_articles(arguments.collections))
     repository = arguments.data / "collections" / "xquad.git"
     collections.write_pages(pages, repository)
     service = open_service(arguments.data / "quality")
-    bring_up_to_date(service, "xquad", repository)
+    index_collection(service, "xquad", repository)
     text = "\n".join(compare_ways(service.get_handle("xquad"), questions[:: arguments.every]))
     service.close()
-    print(text)
-    if arguments.write:
-        write("answers", f"{__doc__}\n{machine()}\n\n{len(pages)} pages.\n\n{text}\n")
+    publish("answers", __doc__, text, write=arguments.write, note=f"\n\n{len(pages)} pages.")
 
 
-def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
+def make_pages(articles: list[dict[str, Any]]) -> tuple[dict[str, str], list[AnsweredQuestion]]:
     """The articles as pages by file name, and the questions."""
     pages: dict[str, str] = {}
     questions: list[AnsweredQuestion] = []
-    for article in json.loads(gzip.decompress(file.read_bytes()))["data"]:
+    for article in articles:
         title, paragraphs = article["title"].replace("_", " "), article["paragraphs"]
         head = f"---\ntitle: {json.dumps(title, ensure_ascii=False)}\n---\n\n"
         pages[f"{title}.md"] = head + "\n\n".join(paragraph["context"] for paragraph in paragraphs) + "\n"
         questions += [
-            AnsweredQuestion(asked["question"], title, asked["answers"][0]["text"])
+            AnsweredQuestion(item["question"], title, item["answers"][0]["text"])
             for paragraph in paragraphs
-            for asked in paragraph["qas"]
+            for item in paragraph["qas"]
         ]
     return pages, questions
 
 
 def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterator[str]:
-    yield "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
-    yield "|---|---|---|---|---|"
+    yield make_head(
+        "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
+    )
     for way, (weight, length, per_page) in WAYS.items():
-        passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
-        right, contained, shown = zip(*(ask(wiki, question, per_page) for question in questions), strict=True)
+        with patch.object(passages, "WORD_WEIGHT", weight), patch.object(hits, "LEAD_SNIPPET_CHARS", length):
+            right, contained, shown = zip(*(check_answer(wiki, each, per_page) for each in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 
 
-def ask(wiki: WikiHandle, question: AnsweredQuestion, per_page: int = 1) -> tuple[bool, bool, bool]:
+def check_answer(wiki: WikiHandle, question: AnsweredQuestion, per_page: int = 1) -> tuple[bool, bool, bool]:
     """Whether the first hit is the right page, whether its passage contains the answer, and whether its snippet does."""
     hit = wiki.search(SearchRequest(question.text, per_page, chunks_per_page=per_page)).hits[0]
     answer, is_right = " ".join(question.answer.split()), hit.name == question.page

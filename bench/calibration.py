@@ -20,8 +20,8 @@ import numpy as np
 
 from bench import collections
 from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, JudgedQuery, load_queries
-from bench.fitting import brier, calibration_error, fitted, share_of
-from bench.report import machine, write
+from bench.regression import compute_brier, compute_calibration_error, fit_logistic, format_share
+from bench.report import describe_machine, write_result
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search import ranking
@@ -98,7 +98,7 @@ def main() -> None:
     text = "\n".join(line for mode in SearchMode for line in format_report(mode, found))
     print(text)
     if arguments.write:
-        write(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{machine()}\n{text}")
+        write_result(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{describe_machine()}\n{text}")
 
 
 def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:
@@ -157,8 +157,8 @@ def fit(mode: SearchMode, hits: Hits) -> Curves:
         usable &= ~hits.codes  # a model does not know them
     both = hits.of(usable)
     own = both.of(both.sort == OWN)
-    whether = fitted([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
-    which = fitted([own.column("lead")], own.right > 0, weights(own))
+    whether = fit_logistic([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
+    which = fit_logistic([own.column("lead")], own.right > 0, weights(own))
     return Curves(
         ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))),
         ScoreCurve(-which[0], lead=which[1]),
@@ -288,17 +288,17 @@ def row(name: str, scored: Scored) -> str:
     cells = (
         len(right),
         f"{right.mean():.2f}",
-        f"{brier(mine, right):.3f}",
-        f"{calibration_error(mine, right):.3f}",
-        share_of(mine >= high),
-        share_of(right[mine >= high] > 0, bounds=True),
-        share_of(mine[right > 0] >= high),
-        share_of(right[(mine >= medium) & (mine < high)] > 0, bounds=True),
-        share_of(mine < medium, places=1),
-        share_of(foreign < medium, places=1),
-        share_of(foreign >= high, places=1),
-        share_of(near < medium),
-        share_of(near >= high),
+        f"{compute_brier(mine, right):.3f}",
+        f"{compute_calibration_error(mine, right):.3f}",
+        format_share(mine >= high),
+        format_share(right[mine >= high] > 0, bounds=True),
+        format_share(mine[right > 0] >= high),
+        format_share(right[(mine >= medium) & (mine < high)] > 0, bounds=True),
+        format_share(mine < medium, places=1),
+        format_share(foreign < medium, places=1),
+        format_share(foreign >= high, places=1),
+        format_share(near < medium),
+        format_share(near >= high),
     )
     return f"| {name} | {' | '.join(map(str, cells))} |"
 
@@ -311,7 +311,7 @@ def format_foreign_table(held: Scored) -> Iterator[str]:
     yield "|" + "---|" * (len(NAMES) + 1)
     for name in NAMES:
         cells = [(hits.sort == FOREIGN) & (hits.place == 0) & (hits.wiki == name) & (of == other) for other in NAMES]
-        called = (share_of(held.scores[cell] < held.medium) if cell.any() else "" for cell in cells)
+        called = (format_share(held.scores[cell] < held.medium) if cell.any() else "" for cell in cells)
         yield f"| asked of {name} | {' | '.join(called)} |"
 
 
@@ -330,20 +330,22 @@ def reliability(held: Scored, apart: Scored) -> Iterator[str]:
             place, scores = scored.hits.place, scored.scores
             within = (place >= first) & (place <= last) & (scored.hits.sort == OWN) & (scores >= low) & (scores < most)
             mean = f"{scores[within].mean():.2f}" if within.any() else "–"
-            cells.append(f"{within.sum()}, {mean}, {share_of(scored.hits.right[within] > 0, bounds=True)}")
+            cells.append(f"{within.sum()}, {mean}, {format_share(scored.hits.right[within] > 0, bounds=True)}")
         yield f"| {low:g} to {most:g} | {' | '.join(cells)} |"
     later = apart.of((apart.hits.place > 0) & (apart.hits.sort == OWN))
     means = []
     for name in NAMES:
         here = later.hits.wiki == name
         right, medium = later.hits.right[here], later.scores[here] >= later.medium
-        summary = f"mean score {later.scores[here].mean():.2f}, {share_of(right > 0)} right"
-        means.append(f"{name} {summary}; {share_of(medium)} medium, of which {share_of(right[medium] > 0)} right")
+        summary = f"mean score {later.scores[here].mean():.2f}, {format_share(right > 0)} right"
+        means.append(
+            f"{name} {summary}; {format_share(medium)} medium, of which {format_share(right[medium] > 0)} right"
+        )
     yield f"\nHits 2 to {TOP}, fitted to the others: {' · '.join(means)}."
     surest = []
     for name in NAMES:
         scores, right = apart.of(apart.hits.wiki == name).first(OWN)
-        surest.append(f"{name} {share_of(right[np.argsort(-scores)[: len(scores) // 5]] > 0, bounds=True)}")
+        surest.append(f"{name} {format_share(right[np.argsort(-scores)[: len(scores) // 5]] > 0, bounds=True)}")
     yield f"\nRight of the surest fifth of first hits, fitted to the others: {', '.join(surest)}."
 
 

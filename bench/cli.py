@@ -7,7 +7,6 @@ machine. The figures are medians. `search` runs in the folder of an indexed wiki
 itself, and through a running `serve` of the same data directory.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import machine, write
+from bench.report import make_head, make_parser, publish
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 
 PYTHON = [sys.executable]
@@ -29,16 +28,13 @@ QUERY = ["search", "when", "may", "I", "light", "a", "fire", "-n", "1"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "cli")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--write", action="store_true", help="write bench/results/cli.md")
     arguments = parser.parse_args()
     subprocess.run([*PYTHON, "-m", "compileall", "-q", str(Path(__file__).parents[1] / "src")], check=True)
     with tempfile.TemporaryDirectory() as place:
         rows = measure(Path(place), arguments.rounds)
-    print("\n".join(rows))
-    if arguments.write:
-        write("cli", f"{__doc__}\n{machine()} The machine was busy with other work.\n\n" + "\n".join(rows))
+    publish("cli", __doc__, rows, write=arguments.write)
 
 
 def measure(place: Path, rounds: int) -> list[str]:
@@ -56,11 +52,11 @@ def measure(place: Path, rounds: int) -> list[str]:
         "the same, `--mode keyword`": [*WIKIHOLT, *data, *QUERY, "--mode", "keyword"],
     }
     figures = run_in_turns(commands, folder, rounds)
-    with serving(data):
+    with run_service(data):
         served = {"`wikiholt search …`, through `serve`": [*WIKIHOLT, *data, *QUERY]}
         figures |= run_in_turns({"`python -c pass`": commands["`python -c pass`"], **served}, folder, rounds)
     base = figures["`python -c pass`"][0]
-    head = ["| command | CPU ms | ÷ `python -c pass` | elapsed ms |", "|---|---|---|---|"]
+    head = [make_head("| command | CPU ms | ÷ `python -c pass` | elapsed ms |")]
     return head + [
         f"| {name} | {cpu:.0f} | {cpu / base:.1f} | {elapsed:.0f} |" for name, (cpu, elapsed) in figures.items()
     ]
@@ -87,7 +83,7 @@ def run_once(command: list[str], folder: Path) -> tuple[float, float]:
 
 
 @contextmanager
-def serving(data: list[str]) -> Iterator[None]:
+def run_service(data: list[str]) -> Iterator[None]:
     """A running service of the data directory, with its model loaded."""
     command = [*WIKIHOLT, *data, "serve", "--json", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:

@@ -6,7 +6,6 @@ Writes smaller collections, for experiments: the relevant pages and some others,
 queries that remain answerable. Name them with `--collections` in the other benchmarks.
 """
 
-import argparse
 import gzip
 import json
 import random
@@ -14,8 +13,12 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-DEFAULT = Path("../shared/collections")
+from bench.corpus import run_git
+from bench.report import COLLECTIONS, make_parser
+
+DEFAULT = COLLECTIONS
 SHARED_NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 RELATED = {"mdn-guides": "mdn", "mdn-extensions": "mdn"}
 """Collections of the same wiki: questions of one are not foreign to the other, and they are left out together."""
@@ -25,7 +28,7 @@ SMALL = {
     "wiki-dendron": (9_000, 10**9),
     "wiki-k8s-en": (12_000, 300),
 }
-"""Of each smaller collection the characters of its longest page, and how many pages are relevant to no query."""
+"""For each smaller collection: the maximum number of characters of a page, and of pages that no query is about."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Queries:
         return f"{self.collection} ({self.kind})" if self.kind else self.collection
 
 
-def find_all(directory: Path, data: Path) -> dict[str, Path]:
-    """The collections by name: the shared ones, and those that bench.mining wrote."""
+def find_collections(directory: Path, data: Path) -> dict[str, Path]:
+    """The collections by name: the shared ones, and those that bench.extra_collections wrote."""
     further = sorted((data / "extra").iterdir()) if (data / "extra").is_dir() else []
     return {name: directory / name for name in SHARED_NAMES} | {path.name: path for path in further}
 
@@ -54,11 +57,11 @@ def get_group(name: str) -> str:
     return RELATED.get(name, name)
 
 
-def page_path(document_id: str) -> str:
+def get_page_path(document_id: str) -> str:
     return document_id.removesuffix(".md")
 
 
-def documents(directory: Path) -> list[dict[str, str]]:
+def read_documents(directory: Path) -> list[dict[str, str]]:
     plain = directory / "corpus.jsonl"
     text = (
         plain.read_text() if plain.exists() else gzip.decompress((directory / "corpus.jsonl.gz").read_bytes()).decode()
@@ -66,27 +69,36 @@ def documents(directory: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def queries(directory: Path) -> list[Queries]:
-    """Every kind of queries the collection has."""
-    return [_queries(directory, kind) for kind in ("", "oldtitle", "description") if _file(directory, kind).exists()]
+def read_articles(directory: Path, language: str = "en") -> list[dict[str, Any]]:
+    """The articles of XQuAD with their paragraphs and questions."""
+    file = directory / "xquad" / f"xquad.{language}.json.gz"
+    articles: list[dict[str, Any]] = json.loads(gzip.decompress(file.read_bytes()))["data"]
+    return articles
 
 
-def _file(directory: Path, kind: str) -> Path:
+def read_queries(directory: Path) -> list[Queries]:
+    """All kinds of queries of the collection."""
+    return [
+        _read_kind(directory, kind) for kind in ("", "oldtitle", "description") if _get_file(directory, kind).exists()
+    ]
+
+
+def _get_file(directory: Path, kind: str) -> Path:
     return directory / (f"queries.{kind}.jsonl" if kind else "queries.jsonl")
 
 
-def _queries(directory: Path, kind: str) -> Queries:
-    texts = {row["id"]: row["text"] for row in map(json.loads, _file(directory, kind).read_text().splitlines())}
+def _read_kind(directory: Path, kind: str) -> Queries:
+    texts = {row["id"]: row["text"] for row in map(json.loads, _get_file(directory, kind).read_text().splitlines())}
     relevant: dict[str, dict[str, int]] = {}
     for line in (directory / (f"qrels.{kind}.tsv" if kind else "qrels.tsv")).read_text().splitlines():
         query, document, grade = line.split("\t")
         if int(grade) > 0:
-            relevant.setdefault(query, {})[page_path(document)] = int(grade)
+            relevant.setdefault(query, {})[get_page_path(document)] = int(grade)
     exclude: dict[str, set[str]] = {}
     if not kind and (directory / "exclude.tsv").exists():
         for line in (directory / "exclude.tsv").read_text().splitlines():
             query, document = line.split("\t")
-            exclude.setdefault(query, set()).add(page_path(document))
+            exclude.setdefault(query, set()).add(get_page_path(document))
     texts = {query: text for query, text in texts.items() if query in relevant}
     has_kinds = (directory / "queries.oldtitle.jsonl").exists()
     return Queries(directory.name, kind or ("links" if has_kinds else ""), texts, relevant, exclude)
@@ -95,7 +107,7 @@ def _queries(directory: Path, kind: str) -> Queries:
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
     if not (to / "HEAD").exists():
-        write_pages({page_path(each["id"]) + ".md": to_page(each) for each in documents(directory)}, to)
+        write_pages({get_page_path(each["id"]) + ".md": to_page(each) for each in read_documents(directory)}, to)
 
 
 def to_page(document: dict[str, str]) -> str:
@@ -106,8 +118,7 @@ def write_pages(pages: dict[str, str], to: Path) -> None:
     """Commit these pages by file name to a new repository, unless it exists."""
     if (to / "HEAD").exists():
         return
-    to.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)
+    run_git(Path(), "init", "-q", "--bare", "-b", "main", str(to))
     stream = bytearray(b"commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\npage\n")
     for name, text in pages.items():
         page = text.encode()
@@ -120,26 +131,25 @@ def write_small(directory: Path, to: Path) -> None:
     """Write a smaller collection."""
     to.mkdir(parents=True)
     max_chars, other_count = SMALL[directory.name]
-    kinds = queries(directory)
+    kinds = read_queries(directory)
     relevant = {page for kind in kinds for query in kind.texts for page in kind.relevant[query]}
-    short = [each for each in documents(directory) if len(each["text"]) < max_chars]
-    others = [each["id"] for each in short if page_path(each["id"]) not in relevant]
+    short = [each for each in read_documents(directory) if len(each["text"]) < max_chars]
+    others = [each["id"] for each in short if get_page_path(each["id"]) not in relevant]
     random.Random(1).shuffle(others)
     left_out = set(others[other_count:])
-    kept = [each for each in short if each["id"] not in left_out]
-    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
-    paths = {page_path(each["id"]) for each in kept}
+    documents = [each for each in short if each["id"] not in left_out]
+    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+    paths = {get_page_path(each["id"]) for each in documents}
     for file in (*directory.glob("queries*.jsonl"), *directory.glob("exclude.tsv")):
         shutil.copy(file, to / file.name)
     for file in directory.glob("qrels*.tsv"):
-        rows = [row for row in file.read_text().splitlines() if page_path(row.split("\t")[1]) in paths]
+        rows = [row for row in file.read_text().splitlines() if get_page_path(row.split("\t")[1]) in paths]
         (to / file.name).write_text("\n".join(rows) + "\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "", "collections")
     parser.add_argument("to", type=Path)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
     arguments = parser.parse_args()
     for name in SMALL:
         write_small(arguments.collections / name, arguments.to / name)

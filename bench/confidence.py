@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import Confidence, SearchMode, SearchResult
 from wikiholt.search import passages
@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
     parser.add_argument("--write", action="store_true", help="write bench/results/confidence.md")
     arguments = parser.parse_args()
-    asked = [kind for name in collections.SHARED_NAMES for kind in collections.queries(arguments.collections / name)]
+    asked = [
+        kind for name in collections.SHARED_NAMES for kind in collections.read_queries(arguments.collections / name)
+    ]
     service = open_service(arguments.data / "quality")
     wikis = {name: service.get_handle(name) for name in collections.SHARED_NAMES}
     lines = [HEAD]
@@ -43,7 +45,7 @@ def main() -> None:
         lines.append(measure(str(mode), mode, asked, wikis))
     service.close()
     if arguments.write:
-        write("confidence", "\n".join([__doc__ or "", machine(), "", *lines]))
+        write_result("confidence", "\n".join([__doc__ or "", describe_machine(), "", *lines]))
 
 
 def measure(label: str, mode: SearchMode, asked: list[collections.Queries], wikis: dict[str, WikiHandle]) -> str:

@@ -8,10 +8,8 @@ error; then the steps of docs/health.md are timed. With `--serve` a service runs
 found and repaired the damage is measured: about a minute each. Nothing is kept.
 """
 
-import argparse
 import os
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +22,9 @@ from statistics import median
 
 import numpy as np
 
-from bench.report import machine, write
+from bench.corpus import run_git
+from bench.measures import measure_seconds
+from bench.report import make_parser, publish
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -42,7 +42,7 @@ _VOCABULARY = 20_000
 _DAY_S = 86_400.0
 
 
-class RandomEmbedder(FakeEmbedder):
+class HashEmbedder(FakeEmbedder):
     """Random vectors that depend on the text."""
 
     def __init__(self) -> None:
@@ -55,11 +55,10 @@ class RandomEmbedder(FakeEmbedder):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "damage")
     parser.add_argument("--pages", type=int, nargs="+", default=[30, 300, 3000])
     parser.add_argument("--flips", type=int, default=3, help="how many bits, one after another")
     parser.add_argument("--serve", action="store_true", help="also wait for a running service to find the damage")
-    parser.add_argument("--write", action="store_true", help="write bench/results/damage.md")
     arguments = parser.parse_args()
     titles = ("pages", "index MiB", "compare ms", "ms a page", "full check ms", "ms a page", "sync, no change ms")
     more = ("found at opening", "found by sync", "repaired and found s", "in a service s")
@@ -68,14 +67,12 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-damage-") as place:
             figures = measure(Path(place), pages, arguments.flips, serve=arguments.serve)
         rows.append(f"| {' | '.join(figures)} |")
-        print(rows[-1], flush=True)
-    if arguments.write:
-        write("damage", f"{machine()}\n\n" + "\n".join(rows) + "\n")
+    publish("damage", __doc__, rows, write=arguments.write)
 
 
 def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
     """One row of the table."""
-    service = prepare(place, pages)
+    service = create_wiki(place, pages)
     handle = service.get_handle("wiki")
     store, wiki_id = service.components.store, handle.wiki.id
     file = next(store.get_directory(wiki_id).glob("g*.sqlite"))
@@ -83,15 +80,15 @@ def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
     checked = _milliseconds(handle.check, 3)
     synced = _milliseconds(handle.sync, 3)
     size = file.stat().st_size / 2**20
-    at_opening, by_sync, seconds = flip_bits(place, file, flips)
-    served = f"{detected_by_service(place, service):.0f}" if serve else "–"
+    at_opening, by_sync, seconds = run_flips(place, file, flips)
+    served = f"{run_service(place, service):.0f}" if serve else "–"
     costs = [f"{compared:.2f}", f"{compared / pages:.4f}", f"{checked:.0f}", f"{checked / pages:.2f}", f"{synced:.0f}"]
     found = [f"{at_opening} of {flips}", f"{by_sync} of {flips}", f"{median(seconds):.2f}", served]
     service.close()
     return [f"{pages:,}", f"{size:.1f}", *costs, *found]
 
 
-def prepare(place: Path, pages: int) -> WikiService:
+def create_wiki(place: Path, pages: int) -> WikiService:
     """A wiki, synced and backed up."""
     rng, repository = Random(pages), place / "wiki"
     repository.mkdir()
@@ -99,30 +96,29 @@ def prepare(place: Path, pages: int) -> WikiService:
         words = " ".join(f"word{int(rng.random() ** 3 * _VOCABULARY)}" for _ in range(_WORDS_A_PAGE))
         (repository / f"page-{number}.md").write_text(f"# Page {number}\n\nunique{number} {words}\n")
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Begin"]):
-        who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
-        subprocess.run(["git", "-C", str(repository), *who, *command], check=True)
-    service = open_service(place)
+        run_git(repository, *command)
+    service = open_fake_service(place)
     service.add("wiki", str(repository), {})
     service.get_handle("wiki").sync()
     service.get_handle("wiki").backups.create()
     return service
 
 
-def open_service(place: Path) -> WikiService:
+def open_fake_service(place: Path) -> WikiService:
     service = bootstrap.build_service(load_settings(place / "data", None, {}))
-    embedder = RandomEmbedder()
+    embedder = HashEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
 
-def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[float]]:
+def run_flips(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[float]]:
     """How many flips were found when the index was opened to search, and by a sync; seconds a repair took."""
-    whole, places, seconds = file.read_bytes(), word_blocks(file), []
+    whole, places, seconds = file.read_bytes(), find_word_blocks(file), []
     at_opening = by_sync = 0
     rng = Random(1)
     for _ in range(flips):
-        _flip(file, whole, rng.choice(places))
-        fresh = open_service(place)
+        _flip_bit(file, whole, rng.choice(places))
+        fresh = open_fake_service(place)
         try:
             at_opening += fresh.get_handle("wiki").search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).degraded
         except IndexCorrupt:
@@ -134,15 +130,15 @@ def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[f
         by_sync += bool(hits) and bool(fresh.get_handle("wiki").get_status().quarantined)
         newest = max(file.parent.glob("g??????.sqlite"))
         whole, file = newest.read_bytes(), newest
-        places = word_blocks(file)
+        places = find_word_blocks(file)
         fresh.close()
     return at_opening, by_sync, seconds
 
 
-def detected_by_service(place: Path, service: WikiService) -> float:
+def run_service(place: Path, service: WikiService) -> float:
     """Seconds until a running service has repaired the index after a bit flip."""
     service.close()
-    service = open_service(place)
+    service = open_fake_service(place)
     handle = service.get_handle("wiki")
     handle.search(SearchRequest("page", mode=SearchMode.KEYWORD))
     scheduler = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
@@ -151,7 +147,7 @@ def detected_by_service(place: Path, service: WikiService) -> float:
     time.sleep(15)  # work directly after the start is not measured
     file = max(service.components.store.get_directory(handle.wiki.id).glob("g??????.sqlite"))
     aside = len(handle.get_status().quarantined)
-    _flip(file, file.read_bytes(), word_blocks(file)[len(word_blocks(file)) // 2])
+    _flip_bit(file, file.read_bytes(), find_word_blocks(file)[len(find_word_blocks(file)) // 2])
     began = time.monotonic()
     while len(handle.get_status().quarantined) == aside or not handle.health.is_ok:
         time.sleep(0.1)
@@ -161,7 +157,7 @@ def detected_by_service(place: Path, service: WikiService) -> float:
     return took
 
 
-def word_blocks(file: Path) -> list[int]:
+def find_word_blocks(file: Path) -> list[int]:
     """Positions in the file at which the full-text index has its words."""
     with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
         (block,) = db.execute("SELECT block FROM words_data ORDER BY length(block) DESC LIMIT 1").fetchone()
@@ -171,7 +167,7 @@ def word_blocks(file: Path) -> list[int]:
     return [start + at for start in starts if start > 0 for at in range(40, 200, 16)]
 
 
-def _flip(file: Path, whole: bytes, position: int) -> None:
+def _flip_bit(file: Path, whole: bytes, position: int) -> None:
     before = file.stat()
     with file.open("r+b") as out:
         out.seek(position)
@@ -180,12 +176,9 @@ def _flip(file: Path, whole: bytes, position: int) -> None:
 
 
 def _milliseconds(work: Callable[[], object], times: int = 9) -> float:
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - began)
-    return min(took) * 1000  # the machine may be shared: the best time is the cost
+    return (
+        min(measure_seconds(work) for _ in range(times)) * 1000
+    )  # the machine may be shared: the best time is the cost
 
 
 if __name__ == "__main__":

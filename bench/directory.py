@@ -5,7 +5,6 @@
 CPU time of this process and of git; the median of the rounds where there are several.
 """
 
-import argparse
 import os
 import resource
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from bench.report import machine, write
+from bench.report import make_head, make_parser, publish
 from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 
@@ -25,19 +24,16 @@ _OLD_TIME_S = 1_700_000_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "directory")
     parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--write", action="store_true", help="write bench/results/directory.md")
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="bench-directory-"))
     try:
-        rows = ["| what | CPU ms | of that git | beside the walk |", "|---|---|---|---|"]
+        rows = [make_head("| what | CPU ms | of that git | beside the walk |")]
         rows += measure(base, arguments.files)
     finally:
         shutil.rmtree(base)
-    print("\n".join(rows))
-    if arguments.write:
-        write("directory", f"{__doc__}\n{machine()} {arguments.files:,} files.\n\n" + "\n".join(rows))
+    publish("directory", __doc__, rows, write=arguments.write, note=f"{arguments.files:,} files.")
 
 
 def measure(base: Path, count: int) -> list[str]:
@@ -46,10 +42,10 @@ def measure(base: Path, count: int) -> list[str]:
     time.sleep(1)
     source = DirectorySource(vault, base / "mirror")
     edited = vault / "d5" / "e5" / "page5.md"
-    walks = [measure_cpu(lambda: walk(vault)) for _ in range(_ROUNDS)]
+    walks = [measure_cpu(lambda: scan_files(vault)) for _ in range(_ROUNDS)]
     limit = statistics.median(total for total, _ in walks)
 
-    def change() -> None:
+    def write_change() -> None:
         edited.write_text(f"# Changed {time.time()}")
         time.sleep(0.4)
 
@@ -65,7 +61,7 @@ def measure(base: Path, count: int) -> list[str]:
         format_row("a walk that only lists", walks, limit),
         format_row("the first scan", [measure_cpu(source.fetch)], limit),
         format_row("a scan without changes", [measure_cpu(source.fetch) for _ in range(_ROUNDS)], limit),
-        format_row("a scan after one edit", [measure_cpu(source.fetch, change) for _ in range(_ROUNDS)], limit),
+        format_row("a scan after one edit", [measure_cpu(source.fetch, write_change) for _ in range(_ROUNDS)], limit),
         format_row("a scan after a renamed directory", [measure_cpu(source.fetch, rename) for _ in range(4)], limit),
         format_row("a page written", [measure_cpu(write_page) for _ in range(_ROUNDS)], limit),
     ]
@@ -81,7 +77,7 @@ def create_files(vault: Path, count: int) -> None:
         os.utime(file, (_OLD_TIME_S + number,) * 2)
 
 
-def walk(directory: Path) -> None:
+def scan_files(directory: Path) -> None:
     pending = [str(directory)]
     while pending:
         with os.scandir(pending.pop()) as entries:

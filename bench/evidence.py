@@ -79,8 +79,12 @@ def _write(file: Path, asked: list[JudgedQuery]) -> None:
 
 def _gather(directory: Path, service: WikiService) -> Iterator[JudgedQuery]:
     indexes = {name: service.components.store.open(service.get_handle(name).wiki.id) for name in NAMES}
-    held = {name: codes.holding(index) for name, index in indexes.items()}
-    kinds = [kind for name in NAMES for kind in (*collections.queries(directory / name), codes.mined(name, held[name]))]
+    held = {name: codes.index_codes(index) for name, index in indexes.items()}
+    kinds = [
+        kind
+        for name in NAMES
+        for kind in (*collections.read_queries(directory / name), codes.make_queries(name, held[name]))
+    ]
     vectors: dict[str, FloatArray] = {}
     for name, index in indexes.items():
         asking = IndexSearcher(index, service.components.embedder(), vectors)

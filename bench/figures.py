@@ -24,7 +24,7 @@ class Figure:
     command: str
     read: Reader
 
-    def reach(self, value: float) -> float:
+    def compute_reach(self, value: float) -> float:
         """How much of the goal the value reaches; 1 is the goal."""
         return self.goal / value if self.lower_is_better else value / self.goal
 
@@ -59,7 +59,7 @@ def from_values(name: str, key: str) -> Reader:
     return read
 
 
-def divide(one: Reader, other: Reader, factor: float = 1.0) -> Reader:
+def make_ratio(one: Reader, other: Reader, factor: float = 1.0) -> Reader:
     """The ratio of two figures."""
 
     def read(results: Path) -> float | None:
@@ -69,7 +69,7 @@ def divide(one: Reader, other: Reader, factor: float = 1.0) -> Reader:
     return read
 
 
-def best_of(readers: Sequence[Reader]) -> Reader:
+def make_best(readers: Sequence[Reader]) -> Reader:
     """The largest of the figures that are measured."""
 
     def read(results: Path) -> float | None:
@@ -84,7 +84,7 @@ def _read_lines(results: Path, name: str) -> list[str]:
     return [line for line in lines if line.startswith("|")]
 
 
-def _quality(collection: str, search: str, column: int = 3) -> Reader:
+def _from_quality(collection: str, search: str, column: int = 3) -> Reader:
     return from_table("quality", rf"^\| {re.escape(collection)} \|.*\| {re.escape(search)} \|", column)
 
 
@@ -92,10 +92,10 @@ _PEERS = ("BM25 (bm25s)", "ChromaDB, its default query", "txtai hybrid over our 
 _QUALITY = "bench.quality --peers --write"
 
 
-def _ndcg(collection: str) -> Figure:
-    best_peer = best_of([_quality(collection, peer) for peer in _PEERS])
-    ours = _quality(collection, "Wikiholt hybrid")
-    return Figure(f"nDCG@10, {collection}", 1.0, False, "×", "the best peer", _QUALITY, divide(ours, best_peer))
+def _make_ndcg(collection: str) -> Figure:
+    best_peer = make_best([_from_quality(collection, peer) for peer in _PEERS])
+    ours = _from_quality(collection, "Wikiholt hybrid")
+    return Figure(f"nDCG@10, {collection}", 1.0, False, "×", "the best peer", _QUALITY, make_ratio(ours, best_peer))
 
 
 _START = "it listens"
@@ -111,22 +111,22 @@ FIGURES = (
     Figure("hybrid search, 177,000 chunks", 2.5, True, "×", "embedding the query", "bench.search --write",
            from_table("search", r"\| hybrid \|", 4, -1)),
     Figure("p95 of a search, scifact", 1, False, "×", "ChromaDB takes", _QUALITY,
-           divide(_quality("scifact", _PEERS[1], 8), _quality("scifact", "Wikiholt hybrid, all-MiniLM-L6-v2", 8))),
-    _ndcg("scifact"),
-    _ndcg("cranfield"),
-    _ndcg("wiki-dendron (links)"),
-    _ndcg("wiki-k8s-en (links)"),
+           make_ratio(_from_quality("scifact", _PEERS[1], 8), _from_quality("scifact", "Wikiholt hybrid, all-MiniLM-L6-v2", 8))),
+    _make_ndcg("scifact"),
+    _make_ndcg("cranfield"),
+    _make_ndcg("wiki-dendron (links)"),
+    _make_ndcg("wiki-k8s-en (links)"),
     Figure("HTTP, 64 clients, throughput", 0.75, False, "×", "two in-process searchers", "bench.http.workers --write",
            from_values("workers", "throughput_ratio")),
     Figure("HTTP at 80 % load, p99 ÷ p50", 5, True, "×", "", "bench.http.workers --write",
            from_values("workers", "p99_to_p50")),
     Figure("HTTP, 64 clients, p50", 1, False, "×", "markdown-vault-mcp takes", "bench.http --peer PYTHON --write",
-           divide(from_table("http", r"^\| 64 \| markdown-vault-mcp [\d.]+ \| hybrid", -3),
+           make_ratio(from_table("http", r"^\| 64 \| markdown-vault-mcp [\d.]+ \| hybrid", -3),
                   from_table("http", r"^\| 64 \| Wikiholt \| hybrid", -3))),
     Figure("preparing a page, CPU", 2, True, "ms", "", "bench.sync --write",
            from_table("sync", "preparing a page", 1)),
     Figure("first sync, share of the cores", 95, False, "%", "the machine", "bench.sync --write",
-           divide(from_table("sync", "first sync of", 1, number=-2), from_table("sync", "first sync of", 1, number=-1), 100)),
+           make_ratio(from_table("sync", "first sync of", 1, number=-2), from_table("sync", "first sync of", 1, number=-1), 100)),
     Figure("renaming 8,084 pages", 5, True, "s", "", "bench.sync --write",
            from_table("sync", "renaming a directory", 1, number=-1)),
     Figure("index on disk, kB a chunk", 1.6, True, "kB", "", "bench.sync --write",
@@ -140,7 +140,7 @@ FIGURES = (
     Figure("CPU of wikiholt --help", 100, True, "ms", "", "bench.cli --write",
            from_table("cli", "`wikiholt --help`", 1)),
     Figure("start with 10,000 wikis", 1.5, True, "×", "one wiki", "bench.many_wikis --write",
-           divide(from_table("many_wikis", _START, 1), from_table("many_wikis", _START, 2))),
+           make_ratio(from_table("many_wikis", _START, 1), from_table("many_wikis", _START, 2))),
 )  # fmt: skip
 
 

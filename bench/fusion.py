@@ -6,7 +6,6 @@ Uses the indexes of bench.quality (run that first). Each channel's ranking is co
 way. Also shows the evidence of the best hit, for a collection's own questions and for those of other collections.
 """
 
-import argparse
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter
@@ -25,11 +24,10 @@ from wikiholt.search.ranking import group_by_page
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
-NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 100
 
 
-class Found(NamedTuple):
+class ChannelResults(NamedTuple):
     """Both channels' results of a query: pages by distance, by BM25 score, and the cosine of every page of either."""
 
     meaning: dict[int, float]
@@ -38,10 +36,10 @@ class Found(NamedTuple):
     best_possible: float
 
 
-Way = Callable[[Found], Mapping[int, float]]
+Merge = Callable[[ChannelResults], Mapping[int, float]]
 
 
-def find(index: WikiIndex, embedder: Embedder, text: str) -> Found:
+def search_channels(index: WikiIndex, embedder: Embedder, text: str) -> ChannelResults:
     query, vector = parse_query(text), embedder.embed_query(to_plain_query(text))
     words = {hit.page_id: hit.score for hit in index.search_keywords(query, DEPTH, PageFilter())} if query else {}
     near = {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, DEPTH * 12, None))}
@@ -50,106 +48,113 @@ def find(index: WikiIndex, embedder: Embedder, text: str) -> Found:
     if len(missing):
         near |= {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, 10**6, missing))}
     cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
-    return Found(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
+    return ChannelResults(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
 
 
-def ranks(constant: int, weight: float) -> Way:
-    def way(found: Found) -> Mapping[int, float]:
+def merge_by_rank(constant: int, weight: float) -> Merge:
+    def merge(found: ChannelResults) -> Mapping[int, float]:
         points = {page: 1 / (constant + rank) for rank, page in enumerate(found.meaning, 1)}
         for rank, page in enumerate(found.words, 1):
             points[page] = points.get(page, 0.0) + weight / (constant + rank)
         return points
 
-    return way
+    return merge
 
 
-def shares(found: Found, *, own: bool = False) -> dict[int, float]:
+def compute_shares(found: ChannelResults, *, own: bool = False) -> dict[int, float]:
     best = max(found.words.values(), default=1.0) if own else found.best_possible
     return {page: min(1.0, score / best) for page, score in found.words.items()}
 
 
-def weighed(cosine: float, *, own: bool = False) -> Way:
-    def way(found: Found) -> Mapping[int, float]:
-        by_words = shares(found, own=own)
+def merge_by_weight(cosine: float, *, own: bool = False) -> Merge:
+    def merge(found: ChannelResults) -> Mapping[int, float]:
+        by_words = compute_shares(found, own=own)
         pages = {*found.cosines, *by_words}
         return {p: cosine * found.cosines.get(p, 0.0) + (1 - cosine) * by_words.get(p, 0.0) for p in pages}
 
-    return way
+    return merge
 
 
-def either(found: Found) -> Mapping[int, float]:
-    def likely(amount: float, even: float) -> float:
+def merge_by_doubt(found: ChannelResults) -> Mapping[int, float]:
+    def compute_likelihood(amount: float, even: float) -> float:
         return 1 / (1 + math.exp((even - amount) / 0.2))
 
-    by_words = shares(found)
+    by_words = compute_shares(found)
     pages = {*found.cosines, *by_words}
-    doubts = {p: (1 - likely(found.cosines.get(p, 0.0), 0.6)) * (1 - likely(by_words.get(p, 0.0), 0.5)) for p in pages}
+    doubts = {
+        p: (1 - compute_likelihood(found.cosines.get(p, 0.0), 0.6))
+        * (1 - compute_likelihood(by_words.get(p, 0.0), 0.5))
+        for p in pages
+    }
     return {page: 1 - doubt for page, doubt in doubts.items()}
 
 
-def shallow(found: Found) -> Mapping[int, float]:
+def merge_fewer(found: ChannelResults) -> Mapping[int, float]:
     """As in the product: fewer pages from either channel."""
     words = dict(list(found.words.items())[:50])
     meaning = dict(list(found.meaning.items())[:30])
     kept = {page: cosine for page, cosine in found.cosines.items() if page in words or page in meaning}
-    return weighed(0.5)(found._replace(words=words, meaning=meaning, cosines=kept))
+    return merge_by_weight(0.5)(found._replace(words=words, meaning=meaning, cosines=kept))
 
 
-WAYS: dict[str, Way] = {
+WAYS: dict[str, Merge] = {
     "words alone": lambda found: found.words,
     "meaning alone": lambda found: {page: -distance for page, distance in found.meaning.items()},
-    "reciprocal ranks, constant 60": ranks(60, 1.0),
-    "reciprocal ranks, constant 10, words × 1.5": ranks(10, 1.5),
-    "cosine .6 + words scaled to their best hit .4": weighed(0.6, own=True),
-    "either channel suffices (1 − product of doubts)": either,
-    "cosine .4 + share of the best possible .6": weighed(0.4),
-    "cosine .5 + share of the best possible .5": weighed(0.5),
-    "cosine .6 + share of the best possible .4": weighed(0.6),
-    "cosine .7 + share of the best possible .3": weighed(0.7),
-    "cosine .5 + share .5, fifty pages by words, thirty by meaning": shallow,
+    "reciprocal ranks, constant 60": merge_by_rank(60, 1.0),
+    "reciprocal ranks, constant 10, words × 1.5": merge_by_rank(10, 1.5),
+    "cosine .6 + words scaled to their best hit .4": merge_by_weight(0.6, own=True),
+    "either channel suffices (1 − product of doubts)": merge_by_doubt,
+    "cosine .4 + share of the best possible .6": merge_by_weight(0.4),
+    "cosine .5 + share of the best possible .5": merge_by_weight(0.5),
+    "cosine .6 + share of the best possible .4": merge_by_weight(0.6),
+    "cosine .7 + share of the best possible .3": merge_by_weight(0.7),
+    "cosine .5 + share .5, fifty pages by words, thirty by meaning": merge_fewer,
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--write", action="store_true", help="write bench/results/fusion.md")
+    parser = make_parser(__doc__, "fusion", "collections")
     arguments = parser.parse_args()
     service = open_service(Path("bench/data/quality"))
     embedder = service.components.embedder()
-    asked = {name: collections.queries(arguments.collections / name) for name in NAMES}
+    queries = {name: collections.read_queries(arguments.collections / name) for name in collections.SHARED_NAMES}
     columns: list[str] = []
     means: dict[str, list[float]] = {way: [] for way in WAYS}
     evidence: list[str] = []
-    for name in NAMES:
+    for name in collections.SHARED_NAMES:
         index = service.components.store.open(service.get_handle(name).wiki.id)
-        for kind in asked[name]:
+        for kind in queries[name]:
             columns.append(kind.name)
-            for way, value in scored(index, embedder, kind).items():
+            for way, value in score_queries(index, embedder, kind).items():
                 means[way].append(value)
             print(columns[-1], flush=True)
-        own = [text for kind in asked[name] for text in list(kind.texts.values())[:60]]
-        others = [t for other in NAMES if other != name for t in list(asked[other][0].texts.values())[:40]]
-        evidence += [spread(index, embedder, name, "its own", own), spread(index, embedder, name, "others'", others)]
+        own = [text for kind in queries[name] for text in list(kind.texts.values())[:60]]
+        others = [
+            t
+            for other in collections.SHARED_NAMES
+            if other != name
+            for t in list(queries[other][0].texts.values())[:40]
+        ]
+        evidence += [
+            format_spread(index, embedder, name, "its own", own),
+            format_spread(index, embedder, name, "others'", others),
+        ]
         index.close()
-    rows = [f"| way | {' | '.join(columns)} | mean |", "|" + "---|" * (len(columns) + 2)]
+    rows = [make_head(f"| way | {' | '.join(columns)} | mean |")]
     for way, values in means.items():
         rows.append(f"| {way} | {' | '.join(f'{v:.3f}' for v in values)} | {statistics.fmean(values):.4f} |")
     rows += [
         "",
-        "| collection | questions | best hit's hybrid evidence: p10 | p50 | p90 |",
-        "|---|---|---|---|---|",
+        make_head("| collection | questions | best hit's hybrid evidence: p10 | p50 | p90 |"),
         *evidence,
     ]
-    print("\n".join(rows))
-    if arguments.write:
-        write("fusion", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+    publish("fusion", __doc__, rows, write=arguments.write)
 
 
-def scored(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> dict[str, float]:
+def score_queries(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> dict[str, float]:
     values: dict[str, list[float]] = {way: [] for way in WAYS}
     for query, text in kind.texts.items():
-        found = find(index, embedder, text)
+        found = search_channels(index, embedder, text)
         pages = index.get_pages(sorted({*found.cosines, *found.words}))
         left_out = kind.exclude.get(query, set())
         for way, combine in WAYS.items():
@@ -159,8 +164,8 @@ def scored(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> d
     return {way: statistics.fmean(each) for way, each in values.items()}
 
 
-def spread(index: WikiIndex, embedder: Embedder, name: str, whose: str, texts: list[str]) -> str:
-    best = [max(weighed(0.5)(find(index, embedder, text)).values(), default=0.0) for text in texts]
+def format_spread(index: WikiIndex, embedder: Embedder, name: str, whose: str, texts: list[str]) -> str:
+    best = [max(merge_by_weight(0.5)(search_channels(index, embedder, text)).values(), default=0.0) for text in texts]
     low, middle, high = np.quantile(best, [0.1, 0.5, 0.9])
     return f"| {name} | {whose} | {low:.2f} | {middle:.2f} | {high:.2f} |"
 

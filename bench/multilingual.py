@@ -10,9 +10,6 @@ per language, chosen by hash. Every question is sent to all searches in turn. In
 English and the question is in the language of the row. Indexes are kept in bench/data/multilingual.
 """
 
-import argparse
-import gzip
-import json
 import re
 import subprocess
 import sys
@@ -28,8 +25,9 @@ from unittest import mock
 import numpy as np
 
 from bench import collections
-from bench.quality import measured, ours
-from bench.report import machine, write
+from bench.measures import read_memory_mb
+from bench.quality import make_search, run_queries
+from bench.report import make_head, make_parser, publish
 from wikiholt.app import bootstrap
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
@@ -60,7 +58,7 @@ CHINESE_CHARS = 150
 
 
 @dataclass(frozen=True)
-class Collection:
+class LanguageCollection:
     """XQuAD in one language: the text of each paragraph, and the questions about each."""
 
     language: str
@@ -70,22 +68,22 @@ class Collection:
     """Where the answer to each question begins in its paragraph."""
 
     @classmethod
-    def read(cls, directory: Path, language: str) -> "Collection":
-        data = json.loads(gzip.decompress((directory / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
-        paragraphs = [paragraph for article in data for paragraph in article["paragraphs"]]
+    def read(cls, directory: Path, language: str) -> "LanguageCollection":
+        articles = collections.read_articles(directory, language)
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
         asked = [[(each["id"], each["question"]) for each in paragraph["qas"]] for paragraph in paragraphs]
         rows = [each for paragraph in paragraphs for each in paragraph["qas"]]
         answers = {each["id"]: each["answers"][0]["answer_start"] for each in rows}
         return cls(language, [paragraph["context"] for paragraph in paragraphs], asked, answers)
 
-    def pages(self, *, half: bool = False) -> dict[str, str]:
+    def make_pages(self, *, half: bool = False) -> dict[str, str]:
         return {
             f"{number}.md": f'---\ntitle: "{number}"\n---\n\n{text}\n'
             for number, text in enumerate(self.texts)
             if not (half and is_measured(number))
         }
 
-    def questions(self, limit: int, *, measured: bool) -> list[Question]:
+    def get_questions(self, limit: int, *, measured: bool) -> list[Question]:
         """The same questions in every language: they are chosen by their ids."""
         rows = [
             Question(name, QuestionKind.LABELLED, "", {str(number): 1})
@@ -104,43 +102,35 @@ def is_measured(paragraph: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "multilingual", "collections")
     parser.add_argument("--languages", nargs="*", default=list(LANGUAGES), choices=LANGUAGES)
     parser.add_argument("--questions", type=int, default=40, help="limit per language")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="only these")
     parser.add_argument("--scale", action="store_true", help="only try scales, on the questions for choosing")
     parser.add_argument("--memory", metavar="MODEL", help="only print the memory that a process with this model needs")
-    parser.add_argument("--write", action="store_true", help="write bench/results/multilingual.md")
     arguments = parser.parse_args()
     if arguments.memory:
-        print(" ".join(map(str, memory(arguments.memory))))
+        print(" ".join(map(str, measure_memory(arguments.memory))))
         return
-    read = {language: Collection.read(arguments.collections, language) for language in LANGUAGES}
+    read = {language: LanguageCollection.read(arguments.collections, language) for language in LANGUAGES}
     if arguments.scale:
-        print("\n".join(scales(read, arguments.questions)))
+        print("\n".join(format_scales(read, arguments.questions)))
         return
     parts = {
-        "same": lambda: searches(read, arguments.languages, arguments.questions, across=False),
-        "across": lambda: searches(read, arguments.languages, arguments.questions, across=True),
-        "sentences": lambda: sentences(read, arguments.languages),
-        "costs": lambda: costs(read),
+        "same": lambda: run_searches(read, arguments.languages, arguments.questions, across=False),
+        "across": lambda: run_searches(read, arguments.languages, arguments.questions, across=True),
+        "sentences": lambda: check_sentences(read, arguments.languages),
+        "costs": lambda: measure_costs(read),
     }
-    lines = []
-    for part in arguments.parts:
-        for line in parts[part]():
-            print(line, flush=True)
-            lines.append(line)
-    text = "\n".join(lines)
-    if arguments.write:
-        write("multilingual", f"{__doc__}\n{machine()}\n\n{text}\n")
+    lines = [line for part in arguments.parts for line in parts[part]()]
+    publish("multilingual", __doc__, lines, write=arguments.write)
 
 
-def open_wiki(service: WikiService, collection: Collection, *, half: bool = False) -> WikiHandle:
+def open_wiki(service: WikiService, collection: LanguageCollection, *, half: bool = False) -> WikiHandle:
     """The wiki of one language, indexed."""
     name = f"{collection.language}-half" if half else collection.language
     repository = DATA / f"{name}.git"
-    collections.write_pages(collection.pages(half=half), repository)
+    collections.write_pages(collection.make_pages(half=half), repository)
     if name not in [wiki.slug for wiki in service.list_wikis()]:
         language = LANGUAGES[collection.language]
         service.add(name, str(repository.resolve()), {"language": language} if language else {})
@@ -151,7 +141,9 @@ def open_wiki(service: WikiService, collection: Collection, *, half: bool = Fals
     return wiki
 
 
-def searches(read: dict[str, Collection], languages: Sequence[str], limit: int, *, across: bool) -> Iterator[str]:
+def run_searches(
+    read: dict[str, LanguageCollection], languages: Sequence[str], limit: int, *, across: bool
+) -> Iterator[str]:
     """Success@1 and nDCG@10 in each language, or of questions in each language about an English wiki."""
     with ExitStack() as stack:
         services = []
@@ -164,27 +156,26 @@ def searches(read: dict[str, Collection], languages: Sequence[str], limit: int, 
         for language in languages:
             if not (across and language == "en"):
                 wikis = [open_wiki(service, read["en" if across else language]) for service in services]
-                found[language] = ask(wikis, read[language].questions(limit, measured=True))
-        yield from table(found)
+                found[language] = run_questions(wikis, read[language].get_questions(limit, measured=True))
+        yield from format_table(found)
 
 
-def ask(wikis: Sequence[WikiHandle], questions: Sequence[Question]) -> list[EvaluationRun]:
+def run_questions(wikis: Sequence[WikiHandle], questions: Sequence[Question]) -> list[EvaluationRun]:
     default, other = wikis
     ways = [
-        ours(HEADS[0], default, SearchMode.KEYWORD),
-        ours(HEADS[1], default, SearchMode.HYBRID),
-        ours(HEADS[2], other, SearchMode.SEMANTIC),
-        ours(HEADS[3], other, SearchMode.HYBRID),
+        make_search(HEADS[0], default, SearchMode.KEYWORD),
+        make_search(HEADS[1], default, SearchMode.HYBRID),
+        make_search(HEADS[2], other, SearchMode.SEMANTIC),
+        make_search(HEADS[3], other, SearchMode.HYBRID),
     ]
     named = {each.id: each.text for each in questions}
     relevant = {each.id: dict(each.relevant) for each in questions}
-    return measured(collections.Queries("xquad", "", named, relevant, {}), ways)
+    return run_queries(collections.Queries("xquad", "", named, relevant, {}), ways)
 
 
-def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
+def format_table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     """Success@1 and nDCG@10 of every way, by language, with the mean of all languages."""
-    yield f"| success@1, nDCG@10 | {' | '.join(HEADS)} |"
-    yield "|---" * (len(HEADS) + 1) + "|"
+    yield make_head(f"| success@1, nDCG@10 | {' | '.join(HEADS)} |")
     rows = {}
     for language, runs in found.items():
         metrics = [run.compute_metrics() for run in runs]
@@ -199,29 +190,31 @@ def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionCandidates:
     """The candidates of hybrid search for one question, before they are ranked, and the ids of the right pages."""
 
     candidates: list[Candidate]
     right: frozenset[int]
 
 
-def scales(read: dict[str, Collection], limit: int) -> Iterator[str]:
+def format_scales(read: dict[str, LanguageCollection], limit: int) -> Iterator[str]:
     """Ranking and confidence by scale, on wikis of the articles with even numbers; other questions have no answer there."""
     yield (
         "| model, languages | scale | semantic nDCG@10 | hybrid nDCG@10 | on the common scale: right page | best wrong page "
         "| best foreign page | high, right of high | nothing relevant | foreign: nothing relevant |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    english = {"en": gather(read["en"], DEFAULT_MODEL, limit)}
-    yield scale_row(f"{DEFAULT_MODEL}, en", identify_model(DEFAULT_MODEL, None).scale, english)
-    asked = {language: gather(read[language], MODEL, limit) for language in CHOOSING}
+    english = {"en": find_candidates(read["en"], DEFAULT_MODEL, limit)}
+    yield format_scale(f"{DEFAULT_MODEL}, en", identify_model(DEFAULT_MODEL, None).scale, english)
+    asked = {language: find_candidates(read[language], MODEL, limit) for language in CHOOSING}
     for low, high in SCALES:
-        yield scale_row(f"{MODEL}, en", CosineScale(low, high), {"en": asked["en"]})
-        yield scale_row(f"{MODEL}, {' '.join(asked)}", CosineScale(low, high), asked)
+        yield format_scale(f"{MODEL}, en", CosineScale(low, high), {"en": asked["en"]})
+        yield format_scale(f"{MODEL}, {' '.join(asked)}", CosineScale(low, high), asked)
 
 
-def gather(collection: Collection, model: str, limit: int) -> tuple[list[Asked], list[Asked]]:
+def find_candidates(
+    collection: LanguageCollection, model: str, limit: int
+) -> tuple[list[QuestionCandidates], list[QuestionCandidates]]:
     """The candidates of questions that the wiki answers, and of questions that it does not."""
     kept: list[list[Candidate]] = []
 
@@ -234,26 +227,32 @@ def gather(collection: Collection, model: str, limit: int) -> tuple[list[Asked],
     index = service.components.store.open(wiki.wiki.id)
     ids = {page.path: page.page_id for page in index.list_pages(PageFilter(), None)[1]}
     index.close()
-    found: list[list[Asked]] = []
+    found: list[list[QuestionCandidates]] = []
     with mock.patch.object(searcher, "rank_candidates", rank_and_keep):
         for measured in (False, True):
             found.append([])
-            for question in collection.questions(limit, measured=measured):
+            for question in collection.get_questions(limit, measured=measured):
                 kept.clear()
                 wiki.search(SearchRequest(question.text))
                 found[-1].append(
-                    Asked(kept[0] if kept else [], frozenset(ids[path] for path in question.relevant if path in ids))
+                    QuestionCandidates(
+                        kept[0] if kept else [], frozenset(ids[path] for path in question.relevant if path in ids)
+                    )
                 )
     service.close()
     return found[0], found[1]
 
 
-def scale_row(name: str, scale: CosineScale, asked: dict[str, tuple[list[Asked], list[Asked]]]) -> str:
+def format_scale(
+    name: str, scale: CosineScale, asked: dict[str, tuple[list[QuestionCandidates], list[QuestionCandidates]]]
+) -> str:
     own, foreign = ([each for pair in asked.values() for each in pair[part]] for part in (0, 1))
-    gains = [np.mean([gain(mode, each, scale) for each in own]) for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID)]
-    near = [meaning(each, scale) for each in own]
+    gains = [
+        np.mean([compute_gain(mode, each, scale) for each in own]) for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID)
+    ]
+    near = [compute_meaning(each, scale) for each in own]
     levels = [np.median([pair[0] for pair in near]), np.median([pair[1] for pair in near])]
-    levels.append(np.median([meaning(each, scale)[1] for each in foreign]))
+    levels.append(np.median([compute_meaning(each, scale)[1] for each in foreign]))
     rated, unrated = ([rate(each, scale) for each in part] for part in (own, foreign))
     high = [right for right, level in rated if level is Confidence.HIGH]
     nothing = [np.mean([level is Confidence.LOW for _, level in part]) for part in (rated, unrated)]
@@ -262,27 +261,27 @@ def scale_row(name: str, scale: CosineScale, asked: dict[str, tuple[list[Asked],
     return f"| {name} | {scale.unrelated:.2f} to {scale.related:.2f} | {' | '.join(cells)} |"
 
 
-def on_scale(asked: Asked, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
+def rank_on_scale(asked: QuestionCandidates, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
     found = [each for each in asked.candidates if mode is SearchMode.HYBRID or each.distance is not None]
     return rank_candidates(mode, [each._replace(scale=scale) for each in found])
 
 
-def gain(mode: SearchMode, asked: Asked, scale: CosineScale) -> float:
-    pages = [str(each.page_id) for each in on_scale(asked, mode, scale)]
+def compute_gain(mode: SearchMode, asked: QuestionCandidates, scale: CosineScale) -> float:
+    pages = [str(each.page_id) for each in rank_on_scale(asked, mode, scale)]
     return compute_ndcg(pages[:RANKING_DEPTH], {str(page): 1 for page in asked.right})
 
 
-def meaning(asked: Asked, scale: CosineScale) -> tuple[float, float]:
+def compute_meaning(asked: QuestionCandidates, scale: CosineScale) -> tuple[float, float]:
     """The nearness of the right page and of the nearest other one, on the common scale."""
     near = [(each.page_id in asked.right, 1 - each.distance) for each in asked.candidates if each.distance is not None]
     best = [max((cosine for right, cosine in near if right is wanted), default=0.0) for wanted in (True, False)]
     return scale.normalize(best[0]), scale.normalize(best[1])
 
 
-def rate(asked: Asked, scale: CosineScale) -> tuple[bool, Confidence]:
+def rate(asked: QuestionCandidates, scale: CosineScale) -> tuple[bool, Confidence]:
     """Whether the first hit is right, and its confidence."""
     mode = SearchMode.HYBRID
-    ranked = on_scale(asked, mode, scale)
+    ranked = rank_on_scale(asked, mode, scale)
     if not ranked:  # a phrase in the question is on no page
         return False, Confidence.LOW
     likely = with_likelihoods(mode, ranked[:1], get_competition(mode, ranked))
@@ -292,13 +291,12 @@ def rate(asked: Asked, scale: CosineScale) -> tuple[bool, Confidence]:
 # The closest sentence.
 
 
-def sentences(read: dict[str, Collection], languages: Sequence[str]) -> Iterator[str]:
+def check_sentences(read: dict[str, LanguageCollection], languages: Sequence[str]) -> Iterator[str]:
     """How often the sentence that word vectors choose contains the answer, in the first paragraph of each article."""
     models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
     yield "\n## Closest sentence\n"
     yield "The share of questions whose answer begins in the sentence that word vectors choose.\n"
-    yield f"| | questions | first sentence | {' | '.join(models)} |"
-    yield "|---|---|---|---|---|"
+    yield make_head(f"| | questions | first sentence | {' | '.join(models)} |")
     for language in languages:
         found = []
         for number in range(0, len(read[language].texts), PARAGRAPHS_PER_ARTICLE):
@@ -317,18 +315,19 @@ def sentences(read: dict[str, Collection], languages: Sequence[str]) -> Iterator
 # Costs.
 
 
-def costs(read: dict[str, Collection]) -> Iterator[str]:
+def measure_costs(read: dict[str, LanguageCollection]) -> Iterator[str]:
     """CPU time on one thread, in turns, and the memory of a process."""
     models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
     yield "\n## Costs\n"
-    yield f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |"
-    yield "|---|---|---|---|"
+    yield make_head(f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |")
     for language in ("en", "de", "zh"):
         # A Chinese paragraph has more tokens than the default model reads.
         passages = [text[:CHINESE_CHARS] if language == "zh" else text for text in read[language].texts[:24]]
         queries = [text for asked in read[language].asked[:24] for _, text in asked[:2]]
         for what, texts in (("paragraph", passages), ("question", queries)):
-            turns = np.array([[cpu(embedder, what, texts) for embedder in models.values()] for _ in range(ROUNDS)])
+            turns = np.array(
+                [[measure_cpu(embedder, what, texts) for embedder in models.values()] for _ in range(ROUNDS)]
+            )
             first, second = np.median(turns, axis=0) / len(texts) * 1e3
             ratio = np.median(turns[:, 1] / turns[:, 0])
             yield f"| {language}, {what} | {first:.1f} ms | {second:.1f} ms | {ratio:.2f} |"
@@ -340,7 +339,7 @@ def costs(read: dict[str, Collection]) -> Iterator[str]:
         yield f"| {model} | {done[0]} MB | {done[1]} MB | {float(done[2]):.1f} s |"
 
 
-def cpu(embedder: object, what: str, texts: Sequence[str]) -> float:
+def measure_cpu(embedder: object, what: str, texts: Sequence[str]) -> float:
     began = time.process_time()
     if what == "paragraph":
         embedder.embed_passages(texts)
@@ -350,21 +349,16 @@ def cpu(embedder: object, what: str, texts: Sequence[str]) -> float:
     return time.process_time() - began
 
 
-def memory(model: str) -> tuple[int, int, float]:
+def measure_memory(model: str) -> tuple[int, int, float]:
     """Resident megabytes before and after loading, with the libraries imported before, and seconds of CPU time."""
     import onnxruntime  # noqa: F401
     import tokenizers  # noqa: F401
 
-    before, began = resident(), time.process_time()
+    before, began = read_memory_mb(), time.process_time()
     embedder = load_embedder(model, threads=1)
     took = time.process_time() - began
     embedder.embed_passages(["The cat sleeps on the sofa. " * 20])
-    return before, resident(), took
-
-
-def resident() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+    return round(before), round(read_memory_mb()), took
 
 
 if __name__ == "__main__":

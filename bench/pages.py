@@ -2,23 +2,23 @@
 
     python -m bench.pages [--collections DIR] [--data DIR] [--model NAME] [--only NAME …] [--write]
 
-Uses the indexes of bench.quality, also of the collections that bench.mining writes, and keeps the signals of all queries
+Uses the indexes of bench.quality, also of the collections that bench.extra_collections writes, and keeps the signals of all queries
 in bench/data/pages, so that a further trial takes seconds; delete them after a change of an index. A page's vector is the
 mean of its passages. Every choice for a collection is made by the others; the two parts of MDN are left out together. The
 signals not taken are added to hybrid search as it is.
 """
 
-import argparse
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bench import collections
-from bench.report import machine, write
+from bench.report import make_head, make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
@@ -61,42 +61,41 @@ class JudgedCandidates:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
-    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
+    parser = make_parser(__doc__, "pages", "collections", "data", "model")
     parser.add_argument("--only", nargs="*", default=[], help="these collections only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/pages.md, or pages-MODEL.md")
     arguments = parser.parse_args()
-    found = collections.find_all(arguments.collections, arguments.data)
+    found = collections.find_collections(arguments.collections, arguments.data)
     queries = [
         query
         for name, directory in found.items()
         if name in (arguments.only or found)
         for query in read_candidates(name, directory, arguments.data, arguments.model)
     ]
-    trial = Trial(queries)
+    trial = RankingTrial(queries)
     parts = (format_change, format_held_out, format_semantic, format_tried)
     text = "\n\n".join("\n".join(part(trial)) for part in parts)
-    print(text)
-    if arguments.write:
-        ending = f"-{arguments.model}" if arguments.model else ""
-        write(f"pages{ending}", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+    ending = f"-{arguments.model}" if arguments.model else ""
+    publish(f"pages{ending}", __doc__, text, write=arguments.write, note=f"{len(queries)} queries.")
 
 
 def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[JudgedCandidates]:
-    """The candidates of a collection's queries, from the file if there is one."""
-    file = data / "pages" / f"{name}{model}.pickle"
-    if not file.exists():
+    def read() -> Iterator[JudgedCandidates | None]:
         service = open_indexes(data, model)
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = SignalReader(index, service.components.embedder())
-        found = [reader.read(kind, query) for kind in collections.queries(directory) for query in kind.texts]
-        index.close()
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            reader = SignalReader(index, service.components.embedder())
+            yield from reader.read_all(collections.read_queries(directory))
         service.close()
+
+    return load_candidates(data / "pages" / f"{name}{model}.pickle", read)
+
+
+def load_candidates(file: Path, read: Callable[[], Iterable[JudgedCandidates | None]]) -> list[JudgedCandidates]:
+    """The candidates in a file. If it does not exist, they are read and written to it."""
+    if not file.exists():
+        found = [vars(each) for each in read() if each is not None]
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
+        file.write_bytes(pickle.dumps(found))
+        print(file.stem, len(found), flush=True)
     return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
 
 
@@ -117,9 +116,12 @@ class SignalReader:
         self._rows = dict(zip(ids.tolist(), map(slice, starts, np.append(starts[1:], len(order))), strict=True))
         self._means = dict(zip(ids.tolist(), compute_page_means(rows, ids), strict=True))
         self._mean = self._vectors.mean(axis=0)
-        self._centred = _to_unit(self._vectors - self._mean)
+        self._centered = _to_unit(self._vectors - self._mean)
         step = -(-len(order) // SAMPLED_PASSAGES)
         self._sample, self._sample_pages = self._vectors[::step], self._page_of[::step]
+
+    def read_all(self, kinds: Iterable[collections.Queries]) -> Iterator[JudgedCandidates | None]:
+        return (self.read(kind, query) for kind in kinds for query in kind.texts)
 
     def read(self, kind: collections.Queries, query: str) -> JudgedCandidates | None:
         words, vector = parse_query(kind.texts[query]), self._embedder.embed_query(to_plain_query(kind.texts[query]))
@@ -163,7 +165,7 @@ class SignalReader:
     ) -> dict[str, FloatArray]:
         nearest = np.array([self._rows[page].start + int(np.argmax(cosines[self._rows[page]])) for page in pages])
         best = self._vectors[nearest[np.argsort(-cosines[nearest])[:3]]]
-        moved, centred = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
+        moved, centered = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
         raw = {
             "three": self._score(pages, lambda rows: float(np.sort(cosines[rows])[-3:].mean())),
             "first": self._score(pages, lambda rows: float(_to_unit(self._vectors[rows][:3].mean(axis=0)) @ vector)),
@@ -171,8 +173,8 @@ class SignalReader:
             "moved": self._score(pages, lambda rows: float((self._vectors[rows] @ moved).max())),
         }
         scaled = {name: _to_scale(each, scale) for name, each in raw.items()}
-        centred_cosines = self._score(pages, lambda rows: float((self._centred[rows] @ centred).max()))
-        return {**self.score_pages(pages, vector, cosines, scale), **scaled, "centred": centred_cosines}
+        centered_cosines = self._score(pages, lambda rows: float((self._centered[rows] @ centered).max()))
+        return {**self.score_pages(pages, vector, cosines, scale), **scaled, "centred": centered_cosines}
 
     def score_pages(
         self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale
@@ -201,7 +203,7 @@ def _to_unit(vectors: FloatArray) -> FloatArray:
     return np.asarray(vectors / np.maximum(1e-9, np.linalg.norm(vectors, axis=-1, keepdims=True)), np.float32)
 
 
-class Trial:
+class RankingTrial:
     """All queries as arrays, one row each, padded to the same number of candidates."""
 
     def __init__(self, queries: Sequence[JudgedCandidates], names: Sequence[str] = SIGNALS) -> None:
@@ -238,17 +240,16 @@ class Trial:
         gains = np.take_along_axis(self._grades, best, 1) / np.log2(np.arange(2, 12))
         return np.asarray(gains.sum(axis=1) / self._ideal)
 
-    def average(self, scores: FloatArray) -> FloatArray:
+    def compute_mean_ndcg(self, scores: FloatArray) -> FloatArray:
         """The mean nDCG@10 of each kind of queries."""
-        return self.average_values(self.measure(scores))
+        return self.compute_means(self.measure(scores))
 
-    def average_values(self, values: FloatArray) -> FloatArray:
+    def compute_means(self, values: FloatArray) -> FloatArray:
         """The mean of each kind of queries."""
         return np.array([values[self.kind_of == kind].mean() for kind in range(len(self.kinds))])
 
     def format_head(self, label: str) -> Iterator[str]:
-        yield f"| {label} | {' | '.join(self.kinds)} | mean of the shared ones | of the others |"
-        yield "|---" * (len(self.kinds) + 3) + "|"
+        yield make_head(f"| {label} | {' | '.join(self.kinds)} | mean of the shared ones | of the others |")
 
     def format_row(self, label: str, values: FloatArray, sign: str = "+") -> str:
         means = [values[part].mean() if part.any() else 0.0 for part in (self.is_shared, ~self.is_shared)]
@@ -264,22 +265,25 @@ class Trial:
         return f"| p, of all queries (exchanged {EXCHANGES:,} times) | {' | '.join(f'{p:.3f}' for p in chances)} |"
 
 
-def format_change(trial: Trial) -> Iterator[str]:
+def format_change(trial: RankingTrial) -> Iterator[str]:
     """Hybrid search formerly and now, with the chance of such a difference without a cause."""
     formerly, now = (trial.compute_evidence(weights) for weights in (FORMER, NOW))
     yield from trial.format_head("hybrid search, nDCG@10")
-    yield trial.format_row("formerly: .5 nearest + .5 share + .3 title × nearest", trial.average(formerly), "")
-    yield trial.format_row("now", trial.average(now), "")
-    yield trial.format_row("difference", trial.average(now) - trial.average(formerly))
+    yield trial.format_row(
+        "formerly: .5 nearest + .5 share + .3 title × nearest", trial.compute_mean_ndcg(formerly), ""
+    )
+    yield trial.format_row("now", trial.compute_mean_ndcg(now), "")
+    yield trial.format_row("difference", trial.compute_mean_ndcg(now) - trial.compute_mean_ndcg(formerly))
     yield trial.format_chances(trial.measure(now) - trial.measure(formerly))
 
 
-def format_held_out(trial: Trial) -> Iterator[str]:
+def format_held_out(trial: RankingTrial) -> Iterator[str]:
     """What weights chosen by the others give, with all collections or only the shared ones to choose."""
-    results = np.stack([trial.average(trial.compute_evidence(weights)) for weights in GRID])
+    results = np.stack([trial.compute_mean_ndcg(trial.compute_evidence(weights)) for weights in GRID])
     gains = results - results[GRID.index(FORMER)]
-    yield "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
+    yield make_head(
+        "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
+    )
     for label, known in (("", np.ones(len(trial.kinds), bool)), (" (by the shared ones)", trial.is_shared)):
         unseen_gains = np.zeros(len(trial.kinds))
         for name in dict.fromkeys(trial.groups[known].tolist()):
@@ -294,21 +298,21 @@ def format_held_out(trial: Trial) -> Iterator[str]:
             yield f"| **mean of the other sets** | | | **{unseen_gains[~trial.is_shared].mean():+.4f}** |"
 
 
-def format_semantic(trial: Trial) -> Iterator[str]:
-    nearest = trial.average(trial.compute_meaning(0.0))
+def format_semantic(trial: RankingTrial) -> Iterator[str]:
+    nearest = trial.compute_mean_ndcg(trial.compute_meaning(0.0))
     yield from trial.format_head("semantic search (with the same candidates)")
     yield trial.format_row("nearest passage", nearest, "")
     for page in PAGE_WEIGHTS[1:]:
-        yield trial.format_row(f"page {page}", trial.average(trial.compute_meaning(page)) - nearest)
+        yield trial.format_row(f"page {page}", trial.compute_mean_ndcg(trial.compute_meaning(page)) - nearest)
 
 
-def format_tried(trial: Trial) -> Iterator[str]:
+def format_tried(trial: RankingTrial) -> Iterator[str]:
     evidence = trial.compute_evidence(NOW)
-    now = trial.average(evidence)
+    now = trial.compute_mean_ndcg(evidence)
     yield from trial.format_head("added to hybrid search as it is")
     for label, (name, weights) in TRIED.items():
         for weight in weights:
-            gains = trial.average(evidence + weight * trial.signals[name]) - now
+            gains = trial.compute_mean_ndcg(evidence + weight * trial.signals[name]) - now
             yield trial.format_row(f"{label}, {weight}", gains)
 
 

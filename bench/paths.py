@@ -2,26 +2,27 @@
 
     python -m bench.paths [--collections DIR] [--data DIR] [--mdn DIR] [--write]
 
-Uses the indexes of bench.quality, also of `xquad` if bench.mining wrote it, and the one of MDN that bench.sync made:
-there, link texts are the queries, as in bench.mining. *Titles* are titles of pages as queries, which the other sets leave
+Uses the indexes of bench.quality, also of `xquad` if bench.extra_collections wrote it, and the one of MDN that bench.sync made:
+there, link texts are the queries, as in bench.extra_collections. *Titles* are titles of pages as queries, which the other sets leave
 out; they show what a choice costs, and choose nothing. Signals are kept in bench/data/paths. A variant has the
 number of last parts of the path that count, and the share of the title with its path in the overlap.
 """
 
 import argparse
 import itertools
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from bench import collections, mining
-from bench.pages import NOW, JudgedCandidates, SignalReader, Trial
-from bench.report import machine, write
+from bench import collections, extra_collections
+from bench.corpus import open_clone
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.search import PageFilter, StoredPage
@@ -48,7 +49,7 @@ class PathSignalReader(SignalReader):
     def score_titles(self, terms: frozenset[str], pages: Sequence[StoredPage]) -> dict[str, FloatArray]:
         return {
             get_column((parts, share)): np.array(
-                [compute_overlap(terms, analyse_title(page.name, page.path, parts), share) for page in pages]
+                [compute_overlap(terms, build_title_terms(page.name, page.path, parts), share) for page in pages]
             )
             for parts, share in VARIANTS
         }
@@ -60,47 +61,37 @@ class PathSignalReader(SignalReader):
 
 
 @cache
-def analyse_title(name: str, path: str, parts: int) -> TitleTerms:
+def build_title_terms(name: str, path: str, parts: int) -> TitleTerms:
     return make_title_terms(name, path, path_parts=parts)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser = make_parser(__doc__, "paths", "collections", "data")
     parser.add_argument("--mdn", type=Path, default=Path("bench/data/sync"), help="the data of bench.sync")
-    parser.add_argument("--write", action="store_true", help="write bench/results/paths.md")
     arguments = parser.parse_args()
     queries = [query for name in (*COLLECTIONS, "mdn") for query in read_candidates(name, arguments)]
-    trial = Trial(queries, PathSignalReader.names)
+    trial = RankingTrial(queries, PathSignalReader.names)
     text = "\n".join([*format_variants(trial), "", *format_held_out(trial)])
-    print(text)
-    if arguments.write:
-        write("paths", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+    publish("paths", __doc__, text, write=arguments.write, note=f"{len(queries)} queries.")
 
 
 def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
-    """The candidates of a collection's queries, from the file if there is one."""
-    file = arguments.data / "paths" / f"{name}.pickle"
-    if not file.exists():
+    def read() -> Iterator[JudgedCandidates | None]:
         service = open_service(arguments.mdn if name == "mdn" else arguments.data / "quality")
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = PathSignalReader(index, service.components.embedder())
-        if name == "mdn":
-            kinds = [read_links(index, arguments.data)]
-        else:
-            directory = collections.find_all(arguments.collections, arguments.data)[name]
-            kinds = [*collections.queries(directory), choose_titles(name, list(reader.pages.values()))]
-        found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
-        index.close()
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            reader = PathSignalReader(index, service.components.embedder())
+            if name == "mdn":
+                kinds = [read_links(index, arguments.data)]
+            else:
+                directory = collections.find_collections(arguments.collections, arguments.data)[name]
+                kinds = [*collections.read_queries(directory), select_titles(name, list(reader.pages.values()))]
+            yield from reader.read_all(kinds)
         service.close()
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
-    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+
+    return load_candidates(arguments.data / "paths" / f"{name}.pickle", read)
 
 
-def choose_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
+def select_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
     """Titles that one page of the wiki has."""
     counts = Counter(page.name.casefold() for page in pages)
     chosen = sorted((page for page in pages if counts[page.name.casefold()] == 1), key=lambda page: page.path)
@@ -111,10 +102,14 @@ def choose_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries
 
 def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     """Link texts of MDN, whose pages have the paths of the index."""
-    sources = mining.read_bundle(Path("../shared/corpora/mdn.bundle"), data / "mdn.git")
+    sources = extra_collections.read_sources(open_clone(to=data / "mdn.git").path)
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.path.removesuffix("/index").lower(): page.path for page in listed}
-    chosen = [each for each in mining.choose_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]
+    chosen = [
+        each
+        for each in extra_collections.select_queries(sources, extra_collections.find_link_texts(sources))
+        if each[1] in paths
+    ]
     random.Random(7).shuffle(chosen)
     queries = collections.Queries("mdn", "links", {}, {}, {})
     for number, (text, path, linking) in enumerate(chosen[:MAX_LINKS]):
@@ -124,26 +119,25 @@ def read_links(index: WikiIndex, data: Path) -> collections.Queries:
     return queries
 
 
-def format_variants(trial: Trial) -> Iterator[str]:
+def format_variants(trial: RankingTrial) -> Iterator[str]:
     alone = trial.measure(trial.compute_evidence(NOW, get_column(TITLE_ALONE)))
     yield from trial.format_head("hybrid search, nDCG@10")
-    yield trial.format_row("title alone", trial.average_values(alone), "")
+    yield trial.format_row("title alone", trial.compute_means(alone), "")
     for variant in VARIANTS[1:]:
         values = trial.measure(trial.compute_evidence(NOW, get_column(variant)))
         label = f"**{get_column(variant)}**" if variant == NOW_VARIANT else get_column(variant)
-        yield trial.format_row(label, trial.average_values(values - alone))
+        yield trial.format_row(label, trial.compute_means(values - alone))
         if variant == NOW_VARIANT:
             yield trial.format_chances(values - alone)
 
 
-def format_held_out(trial: Trial) -> Iterator[str]:
+def format_held_out(trial: RankingTrial) -> Iterator[str]:
     """What a variant chosen by the other collections gives."""
     values = np.stack([trial.measure(trial.compute_evidence(NOW, get_column(variant))) for variant in VARIANTS])
-    results = np.stack([trial.average_values(each) for each in values])
+    results = np.stack([trial.compute_means(each) for each in values])
     changes, gains = np.zeros(values.shape[1], np.float32), results - results[0]
     is_title = np.array([kind.endswith("(titles)") for kind in trial.kinds])
-    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
+    yield make_head("| left out | chosen by the others | gain seen | gain on the one left out |")
     for name in dict.fromkeys(trial.groups.tolist()):
         unseen, seen = trial.groups == name, (trial.groups != name) & ~is_title
         best = int(np.argmax(results[:, seen].mean(axis=1)))
@@ -152,7 +146,7 @@ def format_held_out(trial: Trial) -> Iterator[str]:
         yield f"| {name} | {get_column(VARIANTS[best])} | {gains[best, seen].mean():+.4f} | {judged:+.4f} |"
     yield ""
     yield from trial.format_head("each collection by the choice of the others")
-    yield trial.format_row("difference", trial.average_values(changes))
+    yield trial.format_row("difference", trial.compute_means(changes))
     yield trial.format_chances(changes)
 
 

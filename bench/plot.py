@@ -29,7 +29,7 @@ def render(figures: Sequence[tuple[Figure, float | None]]) -> str:
     width = _LEFT_PX + int(_GOAL_PX * _MAX_REACH) + _RIGHT_PX
     height = _TOP_PX + _ROW_PX * len(measured) + 8
     goal = _LEFT_PX + _GOAL_PX
-    reached = sum(figure.reach(value) >= 1 for figure, value in measured)
+    reached = sum(figure.compute_reach(value) >= 1 for figure, value in measured)
     title = f"{reached} of {len(measured)} figures reach their goal"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">',
@@ -43,7 +43,7 @@ def render(figures: Sequence[tuple[Figure, float | None]]) -> str:
 
 
 def _render_row(figure: Figure, value: float, top: int) -> list[str]:
-    reach = figure.reach(value)
+    reach = figure.compute_reach(value)
     length = max(2.0, _GOAL_PX * min(reach, _MAX_REACH))
     sign = "≤" if figure.lower_is_better else "≥"
     text = f"{figure.format(value)} ({sign} {figure.format(figure.goal)})"

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import collections
-from bench.peers import PEERS, Peer, Running, missing, write_texts
-from bench.report import machine, write
+from bench.peers import PEERS, RunningPeer, SearchPeer, find_missing, write_texts
+from bench.report import describe_machine, make_head, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
@@ -38,7 +38,6 @@ from wikiholt.wikis.evaluation.runner import (
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-DATA = Path("bench/data")
 RERANKER = "ms-marco-MiniLM-L-12-v2"
 HYBRID = "Wikiholt hybrid"
 WARM = 5
@@ -60,17 +59,16 @@ NOTES = """
 
 
 @dataclass(frozen=True)
-class Search:
-    """One way to search a collection, and how a question is put to it."""
+class NamedSearch:
+    """One way to search a collection."""
 
     label: str
     mode: SearchMode
-    ask: Callable[[Question], QuestionOutcome]
+    run: Callable[[Question], QuestionOutcome]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "quality", "collections", "data")
     parser.add_argument("--only", nargs="*", default=["scifact", "cranfield", "wiki-dendron", "wiki-k8s-en"])
     parser.add_argument("--precision", default="", help="of the model, with an index of its own")
     names = [each.directory for each in PEERS]
@@ -79,28 +77,26 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, help="limit the number of queries of each kind")
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
-    parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
+    parser.add_argument("--budget", default="", help="milliseconds the reranker has, instead of the default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
-    parser.add_argument("--data", type=Path, default=DATA, help="where repositories and indexes are kept")
-    parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
     arguments = parser.parse_args()
-    asked = arguments.peers is not None
-    arguments.peers = [each for each in PEERS if asked and each.directory in (arguments.peers or names)]
-    if instructions := missing(arguments.peers):
+    with_peers = arguments.peers is not None
+    arguments.peers = [each for each in PEERS if with_peers and each.directory in (arguments.peers or names)]
+    if instructions := find_missing(arguments.peers):
         parser.error(instructions)
     before = os.getloadavg()[0]
-    found = {kind: runs for name in arguments.only for kind, runs in of_collection(name, arguments)}
-    differences = "\n".join(tested(found))
-    text = "\n".join([*table(found), "", differences])
+    found = {kind: runs for name in arguments.only for kind, runs in run_collection(name, arguments)}
+    differences = "\n".join(format_tests(found))
+    text = "\n".join([*format_table(found), "", differences])
     print(f"\n{differences}")
     if arguments.write:
-        load = f"Load when it began {before:.1f}, when it ended {os.getloadavg()[0]:.1f}."
-        kept = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
-        write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n{kept}")
+        load = f"Load at the start {before:.1f}, at the end {os.getloadavg()[0]:.1f}."
+        peer_rows = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
+        write_result("quality", f"{__doc__}{NOTES}\n{describe_machine()} {load}\n\n{text}\n{peer_rows}")
 
 
-def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
-    """For each kind of the collection's queries, how every search answered them."""
+def run_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
+    """Search all queries of a collection; yields the runs of each kind of queries."""
     directory, data = arguments.collections / name, arguments.data
     repository = data / "collections" / f"{name}.git"
     collections.write_repository(directory, repository)
@@ -108,39 +104,43 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
     reranker = {"rerank.model": RERANKER, **budget} if arguments.rerank else {}
     with ExitStack() as stack:
 
-        def opened(setting: str, value: str) -> WikiService:
+        def open_indexed(setting: str, value: str) -> WikiService:
             ending = f"-{value.split('-', maxsplit=1)[0]}" if value else ""
             overrides = {**reranker, **({setting: value} if value else {})}
             service = open_service(data / f"quality{ending}", overrides=overrides)
             stack.callback(service.close)
-            bring_up_to_date(service, name, repository)
+            index_collection(service, name, repository)
             return service
 
-        service = opened("precision", arguments.precision)
+        service = open_indexed("precision", arguments.precision)
         wiki = service.get_handle(name)
         searches = []
         if arguments.peers:
             place = data / "peers" / name
             write_texts(directory, place, lambda: service.components.store.open(wiki.wiki.id))
-            searches += [peer(stack.enter_context(Running(each, place)), each) for each in arguments.peers]
+            searches += [
+                make_peer_search(stack.enter_context(RunningPeer(each, place)), each) for each in arguments.peers
+            ]
         searches += [
-            ours(f"Wikiholt {mode}", wiki, mode)
+            make_search(f"Wikiholt {mode}", wiki, mode)
             for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID)
         ]
-        searches += [ours(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=None)] if arguments.rerank else []
+        searches += (
+            [make_search(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=None)] if arguments.rerank else []
+        )
         for model in arguments.model:
-            other = opened("model", model).get_handle(name)
-            searches.append(ours(f"{HYBRID}, {model}", other, SearchMode.HYBRID))
+            other = open_indexed("model", model).get_handle(name)
+            searches.append(make_search(f"{HYBRID}, {model}", other, SearchMode.HYBRID))
             if arguments.rerank:
-                searches.append(ours(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=None))
-        for asked in collections.queries(directory):
-            found = measured(asked, searches, arguments.limit)
-            print("\n".join(row(asked.name, run) for run in found), flush=True)
-            yield asked.name, found
+                searches.append(make_search(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=None))
+        for queries in collections.read_queries(directory):
+            found = run_queries(queries, searches, arguments.limit)
+            print("\n".join(format_row(queries.name, run) for run in found), flush=True)
+            yield queries.name, found
 
 
-def bring_up_to_date(service: WikiService, name: str, repository: Path) -> None:
-    """Make the collection a wiki that is indexed and whose caches are there."""
+def index_collection(service: WikiService, name: str, repository: Path) -> None:
+    """Register and index a collection, and wait for its caches."""
     if name not in [wiki.slug for wiki in service.list_wikis()]:
         service.add(name, str(repository.resolve()), {})
     began = time.perf_counter()
@@ -151,46 +151,48 @@ def bring_up_to_date(service: WikiService, name: str, repository: Path) -> None:
     print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks in {took:.0f} s", flush=True)
 
 
-def ours(label: str, wiki: WikiHandle, mode: SearchMode, *, rerank: bool | None = False) -> Search:
+def make_search(label: str, wiki: WikiHandle, mode: SearchMode, *, rerank: bool | None = False) -> NamedSearch:
     def search(_: Question, request: SearchRequest) -> SearchResult:
         return wiki.search(replace(request, rerank=rerank))
 
-    return Search(label, mode, lambda question: run_question(question, mode, search))
+    return NamedSearch(label, mode, lambda question: run_question(question, mode, search))
 
 
-def peer(running: Running, about: Peer) -> Search:
-    def ask(question: Question) -> QuestionOutcome:
-        pages, took = running.ask(question.text, get_result_limit(question))
+def make_peer_search(running: RunningPeer, about: SearchPeer) -> NamedSearch:
+    def search(question: Question) -> QuestionOutcome:
+        pages, took = running.search(question.text, get_result_limit(question))
         return score_ranking(question, [ReturnedPage(page, page, 0.0) for page in pages], took)
 
-    return Search(about.label, about.mode, ask)
+    return NamedSearch(about.label, about.mode, search)
 
 
-def measured(asked: collections.Queries, searches: Sequence[Search], limit: int | None = None) -> list[EvaluationRun]:
-    """Every question put to every search, in turns that begin with another one each time."""
+def run_queries(
+    queries: collections.Queries, searches: Sequence[NamedSearch], limit: int | None = None
+) -> list[EvaluationRun]:
+    """Send every question to all searches, each time beginning with another one."""
     questions = [
-        Question(query, QuestionKind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
-        for query, text in asked.texts.items()
+        Question(query, QuestionKind.LABELLED, text, queries.relevant[query], frozenset(queries.exclude.get(query, ())))
+        for query, text in queries.texts.items()
     ][:limit]
     for question in questions[:WARM]:
         for search in searches:
-            search.ask(question)
+            search.run(question)
     outcomes: dict[str, list[QuestionOutcome]] = {search.label: [] for search in searches}
     for number, question in enumerate(questions):
         first = number % len(searches)
         for search in (*searches[first:], *searches[:first]):
-            outcomes[search.label].append(search.ask(question))
+            outcomes[search.label].append(search.run(question))
     return [EvaluationRun(each.label, each.mode, tuple(outcomes[each.label])) for each in searches]
 
 
-def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
+def format_table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     yield TABLE_HEAD
-    yield from (row(kind, run) for kind, runs in found.items() for run in runs)
+    yield from (format_row(kind, run) for kind, runs in found.items() for run in runs)
     yield ""
     for label in dict.fromkeys(run.label for runs in found.values() for run in runs):
         outcomes = [each for runs in found.values() for run in runs if run.label == label for each in run.outcomes]
         for note, count in Counter(note for each in outcomes for note in each.notes).items():
-            yield f"{label}: {count} of {len(outcomes)} answers said: {note}."
+            yield f"{label}: {count} of {len(outcomes)} answers have the note: {note}."
 
 
 def keep_peer_rows(previous: str) -> Iterator[str]:
@@ -202,18 +204,17 @@ def keep_peer_rows(previous: str) -> Iterator[str]:
         yield from rows
 
 
-def row(kind: str, run: EvaluationRun) -> str:
+def format_row(kind: str, run: EvaluationRun) -> str:
     figures = " | ".join(f"{each.mean:.3f} [{each.low:.3f} {each.high:.3f}]" for each in run.compute_metrics().values())
     half, most = run.get_latency_ms()
     return f"| {kind} | {len(run.outcomes)} | {run.label} | {figures} | {half:.1f} | {most:.1f} |"
 
 
-def tested(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
+def format_tests(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     """Whether hybrid search differs from each of the others by more than chance."""
     yield f"nDCG@10 of {HYBRID} against each other search, question by question (a paired test, exchanged 10,000 times):"
     yield ""
-    yield "| collection | against | difference | p | better | worse | the same |"
-    yield "|---|---|---|---|---|---|---|"
+    yield make_head("| collection | against | difference | p | better | worse | the same |")
     for kind, runs in found.items():
         hybrid = next(run for run in runs if run.label == HYBRID)
         for other in runs:

@@ -13,20 +13,19 @@ nDCG@10 of the judged queries, and the rare words without ordinary ones. Figures
 
 import argparse
 import itertools
-import pickle
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
 from bench import codes, collections
-from bench.fitting import share_of
-from bench.pages import NOW, JudgedCandidates, SignalReader, Trial
-from bench.report import machine, write
+from bench.pages import NOW, JudgedCandidates, RankingTrial, SignalReader, load_candidates
+from bench.regression import format_share
+from bench.report import make_head, make_parser, publish
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder
@@ -92,14 +91,14 @@ class WordMiner:
     def _find_words(self) -> dict[str, int]:
         found = {}
         for page_id, text in self._texts.items():
-            for word in {*_WORD.findall(text), *codes.find(text)}:
+            for word in {*_WORD.findall(text), *codes.find_codes(text)}:
                 terms = to_terms(word)
                 if terms and set.intersection(*(self._pages[term] for term in terms)) == {page_id}:
                     found[word] = page_id
         return found
 
     def _get_kind(self, word: str) -> str:
-        if not _WORD.fullmatch(word) or codes.find(word):
+        if not _WORD.fullmatch(word) or codes.find_codes(word):
             return "codes"
         return "ordinary words" if self._embedder.is_known_word(word.lower()) else "words"
 
@@ -128,14 +127,14 @@ def _shuffle(text: str) -> bytes:
 def measure(service: WikiService, name: str) -> list[tuple[RareQuery, dict[SearchMode, bool]]]:
     """Each query of a collection, and whether the only page is the first hit in each mode."""
     wiki, found = service.get_handle(name), []
-    for query in mine(service, name):
+    for query in find_queries(service, name):
         firsts = {mode: wiki.search(SearchRequest(query.text, 1, mode)).hits[:1] for mode in MODES}
         found.append((query, {mode: [hit.path for hit in hits] == [query.path] for mode, hits in firsts.items()}))
     print(name, len(found), flush=True)
     return found
 
 
-def mine(service: WikiService, name: str) -> list[RareQuery]:
+def find_queries(service: WikiService, name: str) -> list[RareQuery]:
     index = service.components.store.open(service.get_handle(name).wiki.id)
     queries = list(WordMiner(name, index, service.components.embedder()).find())
     index.close()
@@ -146,8 +145,7 @@ def format_product(found: Sequence[tuple[RareQuery, dict[SearchMode, bool]]]) ->
     for mode in MODES:
         rows = [(query, firsts[mode]) for query, firsts in found]
         yield f"The only page is the first hit of {mode} search:\n"
-        yield f"| | queries | {' | '.join(f'{length} pages' for length in LENGTHS)} | all |"
-        yield "|---" * (len(LENGTHS) + 3) + "|"
+        yield make_head(f"| | queries | {' | '.join(f'{length} pages' for length in LENGTHS)} | all |")
         for kind, count in itertools.product(KINDS, range(3)):
             label = f"{kind}, {('alone', 'with a common word', 'with two')[count]}"
             yield format_row(label, [row for row in rows if (row[0].kind, row[0].common_words) == (kind, count)])
@@ -158,7 +156,7 @@ def format_product(found: Sequence[tuple[RareQuery, dict[SearchMode, bool]]]) ->
 
 def format_row(label: str, rows: Sequence[tuple[RareQuery, bool]]) -> str:
     parts = [[first for query, first in rows if query.length == length] for length in LENGTHS]
-    cells = (share_of(np.array(part)) for part in (*parts, [first for _, first in rows]))
+    cells = (format_share(np.array(part)) for part in (*parts, [first for _, first in rows]))
     return f"| {label} | {len(rows)} | {' | '.join(cells)} |"
 
 
@@ -242,22 +240,17 @@ CHOICES = list(TRIALS)[:8]
 
 
 def read_trials(service: WikiService, name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
-    """The candidates of a collection's judged queries and of those with a rare word, from the file if there is one."""
-    file = arguments.data / "rare_words" / f"{name}.pickle"
-    if not file.exists():
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        reader = TermSignalReader(index, service.components.embedder())
-        rare = mine(service, name)
-        kinds = [
-            *collections.queries(arguments.collections / name),
-            *(_to_queries(name, length, [each for each in rare if each.length == length]) for length in LENGTHS),
-        ]
-        found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
-        index.close()
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
-        print(name, len(found), flush=True)
-    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+    """The candidates of a collection's judged queries and of those with a rare word."""
+
+    def read() -> Iterator[JudgedCandidates | None]:
+        rare = find_queries(service, name)
+        by_length = ([each for each in rare if each.length == length] for length in LENGTHS)
+        kinds = collections.read_queries(arguments.collections / name)
+        kinds += [_to_queries(name, length, each) for length, each in zip(LENGTHS, by_length, strict=True)]
+        with closing(service.components.store.open(service.get_handle(name).wiki.id)) as index:
+            yield from TermSignalReader(index, service.components.embedder()).read_all(kinds)
+
+    return load_candidates(arguments.data / "rare_words" / f"{name}.pickle", read)
 
 
 def _to_queries(name: str, length: str, rare: Sequence[RareQuery]) -> collections.Queries:
@@ -265,23 +258,21 @@ def _to_queries(name: str, length: str, rare: Sequence[RareQuery]) -> collection
     return collections.Queries(name, f"rare, {length}", texts, {each.text: {each.path: 1} for each in rare}, {})
 
 
-def format_trials(judged: Trial, rare: Trial) -> Iterator[str]:
+def format_trials(judged: RankingTrial, rare: RankingTrial) -> Iterator[str]:
     """nDCG@10 of judged queries, and how often the only page is first, with each share."""
     values = {label: _measure(judged, share) for label, share in TRIALS.items()}
-    former = judged.average_values(values[CHOICES[0]])
-    yield f"| share | {' | '.join(judged.kinds)} | mean | codes and words: {', '.join(LENGTHS)} pages |"
-    yield "|---" * (len(judged.kinds) + 3) + "|"
+    former = judged.compute_means(values[CHOICES[0]])
+    yield make_head(f"| share | {' | '.join(judged.kinds)} | mean | codes and words: {', '.join(LENGTHS)} pages |")
     for label, share in TRIALS.items():
-        means = judged.average_values(values[label]) - (0 if label == CHOICES[0] else former)
+        means = judged.compute_means(values[label]) - (0 if label == CHOICES[0] else former)
         sign = "" if label == CHOICES[0] else "+"
         firsts = _measure(rare, share) > 1 - 1e-6
         by_length = [np.char.endswith(np.array(rare.kinds)[rare.kind_of], f"{length})") for length in LENGTHS]
-        shares = ", ".join(share_of(firsts[part]) for part in by_length)
+        shares = ", ".join(format_share(firsts[part]) for part in by_length)
         yield f"| {label} | {' | '.join(f'{mean:{sign}.4f}' for mean in (*means, means.mean()))} | {shares} |"
     yield ""
-    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
-    yield "|---|---|---|---|"
-    gains = np.stack([judged.average_values(values[label] - values[CHOICES[0]]) for label in CHOICES])
+    yield make_head("| left out | chosen by the others | gain seen | gain on the one left out |")
+    gains = np.stack([judged.compute_means(values[label] - values[CHOICES[0]]) for label in CHOICES])
     unseen_gains = np.zeros(len(judged.kinds))
     for name in dict.fromkeys(judged.groups.tolist()):
         unseen = judged.groups == name
@@ -292,7 +283,7 @@ def format_trials(judged: Trial, rare: Trial) -> Iterator[str]:
     yield f"| **mean of the sets** | | | **{unseen_gains.mean():+.4f}** |"
 
 
-def _measure(trial: Trial, share: Callable[[Signals], FloatArray]) -> FloatArray:
+def _measure(trial: RankingTrial, share: Callable[[Signals], FloatArray]) -> FloatArray:
     _, keywords, title = NOW
     meaning = np.maximum(0, trial.compute_meaning(NOW[0]))
     words = np.minimum(1, share(trial.signals))
@@ -300,25 +291,22 @@ def _measure(trial: Trial, share: Callable[[Signals], FloatArray]) -> FloatArray
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser = make_parser(__doc__, "rare_words", "collections", "data")
     parser.add_argument("--only", nargs="*", default=collections.SHARED_NAMES)
-    parser.add_argument("--write", action="store_true", help="write bench/results/rare_words.md")
     arguments = parser.parse_args()
     service = open_indexes(arguments.data, "")
     candidates = [each for name in arguments.only for each in read_trials(service, name, arguments)]
     is_rare = ["(rare, " in each.kind for each in candidates]
     rare, judged = (
-        Trial([each for each, yes in zip(candidates, is_rare, strict=True) if yes is wanted], TermSignalReader.names)
+        RankingTrial(
+            [each for each, yes in zip(candidates, is_rare, strict=True) if yes is wanted], TermSignalReader.names
+        )
         for wanted in (True, False)
     )
     found = [each for name in arguments.only for each in measure(service, name)]
     service.close()
     text = "\n".join([*format_product(found), *format_trials(judged, rare)])
-    print(text)
-    if arguments.write:
-        write("rare_words", f"{__doc__}\n{machine()}\n\n{text}\n")
+    publish("rare_words", __doc__, text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from bench import collections
-from bench.quality import DATA, RERANKER
-from bench.report import machine, write
+from bench.quality import RERANKER
+from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -41,7 +42,7 @@ MODES = (SearchMode.HYBRID, SearchMode.SEMANTIC)
 TIMEOUT_S = 60.0
 
 
-class Scored(NamedTuple):
+class RerankedQuestion(NamedTuple):
     """A question with its pages, best first, and of the first ten their evidence and the reranker's logits."""
 
     kind: str
@@ -53,18 +54,18 @@ class Scored(NamedTuple):
     passages: list[float]
 
 
-Way = Callable[[FloatArray, FloatArray], FloatArray]
+Adjustment = Callable[[FloatArray, FloatArray], FloatArray]
 """What the logits of names and passages add to the evidence of the pages."""
 
 
-def add_logits(name: float, passage: float) -> Way:
+def make_logit_bonus(name: float, passage: float) -> Adjustment:
     """The logits on an absolute scale, from a clear no to a clear yes."""
     return lambda names, passages: sum(
         weight * np.clip(logits, -12, 12) / 24 for weight, logits in ((name, names), (passage, passages))
     )
 
 
-def subtract_gaps(name: float, passage: float, most: float) -> Way:
+def make_gap_penalty(name: float, passage: float, most: float) -> Adjustment:
     """The distance of each logit to the best of the ten, up to a limit."""
     return lambda names, passages: sum(
         -weight * np.minimum(logits.max() - logits, most) / most
@@ -72,13 +73,13 @@ def subtract_gaps(name: float, passage: float, most: float) -> Way:
     )
 
 
-FAMILIES: dict[str, dict[str, Way]] = {
+FAMILIES: dict[str, dict[str, Adjustment]] = {
     "logits": {
-        f"name {name}, passage {passage}": add_logits(name, passage)
+        f"name {name}, passage {passage}": make_logit_bonus(name, passage)
         for name, passage in product((0, 0.05, 0.1, 0.15, 0.2, 0.3), (0, 0.05, 0.1, 0.15, 0.2, 0.3))
     },
     "gaps": {
-        f"name {name}, passage {passage}, up to {most}": subtract_gaps(name, passage, most)
+        f"name {name}, passage {passage}, up to {most}": make_gap_penalty(name, passage, most)
         for name, passage, most in product(
             (0, 0.01, 0.02, 0.05, 0.1, 0.15), (0, 0.05, 0.07, 0.1, 0.15, 0.2), (6, 8, 12)
         )
@@ -88,12 +89,9 @@ FORMER = "name 0.2, passage 0.1"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser = make_parser(__doc__, "reranking", "collections", "data")
     parser.add_argument("--score", action="store_true", help="make the scores that are not there yet")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
-    parser.add_argument("--write", action="store_true", help="write bench/results/reranking.md")
     arguments = parser.parse_args()
     text = []
     for mode in MODES:
@@ -101,12 +99,10 @@ def main() -> None:
             score_mode(mode, arguments)
         scored = [each for name in collections.SHARED_NAMES for each in read_scores(arguments.data, mode, name)]
         text += [f"## {mode}, {len(scored)} questions", "", *format_mode(mode, scored), ""]
-    print("\n".join(text))
-    if arguments.write:
-        write("reranking", f"{__doc__}\n{machine()}\n\n" + "\n".join(text))
+    publish("reranking", __doc__, text, write=arguments.write)
 
 
-class Recorder:
+class RerankRecorder:
     """Takes the place of the reranker's work in the product: keeps what it would read, and changes nothing."""
 
     def __init__(self) -> None:
@@ -122,16 +118,13 @@ class Recorder:
             self.texts, self.evidence = reranker.get_texts(head), [compute_evidence(mode, each) for each in head]
             return RerankResult(candidates)
 
-        former, PageReranker.rerank = PageReranker.rerank, rerank  # type: ignore[method-assign]
-        try:
+        with mock.patch.object(PageReranker, "rerank", rerank):
             yield
-        finally:
-            PageReranker.rerank = former  # type: ignore[method-assign]
 
 
 def score_mode(mode: SearchMode, arguments: argparse.Namespace) -> None:
     """Ask the collections their questions, and add the reranker's logits to their files."""
-    recorder = Recorder()
+    recorder = RerankRecorder()
     service = open_service(arguments.data / "quality", overrides={"rerank.model": RERANKER})
     assert service.components.reranking is not None
     reranker = service.components.reranking.get_reranker()
@@ -141,7 +134,7 @@ def score_mode(mode: SearchMode, arguments: argparse.Namespace) -> None:
         file.parent.mkdir(exist_ok=True)
         wiki = service.get_handle(name)
         with file.open("a", encoding="utf-8", buffering=1) as stream, recorder.install():
-            for kind in collections.queries(arguments.collections / name):
+            for kind in collections.read_queries(arguments.collections / name):
                 for query in list(kind.texts)[:: arguments.every]:
                     if (kind.name, query) in known:
                         continue
@@ -154,7 +147,7 @@ def score_mode(mode: SearchMode, arguments: argparse.Namespace) -> None:
                     half = len(texts) // 2
                     relevant = {path: grade for path, grade in kind.relevant[query].items() if path not in left_out}
                     paths = ["" if hit.path in left_out else hit.path for hit in hits]
-                    row = Scored(
+                    row = RerankedQuestion(
                         kind.name, query, relevant, paths, recorder.evidence, [*logits[:half]], [*logits[half:]]
                     )
                     stream.write(json.dumps(row) + "\n")
@@ -166,13 +159,13 @@ def _get_file(data: Path, mode: SearchMode, name: str) -> Path:
     return data / "reranking" / f"{mode}-{name}.jsonl"
 
 
-def read_scores(data: Path, mode: SearchMode, name: str) -> list[Scored]:
+def read_scores(data: Path, mode: SearchMode, name: str) -> list[RerankedQuestion]:
     file = _get_file(data, mode, name)
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [Scored(*row) for row in map(json.loads, lines)]
+    return [RerankedQuestion(*row) for row in map(json.loads, lines)]
 
 
-def compute_gains(scored: Sequence[Scored], way: Way | None) -> dict[str, float]:
+def compute_gains(scored: Sequence[RerankedQuestion], way: Adjustment | None) -> dict[str, float]:
     """The mean nDCG@10 of every set of questions."""
     gains: dict[str, list[float]] = {}
     for each in scored:
@@ -185,13 +178,12 @@ def compute_gains(scored: Sequence[Scored], way: Way | None) -> dict[str, float]
     return {kind: float(np.mean(values)) for kind, values in gains.items()}
 
 
-def format_mode(mode: SearchMode, scored: Sequence[Scored]) -> Iterator[str]:
+def format_mode(mode: SearchMode, scored: Sequence[RerankedQuestion]) -> Iterator[str]:
     plain = compute_gains(scored, None)
     kinds = list(plain)
-    yield f"| | {' | '.join(kinds)} | mean |"
-    yield "|---" * (len(kinds) + 2) + "|"
+    yield make_head(f"| | {' | '.join(kinds)} | mean |")
     yield f"| not reranked | {' | '.join(f'{plain[kind]:.4f}' for kind in kinds)} | {np.mean(list(plain.values())):.4f} |"
-    taken = subtract_gaps(NAME_WEIGHTS[mode], PASSAGE_WEIGHT, MAX_GAP)
+    taken = make_gap_penalty(NAME_WEIGHTS[mode], PASSAGE_WEIGHT, MAX_GAP)
     rows = {"taken: gaps": taken, f"before: logits, {FORMER}": FAMILIES["logits"][FORMER]}
     differences = {label: _subtract(compute_gains(scored, way), plain) for label, way in rows.items()}
     held_out = []
@@ -204,8 +196,7 @@ def format_mode(mode: SearchMode, scored: Sequence[Scored]) -> Iterator[str]:
         cells = " | ".join(f"{difference[kind]:+.4f}" for kind in kinds)
         yield f"| {label} | {cells} | {_get_mean(difference, kinds):+.4f} |"
     yield ""
-    yield "| weights chosen by the other collections | mean difference | chosen |"
-    yield "|---|---|---|"
+    yield make_head("| weights chosen by the other collections | mean difference | chosen |")
     yield from held_out
 
 

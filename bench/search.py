@@ -10,29 +10,21 @@ count; CPU is the process time. Memory is that of a separate process that opens 
 """
 
 import argparse
-import json
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
-from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
-from bench.report import machine, write
+from bench.corpus import BareWiki, make_smaller, open_clone
+from bench.embedders import IndexedEmbedder
+from bench.measures import read_memory_mb
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_service
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray
-from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.request import SearchRequest
@@ -64,54 +56,32 @@ drag and drop file upload""".splitlines()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "search", "corpus")
     parser.add_argument("--queries", type=int, default=80, help="queries of each kind of search")
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(SIZES), help="measure only these")
-    parser.add_argument("--write", action="store_true", help="write bench/results/search.md")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.memory_of:
-        print(json.dumps(memory(arguments.memory_of)))
+        print(read_peak_memory(arguments.memory_of))
         return
-    large = cloned(arguments.corpus, DATA / "mdn.git")
+    large = open_clone(arguments.corpus, DATA / "mdn.git")
     service = open_service(DATA / "sync")
     for slug in arguments.sizes:
-        prepare(service, slug, large, SIZES[slug])
-    asked = titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
-    rows = measured(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
-    print("\n".join(rows))
+        index_wiki(service, slug, large, SIZES[slug])
+    queries = read_titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
+    rows = run_searches(service, arguments.sizes, queries[:WARM_UP_QUERIES], [*QUESTIONS, *queries[WARM_UP_QUERIES:]])
     service.close()
-    if arguments.write:
-        write("search", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+    publish("search", __doc__, rows, write=arguments.write)
 
 
-class Remembering:
-    """The real embedder, with cached vectors of texts in a large index."""
-
-    def __init__(self, embedder: Embedder, known: WikiIndex) -> None:
-        self._embedder = embedder
-        self._known = known
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._embedder, name)
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        found = dict(self._known.find_vectors_by_hash(hashes))
-        missing = [text for text, digest in zip(texts, hashes, strict=True) if digest not in found]
-        fresh = iter(self._embedder.embed_passages(missing))
-        return np.stack([found[digest] if digest in found else next(fresh) for digest in hashes])
-
-
-def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:
+def index_wiki(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:
     if slug not in [wiki.slug for wiki in service.list_wikis()]:
-        repository = smaller(large, DATA / f"{slug}.git", pages) if pages else large
+        repository = make_smaller(large, DATA / f"{slug}.git", pages) if pages else large
         service.add(slug, str(repository.path.resolve()), {})
     shop, wiki = service.components, service.get_handle(slug).wiki
     has_large = "mdn" in [wiki.slug for wiki in service.list_wikis()]
     known = shop.store.open(service.get_handle("mdn").wiki.id) if has_large and pages else None
-    embedder = Remembering(shop.embedder(), known) if known is not None else shop.embedder()
+    embedder = IndexedEmbedder(shop.embedder(), known) if known is not None else shop.embedder()
     settings = load_settings()
     parts = build_wiki_config(wiki, settings, open_backend(settings, BackupPolicy()))
     Syncer(wiki.id, shop.store, parts.source, embedder, parts.pipeline, 60).sync()
@@ -119,26 +89,26 @@ def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> Non
         known.close()
 
 
-def titles(wiki: BareWiki, count: int) -> list[str]:
+def read_titles(wiki: BareWiki, count: int) -> list[str]:
     """Titles of pages as queries, the same ones every time."""
-    files = wiki.git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    files = wiki.run_git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
     found = []
     for file in random.Random(7).sample(files, count):
-        text = wiki.git("show", f"HEAD:{file}")
+        text = wiki.run_git("show", f"HEAD:{file}")
         line = next((line for line in text.splitlines()[:10] if line.startswith("title: ")), "title: element")
         found.append(line.removeprefix("title: ").strip("\"' "))
     return found
 
 
-class Times:
+class SearchTimes:
     """Wall and CPU times by wiki and kind of search."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
-    def measure(self, slug: str, kind: str, work: Callable[[], object]) -> None:
+    def measure(self, slug: str, kind: str, work: Callable[..., object], *arguments: object) -> None:
         began, cpu_began = time.perf_counter(), time.process_time()
-        work()
+        work(*arguments)
         times = time.perf_counter() - began, time.process_time() - cpu_began
         self._times.setdefault((slug, kind), []).append(times)
 
@@ -152,38 +122,39 @@ KINDS = {str(mode): (mode, PageFilter()) for mode in SearchMode}
 KINDS["hybrid, in a folder"] = (SearchMode.HYBRID, PageFilter(path_prefix="web"))
 
 
-def measured(service: WikiService, slugs: list[str], warm_up: list[str], asked: list[str]) -> list[str]:
-    times = Times()
+def run_searches(service: WikiService, slugs: list[str], warm_up: list[str], queries: list[str]) -> list[str]:
+    times = SearchTimes()
     embedder = service.components.embedder()
     for slug in slugs:
         service.get_handle(slug).search(SearchRequest("warm up"))
         service.get_handle(slug).wait_for_caches(600)
         for query in warm_up:
             service.get_handle(slug).search(SearchRequest(query))
-    for number, query in enumerate(asked):
+    for number, query in enumerate(queries):
         kind = list(KINDS)[number % len(KINDS)]
         mode, where = KINDS[kind]
-        times.measure("", "alone", partial(embedder.embed_query, query))
+        times.measure("", "alone", embedder.embed_query, query)
         for slug in slugs:
             request = SearchRequest(query, mode=mode, where=where)
-            times.measure(slug, kind, partial(search, service.get_handle(slug), request))
+            times.measure(slug, kind, search, service.get_handle(slug), request)
     alone, alone_cpu = times.get_medians("", "alone")
     rows = [
         f"Embedding the query alone: p50 {alone:.2f} ms, CPU {alone_cpu:.2f} ms.",
         "",
-        "| chunks | pages | mode | p50 ms | p50 ÷ embedding alone | CPU ms | CPU ÷ embedding alone | peak memory MB |",
-        "|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| chunks | pages | mode | p50 ms | p50 ÷ embedding alone | CPU ms | CPU ÷ embedding alone | peak memory MB |"
+        ),
     ]
     for slug in slugs:
         state = service.get_handle(slug).get_status().state
         assert state is not None
         command = [sys.executable, "-m", "bench.search", "--memory-of", slug]
-        peak = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        peak = float(subprocess.run(command, capture_output=True, check=True).stdout)
         for kind in KINDS:
             p50, cpu = times.get_medians(slug, kind)
             rows.append(
                 f"| {state.chunks:,} | {state.pages:,} | {kind} | {p50:.2f} | {p50 / alone:.2f} | {cpu:.2f} |"
-                f" {cpu / alone_cpu:.2f} | {peak['mb']:.0f} |"
+                f" {cpu / alone_cpu:.2f} | {peak:.0f} |"
             )
     return rows
 
@@ -193,14 +164,13 @@ def search(handle: WikiHandle, request: SearchRequest) -> None:
     assert not answer.degraded, answer.notes
 
 
-def memory(slug: str) -> dict[str, float]:
+def read_peak_memory(slug: str) -> float:
     """Peak resident memory of a process that opens one wiki and searches it."""
     service = open_service(DATA / "sync")
     for query in QUESTIONS:
         service.get_handle(slug).search(SearchRequest(query))
-    # Of this program alone: getrusage would count what its parent had before it became another.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return {"mb": int(peak.split()[1]) / 1024}
+    # Of this program alone: getrusage would also count the memory of its parent before the exec.
+    return read_memory_mb("VmHWM")
 
 
 if __name__ == "__main__":

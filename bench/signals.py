@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.ranking import calls
-from bench.report import machine, write
+from bench.ranking import find_links
+from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import KeywordQuery, PageFilter
@@ -144,7 +144,7 @@ def main() -> None:
     text = "\n".join([*format_single(queries), "", *format_held_out(queries)])
     print(text)
     if arguments.write:
-        write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+        write_result("signals", f"{__doc__}\n{describe_machine()} {len(queries)} queries.\n\n{text}\n")
 
 
 def open_indexes(data: Path, model: str, settings: Mapping[str, str] | None = None) -> WikiService:
@@ -199,10 +199,10 @@ class IndexSignals:
         self._titles = {page.page_id: make_title_terms(page.name, page.path) for page in listed}
         by_page = [set().union(*(self._terms[c.chunk_id] for c in each)) for each in chunks.values()]
         self._counts = Counter(term for terms in by_page for term in terms)
-        self._links = calls(index, self._pages)
+        self._links = find_links(index, self._pages)
 
     def read_all(self, directory: Path) -> Iterator[Signals]:
-        for kind in collections.queries(directory):
+        for kind in collections.read_queries(directory):
             yield from self.read_kind(kind)
 
     def read_kind(self, kind: collections.Queries) -> Iterator[Signals]:

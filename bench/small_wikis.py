@@ -2,7 +2,7 @@
 
     python -m bench.small_wikis [--collections DIR] [--data DIR] [--model NAME] [--only NAME …] [--write]
 
-Uses the vectors of the indexes of bench.quality (run that first, also for what bench.mining writes). A small wiki has
+Uses the vectors of the indexes of bench.quality (run that first, also for what bench.extra_collections writes). A small wiki has
 pages that answer some questions of a collection, and random other pages of it. It is indexed and searched by the code of
 the product, so that its keyword statistics are its own. Every question is asked in one wiki of each size. *Foreign*
 questions are of other collections. *Near* questions are of the same collection, but no page of the wiki answers them.
@@ -31,8 +31,8 @@ import numpy as np
 from bench import codes, collections
 from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, best_of
 from bench.evidence import NAMES
-from bench.fitting import share_of
-from bench.report import machine, write
+from bench.regression import format_share
+from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import create_vector_cache
@@ -116,7 +116,7 @@ def main() -> None:
     print(text)
     if arguments.write:
         name = f"small_wikis{f'-{arguments.model}' if arguments.model else ''}"
-        write(name, f"{__doc__}\n{machine()} {len(found):,} searches.\n{text}\n")
+        write_result(name, f"{__doc__}\n{describe_machine()} {len(found):,} searches.\n{text}\n")
 
 
 # Questions and wikis
@@ -126,7 +126,7 @@ def read_questions(directory: Path, held: dict[str, set[str]]) -> list[Question]
     """The judged questions of a collection, and codes of its pages."""
     return [
         Question(kind.collection, kind.name, text, frozenset(kind.relevant[number]), frozenset(excluded))
-        for kind in (*collections.queries(directory), codes.mined(directory.name, held))
+        for kind in (*collections.read_queries(directory), codes.make_queries(directory.name, held))
         for number, text in kind.texts.items()
         for excluded in (kind.exclude.get(number, ()),)
     ]
@@ -277,7 +277,7 @@ def load_searches(arguments: argparse.Namespace) -> list[SmallSearch]:
     """All searches, from the files if they exist."""
     to, names = arguments.data / "small_wikis", arguments.only
     to.mkdir(parents=True, exist_ok=True)
-    places = collections.find_all(arguments.collections, arguments.data)
+    places = collections.find_collections(arguments.collections, arguments.data)
     ending = f"-{arguments.model}" if arguments.model else ""
     found = []
     for name in (*names, "user"):
@@ -299,7 +299,7 @@ class CollectionIndexes:
         self._embedder: Embedder = KnownQueries(self._service.components.embedder())  # type: ignore[assignment]
         open_index = self._service.components.store.open
         self._indexes = {name: open_index(self._service.get_handle(name).wiki.id) for name in places}
-        self._held = {name: codes.holding(index) for name, index in self._indexes.items()}
+        self._held = {name: codes.index_codes(index) for name, index in self._indexes.items()}
         self._questions = {name: read_questions(place, self._held[name]) for name, place in places.items()}
         self._places = places
 
@@ -346,7 +346,7 @@ class CollectionIndexes:
             files = sorted((DEMO_WIKIS / name).rglob("*.md"))
             return {str(file.relative_to(DEMO_WIKIS / name))[:-3]: file.read_text(encoding="utf-8") for file in files}
         paths = {page.path for page in self._indexes[name].list_pages(PageFilter(), None)[1]}
-        pages = {collections.page_path(each["id"]): each for each in collections.documents(self._places[name])}
+        pages = {collections.get_page_path(each["id"]): each for each in collections.read_documents(self._places[name])}
         return {path: collections.to_page(pages[path]) for path in paths & pages.keys()}
 
 
@@ -417,7 +417,7 @@ def format_row(label: str, mode: SearchMode, hits: FirstHits, scores: FloatArray
     own_codes, foreign_codes = ((hits.sort == sort) & hits.is_code for sort in (OWN, FOREIGN))
     low, high = scores < MEDIUM_SCORES[mode], scores >= HIGH_SCORE
     cells = (hits.right[own], hits.right[own & high], high[own & hits.right], low[own], low[foreign], low[near])
-    shares = [share_of(cell, places=1) for cell in (*cells, high[near], low[own_codes], low[foreign_codes])]
+    shares = [format_share(cell, places=1) for cell in (*cells, high[near], low[own_codes], low[foreign_codes])]
     return f"| {label} | {own.sum()} | {' | '.join(shares)} |"
 
 
@@ -434,7 +434,7 @@ def format_weights(mode: SearchMode, hits: FirstHits) -> Iterator[str]:
     for weight in WEIGHTS:
         low = score_hits(mode, hits, product | {mode: weight}) < MEDIUM_SCORES[mode]
         cells = [
-            ", ".join(share_of(low[part(sort) & ~hits.is_code], places=1) for sort in (OWN, FOREIGN, NEAR))
+            ", ".join(format_share(low[part(sort) & ~hits.is_code], places=1) for sort in (OWN, FOREIGN, NEAR))
             for part in parts.values()
         ]
         yield f"| {weight:g} | {' | '.join(cells)} |"

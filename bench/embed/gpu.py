@@ -5,7 +5,6 @@
 Needs a GPU and the extra `gpu`. The vectors of real sentences are compared with those of the CPU first.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from bench.embed.limits import count_operations
+from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.model_loader import load_model, read_encoder_tensors
@@ -37,10 +37,10 @@ def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--chunks", type=int, default=20_000)
     parser.add_argument("--tokens", type=int, default=200)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     model = load_model(DEFAULT_MODEL, "int8", device="cuda")
     embedder = OnnxEmbedder(model, model=DEFAULT_MODEL, device="cuda")
     on_cpu = OnnxEmbedder(load_model(DEFAULT_MODEL, "fp32"), model=DEFAULT_MODEL).embed_passages(SENTENCES)
@@ -50,8 +50,8 @@ def main() -> None:
     tensors = read_encoder_tensors(DEFAULT_MODEL, "int8")
     encoder = TorchEncoder(tensors, model.card, "cuda")
     random = np.random.default_rng(1)
-    lengths = np.clip(random.normal(given.tokens, given.tokens / 5, given.chunks), 16, 512).astype(int)
-    equal = [random.integers(5, 50_000, given.tokens) for _ in range(given.chunks)]
+    lengths = np.clip(random.normal(arguments.tokens, arguments.tokens / 5, arguments.chunks), 16, 512).astype(int)
+    equal = [random.integers(5, 50_000, arguments.tokens) for _ in range(arguments.chunks)]
     mixed = [random.integers(5, 50_000, length) for length in lengths]
     words = [model.tokenizer._tokenizer.decode(ids.tolist()) for ids in equal[:4_000]]
     texts = [" ".join(text.split())[:700] for text in words]
@@ -59,10 +59,12 @@ def main() -> None:
 
     limit = 2 * MATRIX_SIZE**3 / median_seconds(lambda: matrix @ matrix, 10)
     seconds = median_seconds(lambda: encoder.embed(equal))
-    rate = given.chunks / seconds
-    used = rate * count_operations(tensors, given.tokens)
-    print(f"{given.tokens} tokens each: {rate:,.0f} chunks/s, {used / 1e12:.0f} of {limit / 1e12:.0f} TFLOP/s")
-    print(f"lengths about {given.tokens}: {given.chunks / median_seconds(lambda: encoder.embed(mixed)):,.0f} chunks/s")
+    rate = arguments.chunks / seconds
+    used = rate * count_operations(tensors, arguments.tokens)
+    print(f"{arguments.tokens} tokens each: {rate:,.0f} chunks/s, {used / 1e12:.0f} of {limit / 1e12:.0f} TFLOP/s")
+    print(
+        f"lengths about {arguments.tokens}: {arguments.chunks / median_seconds(lambda: encoder.embed(mixed)):,.0f} chunks/s"
+    )
     tokens = sum(map(len, model.tokenizer.encode_passages(texts)))
     seconds = median_seconds(lambda: embedder.embed_passages(texts))
     print(f"from text, {tokens / len(texts):.0f} tokens each: {len(texts) / seconds:,.0f} chunks/s")

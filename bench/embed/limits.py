@@ -26,7 +26,7 @@ def count_operations(tensors: dict[str, np.ndarray], tokens: int) -> float:
     return total
 
 
-def _session(kind: str, left: int, matrix: np.ndarray) -> onnxruntime.InferenceSession:
+def _make_session(kind: str, left: int, matrix: np.ndarray) -> onnxruntime.InferenceSession:
     result = TensorProto.INT32 if kind == "MatMulInteger" else TensorProto.FLOAT
     graph = helper.make_graph(
         [helper.make_node(kind, ["a", "b"], ["c"])],
@@ -41,15 +41,15 @@ def _session(kind: str, left: int, matrix: np.ndarray) -> onnxruntime.InferenceS
     return onnxruntime.InferenceSession(model.SerializeToString(), options)
 
 
-def _rate(session: onnxruntime.InferenceSession, left: np.ndarray, cores: int) -> float:
-    def work(_: int) -> None:
+def _measure_rate(session: onnxruntime.InferenceSession, left: np.ndarray, cores: int) -> float:
+    def run_products(_: int) -> None:
         for _ in range(REPEATS):
             session.run(None, {"a": left})
 
     with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(work, range(cores)))
+        list(pool.map(run_products, range(cores)))
         started = time.perf_counter()
-        list(pool.map(work, range(cores)))
+        list(pool.map(run_products, range(cores)))
         seconds = time.perf_counter() - started
     return 2 * ROWS * INNER * COLUMNS * REPEATS * cores / seconds / 1e9
 
@@ -63,11 +63,11 @@ class Limits:
         self._floats = rng.normal(size=(ROWS, INNER)).astype(np.float32)
         self._bytes = rng.integers(0, 255, (ROWS, INNER), dtype=np.uint8)
         matrix = rng.normal(size=(INNER, COLUMNS)).astype(np.float32)
-        self._fp32 = _session("MatMul", TensorProto.FLOAT, matrix)
-        self._int8 = _session("MatMulInteger", TensorProto.UINT8, (matrix * 30).astype(np.int8))
+        self._fp32 = _make_session("MatMul", TensorProto.FLOAT, matrix)
+        self._int8 = _make_session("MatMulInteger", TensorProto.UINT8, (matrix * 30).astype(np.int8))
 
-    def fp32(self) -> float:
-        return _rate(self._fp32, self._floats, self._cores)
+    def measure_fp32(self) -> float:
+        return _measure_rate(self._fp32, self._floats, self._cores)
 
-    def int8(self) -> float:
-        return _rate(self._int8, self._bytes, self._cores)
+    def measure_int8(self) -> float:
+        return _measure_rate(self._int8, self._bytes, self._cores)

@@ -2,10 +2,9 @@
 
 import random
 import re
-import subprocess
-import tempfile
 from pathlib import Path
 
+from bench.corpus import list_pages, open_clone, read_pages
 from wikiholt.embedding.embedder import OnnxEmbedder
 
 TOKENS = 200
@@ -13,31 +12,15 @@ _FRONTMATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _HEADING = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
 
 
-def read_pages(bundle: Path, count: int, seed: int = 7) -> list[str]:
-    """The bodies of some pages at the tip of the bundle's main branch, always the same ones."""
-    with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(["git", "clone", "-q", "--bare", "-b", "main", str(bundle), scratch], check=True)
-        git = ["git", "-C", scratch]
-        listed = subprocess.run([*git, "ls-tree", "-r", "-z", "--name-only", "main"], check=True, capture_output=True)
-        names = sorted(name for name in listed.stdout.decode().split("\0") if name.endswith(".md"))
-        random.Random(seed).shuffle(names)
-        asked = "".join(f"main:{name}\n" for name in names[:count])
-        read = subprocess.run([*git, "cat-file", "--batch"], input=asked.encode(), check=True, capture_output=True)
-    return [_FRONTMATTER.sub("", page) for page in parse_blobs(read.stdout)]
+def sample_pages(bundle: Path, count: int) -> list[str]:
+    """The bodies of some pages of a bundle, always the same ones."""
+    repository = open_clone(bundle).path
+    names = sorted(list_pages(repository))
+    random.Random(7).shuffle(names)
+    return [_FRONTMATTER.sub("", page) for page in read_pages(repository, names[:count])]
 
 
-def parse_blobs(data: bytes) -> list[str]:
-    """The texts in the output of `git cat-file --batch`."""
-    pages, at = [], 0
-    while at < len(data):
-        end = data.index(b"\n", at)
-        size = int(data[at:end].split()[2])
-        pages.append(data[end + 1 : end + 1 + size].decode())
-        at = end + 2 + size
-    return pages
-
-
-def chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
+def make_chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
     """The first 200 tokens of pages that have as many."""
     found = []
     for page in pages:
@@ -47,6 +30,6 @@ def chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
     return found[:count]
 
 
-def queries(pages: list[str], count: int) -> list[str]:
+def find_headings(pages: list[str], count: int) -> list[str]:
     """Headings of the pages, as queries."""
     return [heading for page in pages for heading in _HEADING.findall(page)][:count]

@@ -6,14 +6,12 @@ Needs the packages openvino, nncf and ctranslate2 beside Wikiholt. Every engine 
 tokens, one text a call, in a thread per core. Prints a table; compare CPU time if other programs run meanwhile.
 """
 
-import argparse
 import random
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -21,6 +19,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.embed import passages
+from bench.report import make_parser
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
@@ -120,39 +119,39 @@ def build_openvino_model(tensors: dict[str, np.ndarray]) -> object:
     import openvino
     from openvino import opset13 as op
 
-    def integers(*values: int) -> object:
+    def make_integers(*values: int) -> object:
         return op.constant(np.array(values, np.int64))
 
-    def weights(name: str) -> object:
+    def get_weights(name: str) -> object:
         return op.constant(np.asarray(tensors[name], np.float32))
 
-    def linear(x: object, name: str) -> object:
+    def add_linear(x: object, name: str) -> object:
         transposed = op.constant(np.ascontiguousarray(tensors[name].T, np.float32))
-        return op.add(op.matmul(x, transposed, False, True), weights(f"{name}.bias"))
+        return op.add(op.matmul(x, transposed, False, True), get_weights(f"{name}.bias"))
 
-    def normalize(x: object, name: str) -> object:
-        even = op.mvn(x, integers(-1), True, 1e-12, "inside_sqrt")
-        return op.add(op.multiply(even, weights(f"{name}.scale")), weights(f"{name}.shift"))
+    def add_norm(x: object, name: str) -> object:
+        even = op.mvn(x, make_integers(-1), True, 1e-12, "inside_sqrt")
+        return op.add(op.multiply(even, get_weights(f"{name}.scale")), get_weights(f"{name}.shift"))
 
-    def by_head(x: object) -> object:
-        return op.transpose(op.reshape(x, integers(1, -1, HEADS, 32), False), integers(0, 2, 1, 3))
+    def split_heads(x: object) -> object:
+        return op.transpose(op.reshape(x, make_integers(1, -1, HEADS, 32), False), make_integers(0, 2, 1, 3))
 
     ids = op.parameter([-1], np.int64, name="input_ids")
-    places = op.slice(weights("positions"), integers(0), op.shape_of(ids), integers(1))
-    words = op.gather(weights("words"), ids, op.constant(np.int64(0)))
-    x = normalize(op.add(op.add(words, places), weights("segment")), "embedding_norm")
+    places = op.slice(get_weights("positions"), make_integers(0), op.shape_of(ids), make_integers(1))
+    words = op.gather(get_weights("words"), ids, op.constant(np.int64(0)))
+    x = add_norm(op.add(op.add(words, places), get_weights("segment")), "embedding_norm")
     for at in (f"layers.{layer}" for layer in range(LAYERS)):
         if f"{at}.q" in tensors:
-            keys, values = op.split(linear(x, f"{at}.kv"), 1, 2).outputs()
-            x = op.slice(x, integers(0), integers(1), integers(1))
-            queries = linear(x, f"{at}.q")
+            keys, values = op.split(add_linear(x, f"{at}.kv"), 1, 2).outputs()
+            x = op.slice(x, make_integers(0), make_integers(1), make_integers(1))
+            queries = add_linear(x, f"{at}.q")
         else:
-            queries, keys, values = op.split(linear(x, f"{at}.qkv"), 1, 3).outputs()
-        seen = op.scaled_dot_product_attention(by_head(queries), by_head(keys), by_head(values))
-        seen = op.reshape(op.transpose(seen, integers(0, 2, 1, 3)), integers(-1, HEADS * 32), False)
-        x = normalize(op.add(linear(seen, f"{at}.out"), x), f"{at}.attention_norm")
-        inner = op.gelu(linear(x, f"{at}.up"), "erf")
-        x = normalize(op.add(linear(inner, f"{at}.down"), x), f"{at}.norm")
+            queries, keys, values = op.split(add_linear(x, f"{at}.qkv"), 1, 3).outputs()
+        seen = op.scaled_dot_product_attention(split_heads(queries), split_heads(keys), split_heads(values))
+        seen = op.reshape(op.transpose(seen, make_integers(0, 2, 1, 3)), make_integers(-1, HEADS * 32), False)
+        x = add_norm(op.add(add_linear(seen, f"{at}.out"), x), f"{at}.attention_norm")
+        inner = op.gelu(add_linear(x, f"{at}.up"), "erf")
+        x = add_norm(op.add(add_linear(inner, f"{at}.down"), x), f"{at}.norm")
     return openvino.Model([x], [ids], "encoder")
 
 
@@ -180,24 +179,24 @@ def build_ctranslate2_spec(tensors: dict[str, np.ndarray]) -> object:
     for end in ("", ".bias"):  # this engine computes all tokens of the last layer
         every[f"{last}.qkv{end}"] = np.concatenate([every[f"{last}.q{end}"], every[f"{last}.kv{end}"]], axis=-1)
 
-    def linear(spec: object, name: str) -> None:
+    def set_linear(spec: object, name: str) -> None:
         spec.weight, spec.bias = np.ascontiguousarray(every[name].T), every[f"{name}.bias"]
 
-    def normalize(spec: object, name: str) -> None:
+    def set_norm(spec: object, name: str) -> None:
         spec.gamma, spec.beta = every[f"{name}.scale"], every[f"{name}.shift"]
 
     encoder.scale_embeddings = False
     encoder.embeddings[0].weight, encoder.embeddings[1].weight = every["words"], every["segment"][None]
     encoder.position_encodings.encodings = every["positions"]
-    normalize(encoder.layernorm_embedding, "embedding_norm")
+    set_norm(encoder.layernorm_embedding, "embedding_norm")
     for number, layer in enumerate(encoder.layer):
         at = f"layers.{number}"
-        linear(layer.self_attention.linear[0], f"{at}.qkv")
-        linear(layer.self_attention.linear[1], f"{at}.out")
-        normalize(layer.self_attention.layer_norm, f"{at}.attention_norm")
-        linear(layer.ffn.linear_0, f"{at}.up")
-        linear(layer.ffn.linear_1, f"{at}.down")
-        normalize(layer.ffn.layer_norm, f"{at}.norm")
+        set_linear(layer.self_attention.linear[0], f"{at}.qkv")
+        set_linear(layer.self_attention.linear[1], f"{at}.out")
+        set_norm(layer.self_attention.layer_norm, f"{at}.attention_norm")
+        set_linear(layer.ffn.linear_0, f"{at}.up")
+        set_linear(layer.ffn.linear_1, f"{at}.down")
+        set_norm(layer.ffn.layer_norm, f"{at}.norm")
     spec = transformer_spec.TransformerEncoderModelSpec(encoder)
     spec.config.layer_norm_epsilon = 1e-12
     spec.register_vocabulary([str(number) for number in range(len(every["words"]))])
@@ -224,7 +223,7 @@ def list_engines(texts: Sequence[np.ndarray]) -> dict[str, Callable[[], Engine]]
     }
 
 
-def cut(embedder: OnnxEmbedder, pages: Sequence[str], count: int) -> list[np.ndarray]:
+def get_token_ids(embedder: OnnxEmbedder, pages: Sequence[str], count: int) -> list[np.ndarray]:
     """The token ids of the beginnings of pages, 150 to 250 tokens each."""
     chance, found = random.Random(3), []
     for page in pages:
@@ -234,7 +233,7 @@ def cut(embedder: OnnxEmbedder, pages: Sequence[str], count: int) -> list[np.nda
     return found[:count]
 
 
-def spend(work: Callable[[], object]) -> tuple[float, float]:
+def measure_times(work: Callable[[], object]) -> tuple[float, float]:
     """Wall and CPU seconds of the process."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
@@ -242,30 +241,31 @@ def spend(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
+    parser = make_parser(__doc__, "", "corpus")
     parser.add_argument("--rounds", type=int, default=TURNS)
     parser.add_argument("--only", nargs="*", default=[""])
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     exact = load_embedder(precision="fp32")
-    pages = passages.read_pages(given.corpus, 1_000)
-    texts = cut(exact, pages, CALIBRATION + TURN * given.rounds)
+    pages = passages.sample_pages(arguments.corpus, 1_000)
+    texts = get_token_ids(exact, pages, CALIBRATION + TURN * arguments.rounds)
     calibration, texts = texts[:CALIBRATION], texts[CALIBRATION:]
-    queries = [exact._model.tokenizer.encode_query(text) for text in passages.queries(pages, 10 * given.rounds)]
+    queries = [
+        exact._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * arguments.rounds)
+    ]
     known = np.stack([exact._compute_vector(ids) for ids in texts[: 2 * TURN]])
     makers = list_engines(calibration)
-    engines = {name: make() for name, make in makers.items() if any(part in name for part in given.only)}
+    engines = {name: make() for name, make in makers.items() if any(part in name for part in arguments.only)}
     spent = {name: ([], []) for name in engines}
     cosines = {}
     for name, engine in engines.items():
         vectors = np.stack([np.ravel(engine(ids)) for ids in texts[: len(known)]])
         cosines[name] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) * known).sum(axis=1)
     with ThreadPoolExecutor(CORES) as pool:
-        for turn in range(given.rounds):
+        for turn in range(arguments.rounds):
             for name, engine in engines.items():
-                part, asked = texts[turn * TURN :][:TURN], queries[turn * 10 :][:10]
-                spent[name][0].append(spend(lambda e=engine, p=part: list(pool.map(e, p))))
-                spent[name][1].extend(spend(lambda e=engine, ids=ids: e(ids)) for ids in asked)
+                part, some_queries = texts[turn * TURN :][:TURN], queries[turn * 10 :][:10]
+                spent[name][0].append(measure_times(lambda e=engine, p=part: list(pool.map(e, p))))
+                spent[name][1].extend(measure_times(lambda e=engine, ids=ids: e(ids)) for ids in some_queries)
     first = next(iter(spent.values()))
     print("| | chunks/s | ratio, wall | ratio, CPU | query p50 ms | CPU ms | mean cosine | lowest |\n|" + "---|" * 8)
     for name, (bulk, single) in spent.items():

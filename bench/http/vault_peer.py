@@ -3,8 +3,8 @@
     PEER bench/http/vault_peer.py PAGES STATE MODEL index
     PEER bench/http/vault_peer.py PAGES STATE MODEL serve PORT
 
-Its own code from beginning to end, with the settings it comes with but for the model: all-MiniLM-L6-v2, one of those
-it offers, whose files are taken from MODEL and not from the network.
+All code is its own, and all settings are its defaults except the model: all-MiniLM-L6-v2, whose files are read from
+MODEL.
 """
 
 import json
@@ -21,7 +21,7 @@ TOKENS = {
 }
 
 
-def model_directory(carrier: Path, to: Path) -> Path:
+def make_model_directory(carrier: Path, to: Path) -> Path:
     """The model's files under the names that fastembed looks for."""
     to.mkdir(parents=True, exist_ok=True)
     for name in ("onnx/model.onnx", "onnx/model.onnx_data", "tokenizer.json"):
@@ -50,7 +50,7 @@ def main() -> None:
     }
     from fastembed.common.model_management import ModelManagement
 
-    found = model_directory(Path(carrier), Path(state) / "model")
+    found = make_model_directory(Path(carrier), Path(state) / "model")
     ModelManagement.download_model = classmethod(lambda *_, **__: found)  # type: ignore[method-assign]
     from markdown_vault_mcp.cli import main as peer
 

@@ -16,15 +16,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.collections import DEFAULT, queries, write_repository
-from bench.corpus import DATA
-from bench.http.__main__ import COLLECTION, HOME, _free_port, _running, in_process
+from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_collection, run_in_process, run_server
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
-from bench.report import machine, write, write_values
+from bench.measures import read_cpu_s
+from bench.report import make_head, make_parser, publish, write_values
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
@@ -59,19 +58,19 @@ class Searchers:
         return sum(float(process.stdout.readline()) for process in self._processes if process.stdout is not None)
 
 
-def search_on_request(asked: list[str]) -> None:
+def search_on_request(queries: list[str]) -> None:
     """Search for as long as each line of standard input says, and print the searches a second."""
     service = open_service(HOME / "ours")
     handle = service.get_handle(COLLECTION)
     for line in sys.stdin:
         seconds, number, began = float(line), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
-            handle.search(SearchRequest(asked[number * 7 % len(asked)], 5, SearchMode.HYBRID))
+            handle.search(SearchRequest(queries[number * 7 % len(queries)], 5, SearchMode.HYBRID))
             number += 1
         print(number / (time.perf_counter() - began), flush=True)
 
 
-def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> list[float]:
+def send_at_rate(port: int, queries: list[str], rate: float, seconds: float) -> list[float]:
     """Send requests at random times with this rate; returns the seconds from when each was due to its answer."""
     rng, at = random.Random(3), time.perf_counter()
     end, due_times = at + seconds, []
@@ -80,31 +79,25 @@ def send_at_rate(port: int, asked: list[str], rate: float, seconds: float) -> li
         due_times.append(at)
     group = ClientGroup(lambda: WikiholtClient(port), CLIENTS)
     try:
-        return group.send_at(due_times, asked, "hybrid")
+        return group.send_at(due_times, queries, "hybrid")
     finally:
         group.close()
 
 
-def read_cpu_s(pids: Iterable[int]) -> float:
-    """The CPU seconds of these processes."""
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(field) for each in fields for field in each[11:13]) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(
-    port: int, service: Sequence[int], searchers: Searchers, asked: list[str], seconds: float, rounds: int
+    port: int, service: Sequence[int], searchers: Searchers, queries: list[str], seconds: float, rounds: int
 ) -> dict[str, float]:
     """`service` are its processes; the clients are this one."""
     served, alone, by_cpu, spreads = [], [], [], []
     for _ in range(rounds):
-        before = read_cpu_s(searchers.pids)
+        before = sum(map(read_cpu_s, searchers.pids))
         alone.append(searchers.run(seconds))
-        alone_per_cpu_s = alone[-1] * seconds / (read_cpu_s(searchers.pids) - before)
-        before = read_cpu_s((*service, os.getpid()))
-        taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, asked, "hybrid")
-        by_cpu.append(len(taken) / (read_cpu_s((*service, os.getpid())) - before) / alone_per_cpu_s)
+        alone_per_cpu_s = alone[-1] * seconds / (sum(map(read_cpu_s, searchers.pids)) - before)
+        before = sum(map(read_cpu_s, (*service, os.getpid())))
+        taken, wall = run_clients(lambda: WikiholtClient(port), CLIENTS, seconds, queries, "hybrid")
+        by_cpu.append(len(taken) / (sum(map(read_cpu_s, (*service, os.getpid()))) - before) / alone_per_cpu_s)
         served.append(len(taken) / wall)
-        spread = statistics.quantiles(send_at_rate(port, asked, LOAD * served[-1], seconds), n=100)
+        spread = statistics.quantiles(send_at_rate(port, queries, LOAD * served[-1], seconds), n=100)
         spreads.append((spread[49], spread[98]))
     median = statistics.median
     by_clock = median(one / other for one, other in zip(served, alone, strict=True))
@@ -121,37 +114,30 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "workers", "collections")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a turn lasts")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--searcher", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--write", action="store_true", help="write bench/results/workers.md and workers.json")
     arguments = parser.parse_args()
-    kinds = queries(arguments.collections / COLLECTION)
-    asked = [text for kind in kinds if kind.kind == "oldtitle" for text in kind.texts.values()]
+    repository, queries = prepare_collection(arguments.collections)
     if arguments.searcher:
-        search_on_request(asked)
+        search_on_request(queries)
         return
-    repository = DATA / "collections" / f"{COLLECTION}.git"
-    write_repository(arguments.collections / COLLECTION, repository)
     load = os.getloadavg()[0]
-    in_process(repository, asked)
-    port = _free_port()
-    command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(HOME / "ours"), "serve"]
-    command += ["--port", str(port), "--workers", str(WORKERS)]
+    run_in_process(repository, queries)
+    port = get_free_port()
+    command = [*SERVE, "--port", str(port), "--workers", str(WORKERS)]
     with ExitStack() as stack:
-        server = stack.enter_context(_running(command, port, {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}))
+        server = stack.enter_context(run_server(command, port))
         searchers = Searchers(stack, arguments.collections)
-        run_clients(lambda: WikiholtClient(port), 8, 3.0, asked, "hybrid")  # warm
+        run_clients(lambda: WikiholtClient(port), 8, 3.0, queries, "hybrid")  # warm
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        values = measure(port, [int(pid) for pid in children], searchers, asked, arguments.seconds, arguments.rounds)
-    rows = ["| what | value |", "|---|---|"]
+        values = measure(port, [int(pid) for pid in children], searchers, queries, arguments.seconds, arguments.rounds)
+    rows = [make_head("| what | value |")]
     rows += [f"| {name} | {value:.2f} |" for name, value in values.items()]
-    note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine when it began: {load:.1f}."
-    print("\n".join((note, "", *rows)))
+    note = f"{arguments.rounds} rounds of {arguments.seconds:.0f} s; load of the machine at the start: {load:.1f}."
+    publish("workers", __doc__, rows, write=arguments.write, note=note)
     if arguments.write:
-        write("workers", "\n".join((__doc__ or "", machine(), "", note, "", *rows)))
         write_values("workers", values)
 
 

@@ -8,48 +8,17 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from bench.many_wikis.wikis import SmallPage, slug, write_repositories
+from bench.embedders import CachingEmbedder
+from bench.many_wikis.repositories import SmallPage, create_repositories, make_slug
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray
-from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import IndexMissing
 from wikiholt.wikis.service import WikiService
 
 
-class CachingEmbedder:
-    """The real embedder that embeds no text twice."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[bytes, FloatArray] = {}
-        self._proved = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._embedder, name)
-
-    def run_self_test(self) -> None:
-        if not self._proved:
-            self._embedder.run_self_test()
-        self._proved = True
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        missing = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
-        fresh = iter(self._embedder.embed_passages(missing))
-        for digest in hashes:
-            if digest not in self._known:
-                self._known[digest] = next(fresh)
-        return np.stack([self._known[digest] for digest in hashes])
-
-
-def opened(data: Path) -> WikiService:
+def open_caching_service(data: Path) -> WikiService:
     """The service of a data directory, embedding no text twice."""
     service = build_service(load_settings(data, overrides={"search.stale_check": True}))
     embedder = CachingEmbedder(service.components.embedder())
@@ -57,28 +26,28 @@ def opened(data: Path) -> WikiService:
     return service
 
 
-def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
+def index_wikis(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
     """Create, register and index `count` wikis, except those that exist."""
-    service = opened(data)
+    service = open_caching_service(data)
     began = time.perf_counter()
-    repositories = list(write_repositories(pages, root, count))
-    said(f"{count} repositories", began)
+    repositories = list(create_repositories(pages, root, count))
+    print_progress(f"{count} repositories", began)
     began = time.perf_counter()
     known = {wiki.slug for wiki in service.list_wikis()}
-    new = [(slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if slug(n) not in known]
+    new = [(make_slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if make_slug(n) not in known]
     service.registry.add_many(new)
-    said(f"{len(new)} of them registered", began)
+    print_progress(f"{len(new)} of them registered", began)
     began = time.perf_counter()
     done = 0
     for number in range(count):
-        done += _synced(service, slug(number))
+        done += _sync_new(service, make_slug(number))
         if done and done % 1000 == 0:
-            said(f"{done} indexed", began)
-    said(f"{done} of them indexed", began)
+            print_progress(f"{done} indexed", began)
+    print_progress(f"{done} of them indexed", began)
     service.close()
 
 
-def _synced(service: WikiService, name: str) -> bool:
+def _sync_new(service: WikiService, name: str) -> bool:
     handle = service.get_handle(name)
     try:
         index = service.components.store.open(handle.wiki.id)
@@ -92,5 +61,5 @@ def _synced(service: WikiService, name: str) -> bool:
     return revision is None
 
 
-def said(what: str, began: float) -> None:
+def print_progress(what: str, began: float) -> None:
     print(json.dumps({"done": what, "seconds": round(time.perf_counter() - began, 1)}), flush=True)

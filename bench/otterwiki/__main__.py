@@ -18,20 +18,18 @@ the plugin as a hybrid query.
 Memory: a worker's own (anonymous) memory, and its share of mapped files, which all workers share and the system can drop.
 """
 
-import argparse
 import os
 import random
 import shutil
-import subprocess
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.corpus import DEFAULT
-from bench.otterwiki.saves import Pairs, RowCosts, SavesInTurns, estimate
-from bench.otterwiki.server import WITH, WITHOUT, Memory, Wiki
-from bench.otterwiki.wikis import HOME, prepared
-from bench.report import machine, write
+from bench.corpus import list_pages, run_git
+from bench.otterwiki.otterwiki_server import WITH, WITHOUT, OtterwikiServer, WorkerMemory
+from bench.otterwiki.saves import RowCosts, SavePairs, SavesInTurns, estimate
+from bench.otterwiki.wiki_data import HOME, make_wiki
+from bench.report import CORPUS, make_head, make_parser, publish
 
 ROUNDS = 2
 _IDLE_SHARE = 0.4
@@ -39,21 +37,21 @@ _MOMENTS = ("at rest", "after searches", "after saves")
 
 
 @dataclass(slots=True)
-class Figures:
+class WikiFigures:
     """What was measured on one wiki."""
 
     pages: int
-    idle: Pairs = field(default_factory=Pairs)
-    in_rows: Pairs = field(default_factory=Pairs)
+    idle: SavePairs = field(default_factory=SavePairs)
+    in_rows: SavePairs = field(default_factory=SavePairs)
     row_costs: RowCosts = field(default_factory=RowCosts)
     searches: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    memory: dict[tuple[bool, str], Memory] = field(default_factory=dict)
+    memory: dict[tuple[bool, str], WorkerMemory] = field(default_factory=dict)
     threads: int = 0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bundle", type=Path, default=DEFAULT)
+    parser = make_parser(__doc__, "otterwiki")
+    parser.add_argument("--bundle", type=Path, default=CORPUS)
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
     parser.add_argument("--seconds", type=float, default=240, help="of saves, for each wiki")
     parser.add_argument("--searches", type=int, default=15)
@@ -61,15 +59,14 @@ def main() -> None:
     parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
     parser.add_argument("--random", action="store_true", help="index with random vectors, in minutes")
     parser.add_argument("--control", action="store_true", help="compare two servers without the plugin")
-    parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
     places = [
-        prepared(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
+        make_wiki(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
     ]
     if arguments.prepare:
         return
     load = os.getloadavg()[0]
-    tables: list[Figures] = []
+    tables: list[WikiFigures] = []
     for place in places:
         tables.append(
             measure_wiki(place, arguments.seconds, arguments.searches, WITHOUT if arguments.control else WITH)
@@ -78,25 +75,24 @@ def main() -> None:
     rows = [f"Load of the machine at the start: {load:.1f}.", "", *format_saves(tables), ""]
     rows += [] if arguments.control else [*format_searches(tables), ""]
     rows += format_memory(tables)
-    print("\n".join(rows))
-    if arguments.write:
-        write("otterwiki", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+    publish("otterwiki", __doc__, rows, write=arguments.write)
 
 
-def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figures:
-    files = [file for file in run_git(place, "ls-files").splitlines() if file.endswith(".md")]
+def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> WikiFigures:
+    repository = place / "repository"
+    files = list_pages(repository)
     queries = [get_words(file) for file in random.Random(7).sample(files, searches + 5)]
-    figures = Figures(len(files))
-    head = run_git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
-    run_git(place, "reset", "-q", "--hard", head)
-    run_git(place, "config", "gc.auto", "0")
+    figures = WikiFigures(len(files))
+    head = run_git(repository, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
+    run_git(repository, "reset", "-q", "--hard", head)
+    run_git(repository, "config", "gc.auto", "0")
     other = place.with_name(f"{place.name}-bare")
     cores = os.sched_getaffinity(0)
     for number in range(ROUNDS):
         shutil.rmtree(other, ignore_errors=True)
         # A copy, not a clone: a clone has another index file, and Otterwiki reads it in every save.
-        shutil.copytree(place / "repository", other / "repository", symlinks=True)
-        bare, ours = Wiki(other, WITHOUT), Wiki(place, app)
+        shutil.copytree(repository, other / "repository", symlinks=True)
+        bare, ours = OtterwikiServer(other, WITHOUT), OtterwikiServer(place, app)
         try:
             if number == 0:
                 record_memory(figures, bare, ours, "at rest")
@@ -112,21 +108,21 @@ def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figure
             bare.stop()
             ours.stop()
             os.sched_setaffinity(0, cores)
-            run_git(place, "reset", "-q", "--hard", head)
+            run_git(repository, "reset", "-q", "--hard", head)
     return figures
 
 
-def measure_searches(figures: Figures, bare: Wiki, ours: Wiki, queries: list[str]) -> None:
-    ours.follow()
+def measure_searches(figures: WikiFigures, bare: OtterwikiServer, ours: OtterwikiServer, queries: list[str]) -> None:
+    ours.wait_until_fresh()
     for query in queries if ours.has_plugin else ():
         for mode in ("hybrid", "keyword"):
             figures.searches[mode].append(ours.search(query, mode))
-        figures.searches["regex"].append(bare.regex_search(query))
+        figures.searches["regex"].append(bare.search_by_regex(query))
     for times in figures.searches.values():
         del times[:5]  # the first ones load the model and the caches
 
 
-def record_memory(figures: Figures, bare: Wiki, ours: Wiki, moment: str) -> None:
+def record_memory(figures: WikiFigures, bare: OtterwikiServer, ours: OtterwikiServer, moment: str) -> None:
     for is_ours, wiki in ((False, bare), (True, ours)):
         figures.memory[is_ours, moment] = wiki.measure_memory()
 
@@ -137,18 +133,13 @@ def get_words(file: str) -> str:
     return (parts[-2] if parts[-1] == "index" and len(parts) > 1 else parts[-1]).replace("_", " ").replace("-", " ")
 
 
-def run_git(place: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(place / "repository"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def format_quantiles(values: list[float], digits: int = 1) -> str:
     ordered = sorted(values)
     middle, high = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.95))
     return f"{middle:.{digits}f} / {high:.{digits}f}"
 
 
-def format_saves(tables: list[Figures]) -> list[str]:
+def format_saves(tables: list[WikiFigures]) -> list[str]:
     rows = [
         "| a save, ms | pairs | without p50 / p95 | with p50 / p95 | difference, median | mean | of the processor time, median"
         " | in hooks p50 / p95 | processor time of all processes for a save, without / with |",
@@ -172,10 +163,11 @@ def format_saves(tables: list[Figures]) -> list[str]:
     return rows
 
 
-def format_searches(tables: list[Figures]) -> list[str]:
+def format_searches(tables: list[WikiFigures]) -> list[str]:
     rows = [
-        "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |",
-        "|---|---|---|---|---|",
+        make_head(
+            "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |"
+        ),
     ]
     for figures in tables:
         cells = [format_quantiles(figures.searches[name]) for name in ("regex", "hybrid", "keyword")]
@@ -184,7 +176,7 @@ def format_searches(tables: list[Figures]) -> list[str]:
     return rows
 
 
-def format_memory(tables: list[Figures]) -> list[str]:
+def format_memory(tables: list[WikiFigures]) -> list[str]:
     rows = [
         "| memory of a worker, MB: own + mapped files | " + " | ".join(_MOMENTS) + " | threads |",
         "|---|---|---|---|---|",

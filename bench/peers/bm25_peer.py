@@ -11,24 +11,24 @@ from pathlib import Path
 
 import bm25s
 import Stemmer
-from lines import answer, texts
+from lines import read_texts, run_peer
 
 
 def main(file: Path, paths: bool) -> None:
-    rows = [(page, f"{page}\n{text}" if paths else text) for page, text in texts(file)]
+    rows = [(page, f"{page}\n{text}" if paths else text) for page, text in read_texts(file)]
     stemmer = Stemmer.Stemmer("english")
 
-    def tokens(each: list[str]) -> object:
+    def tokenize(each: list[str]) -> object:
         return bm25s.tokenize(each, stopwords="en", stemmer=stemmer, show_progress=False)
 
     index = bm25s.BM25(k1=1.5, b=0.75)
-    index.index(tokens([text for _, text in rows]), show_progress=False)
+    index.index(tokenize([text for _, text in rows]), show_progress=False)
 
-    def ask(query: str, n: int) -> Iterable[str]:
-        found, scores = index.retrieve(tokens([query]), k=min(n, len(rows)), show_progress=False)
+    def search(query: str, n: int) -> Iterable[str]:
+        found, scores = index.retrieve(tokenize([query]), k=min(n, len(rows)), show_progress=False)
         return [rows[at][0] for at, score in zip(found[0].tolist(), scores[0].tolist(), strict=True) if score > 0]
 
-    answer(ask)
+    run_peer(search)
 
 
 if __name__ == "__main__":

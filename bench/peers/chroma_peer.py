@@ -14,14 +14,14 @@ from pathlib import Path
 import chromadb
 import numpy as np
 from chromadb.utils.embedding_functions import ONNXMiniLM_L6_V2
-from lines import PASSAGES_A_PAGE, answer, built, mark_built, texts
+from lines import PASSAGES_A_PAGE, is_built, mark_built, read_texts, run_peer
 
 # Files whose existence stops the download; their content is not read.
 _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt")
-_AT_ONCE = 320
+_BATCH = 320
 
 
-def put_model(carrier: Path, to: Path) -> None:
+def write_model(carrier: Path, to: Path) -> None:
     (to / "onnx").mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "onnx/model.onnx", "onnx/model.onnx_data"):
         if not (to / "onnx" / Path(name).name).exists():
@@ -32,15 +32,15 @@ def put_model(carrier: Path, to: Path) -> None:
 
 
 def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
-    put_model(carrier, state.parent.parent / "chroma-model")
-    rows = texts(file)
+    write_model(carrier, state.parent.parent / "chroma-model")
+    rows = read_texts(file)
     client = chromadb.PersistentClient(str(state / "chroma"))
     # Its default distance is the squared Euclidean one; all vectors have unit length, so the order is that of cosines.
     collection = client.get_or_create_collection("wiki")
-    if not built(state):
+    if not is_built(state):
         given = np.load(vectors).astype(np.float32) if vectors else None
-        for begin in range(collection.count(), len(rows), _AT_ONCE):  # goes on where it was stopped
-            part = rows[begin : begin + _AT_ONCE]
+        for begin in range(collection.count(), len(rows), _BATCH):  # continues where it was stopped
+            part = rows[begin : begin + _BATCH]
             collection.add(
                 ids=[str(begin + at) for at in range(len(part))],
                 documents=[text for _, text in part],
@@ -50,12 +50,12 @@ def main(file: Path, state: Path, carrier: Path, vectors: Path | None) -> None:
             print(f"{begin + len(part)} of {len(rows)}", file=sys.stderr, flush=True)
         mark_built(state)
 
-    def ask(query: str, n: int) -> Iterable[str]:
-        wanted = min(n * PASSAGES_A_PAGE if vectors else n, len(rows))
-        found = collection.query(query_texts=[query], n_results=wanted, include=["metadatas"])
+    def search(query: str, n: int) -> Iterable[str]:
+        limit = min(n * PASSAGES_A_PAGE if vectors else n, len(rows))
+        found = collection.query(query_texts=[query], n_results=limit, include=["metadatas"])
         return [str(each["page"]) for each in (found["metadatas"] or [[]])[0]]
 
-    answer(ask)
+    run_peer(search)
 
 
 if __name__ == "__main__":

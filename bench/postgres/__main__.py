@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Callable
 
 from bench.postgres import agreement, graphs, growth, large, nodes, phrases, roles, shared, small, takeover
-from bench.postgres.parts import joined
+from bench.postgres.parts import write_results
 
 
 def main() -> None:
@@ -19,16 +19,16 @@ def main() -> None:
         prog="python -m bench.postgres", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parts: dict[str, Callable[[argparse.Namespace], None]] = {
-        "shared": lambda _: shared.main(),
-        "roles": lambda _: roles.main(),
-        "small": lambda given: small.main(given.wikis, given.rounds),
-        "growth": lambda given: growth.main(given.stages),
-        "large": lambda given: large.main(given.sizes),
-        "graphs": lambda _: graphs.main(),
-        "phrases": lambda _: phrases.main(),
-        "nodes": lambda _: nodes.main(),
-        "takeover": lambda _: takeover.main(),
-        "agreement": lambda _: agreement.main(),
+        "shared": lambda _: shared.run(),
+        "roles": lambda _: roles.run(),
+        "small": lambda given: small.run(given.wikis, given.rounds),
+        "growth": lambda given: growth.run(given.stages),
+        "large": lambda given: large.run(given.sizes),
+        "graphs": lambda _: graphs.run(),
+        "phrases": lambda _: phrases.run(),
+        "nodes": lambda _: nodes.run(),
+        "takeover": lambda _: takeover.run(),
+        "agreement": lambda _: agreement.run(),
     }
     parser.add_argument("part", choices=[*parts, "report"])
     parser.add_argument("--wikis", type=int, default=1_000, help="how many small wikis")
@@ -40,7 +40,7 @@ def main() -> None:
     if arguments.part in parts:
         parts[arguments.part](arguments)
     if arguments.write:
-        joined(str(__doc__))
+        write_results(str(__doc__))
 
 
 if __name__ == "__main__":

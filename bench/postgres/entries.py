@@ -1,25 +1,22 @@
-"""Real pages ready to be stored, made once: every store is given the same ones, and no model slows it down."""
+"""Prepared real pages, computed once: every store gets the same ones, and nothing is embedded."""
 
 import pickle
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
-from bench.corpus import DATA
-from bench.postgres.parts import KEPT
+from bench.corpus import open_large_index
+from bench.postgres.parts import SAVED_RESULTS
+from bench.report import DATA
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.storage.sqlite.store import SqliteStore
 
 CHUNKS = 100_000
 BATCH = 48
@@ -27,21 +24,21 @@ BATCH = 48
 REVISION = "0" * 40
 
 
-def pages(chunks: int = CHUNKS) -> list[PageEntry]:
+def load_pages(chunks: int = CHUNKS) -> list[PageEntry]:
     """The first pages of the large wiki, with `chunks` chunks in total."""
-    kept = KEPT / "entries.pickle"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(pickle.dumps(list(_made(max(chunks, CHUNKS))), protocol=5))
-    found: list[PageEntry] = pickle.loads(kept.read_bytes())
-    return list(_up_to(chunks, found))
+    file = SAVED_RESULTS / "entries.pickle"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(list(_prepare_pages(max(chunks, CHUNKS))), protocol=5))
+    found: list[PageEntry] = pickle.loads(file.read_bytes())
+    return list(_limit_chunks(chunks, found))
 
 
-def recipe(embedder: Embedder) -> Recipe:
+def build_recipe(embedder: Embedder) -> Recipe:
     return TextPipeline().build_recipe(embedder)
 
 
-def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
+def iter_changes(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
     """The pages as a sync would write them, the last change with a revision."""
     rest = iter(entries)
     while some := tuple(islice(rest, BATCH)):
@@ -49,7 +46,7 @@ def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
     yield IndexChange(revision=REVISION)
 
 
-def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
+def make_small_wiki(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
     """A small wiki of exactly `chunks` chunks, the same for the same number."""
     rng, taken, left = random.Random(number), {}, chunks
     while left:
@@ -60,7 +57,7 @@ def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChan
     return IndexChange(tuple(taken.values()), revision=REVISION)
 
 
-def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
+def _limit_chunks(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
     left = chunks
     for entry in entries:
         if left <= 0:
@@ -69,14 +66,13 @@ def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
         yield entry
 
 
-def _made(chunks: int) -> Iterator[PageEntry]:
+def _prepare_pages(chunks: int) -> Iterator[PageEntry]:
     source, began = GitSource(DATA / "mdn.git"), time.perf_counter()
     tree = source.read_tree(source.get_head())
-    index = _large(chunks)
-    with load_embedder() as embedder:
+    with open_large_index(chunks) as index, load_embedder() as embedder:
         files = iter(sorted(tree))
         while chunks > 0 and (some := list(islice(files, 500))):
-            drafts = _drafts(source, some, tree, embedder)
+            drafts = _read_drafts(source, some, tree, embedder)
             known = index.find_vectors_by_hash([each for draft in drafts for each in draft.hashes])
             for draft in drafts:
                 missing = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
@@ -85,25 +81,14 @@ def _made(chunks: int) -> Iterator[PageEntry]:
                 block = np.stack(vectors) if vectors else np.empty((0, embedder.dimensions), np.float32)
                 yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.terms)
                 chunks -= len(vectors)
-            print(f"{max(0, chunks):,} chunks to go, {time.perf_counter() - began:.0f} s", flush=True)
-    index.close()
+            print(f"{max(0, chunks):,} chunks left, {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def _drafts(
+def _read_drafts(
     source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder
 ) -> list[PreparedPage]:
 
     pipeline = TextPipeline()
     blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)
-    made = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
-    return [draft for draft in made if isinstance(draft, PreparedPage)]
-
-
-def _large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
-    store = SqliteStore(place)
-    for wiki_id in store.list_wiki_ids():
-        index = store.open(wiki_id)
-        if index.get_state().chunks >= chunks:
-            return index
-        index.close()
-    sys.exit(f"there is no index of {chunks:,} chunks: run `python -m bench.sync` first")
+    drafts = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
+    return [draft for draft in drafts if isinstance(draft, PreparedPage)]

@@ -1,4 +1,4 @@
-"""How much of what is nearest an HNSW index finds, by how it was made and how widely it looks: on real text."""
+"""The recall of HNSW indexes on real text, by their build and search parameters."""
 
 import time
 from collections.abc import Sequence
@@ -8,51 +8,54 @@ import psycopg
 from psycopg import sql
 
 from bench import collections
-from bench.postgres.parts import KEPT, Part, spread
-from bench.postgres.rows import Rows, said
-from bench.postgres.server import started
+from bench.measures import get_percentiles_ms, measure_seconds
+from bench.postgres.parts import SAVED_RESULTS, ReportPart
+from bench.postgres.rows import PassageRows, format_vector
+from bench.postgres.server import run_server
 from bench.postgres.shared import Database, copy_rows
+from bench.report import make_head
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.embedding import load_embedder
 
 WIKI = "wiki-k8s-en"
-MADE = ((16, 64), (16, 200), (24, 200))
+BUILD_PARAMETERS = ((16, 64), (16, 200), (24, 200))
 """m and ef_construction; the first pair is pgvector's default."""
-LOOKING = (100, 200, 400, 800)
-ASKED = 180
+SEARCH_WIDTHS = (100, 200, 400, 800)
+QUESTIONS = 180
 
 
-def main() -> None:
-    """Build each, ask the collection's own questions, and save the result."""
-    part = Part("graphs", "HNSW on real text")
+def run() -> None:
+    """Build each index, search the questions of the collection, and save the result."""
+    part = ReportPart("graphs", "HNSW on real text")
     vectors = _vectors()
-    texts = [text for asked in collections.queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
-    texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), ASKED, replace=False)]
-    part.say(
-        f"{len(vectors):,} passages and {ASKED} questions of {WIKI}; the best ten of 30 against all products. A question is "
-        "short of something when it misses one of its ten.",
+    texts = [text for kind in collections.read_queries(collections.DEFAULT / WIKI) for text in kind.texts.values()]
+    texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), QUESTIONS, replace=False)]
+    part.add(
+        f"{len(vectors):,} passages and {QUESTIONS} questions of {WIKI}; the best ten of 30 against all products. A question is "
+        "incomplete if one of its ten is missing.",
         "",
-        "| m, ef_construction | build s | ef_search | recall@10 | worst | short of something | p50 ms | ÷ reading all |",
-        "|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| m, ef_construction | build s | ef_search | recall@10 | worst | incomplete | p50 ms | ÷ reading all |"
+        ),
     )
     with (
-        started() as server,
+        run_server() as server,
         load_embedder() as embedder,
         psycopg.connect(server.create_database(), autocommit=True) as database,
     ):
         queries = np.stack([embedder.embed_query(text) for text in texts])
-        for m, width in MADE:
+        for m, width in BUILD_PARAMETERS:
             built = _build(database, vectors, m, width)
-            for looking in LOOKING:
-                database.execute(f"SET hnsw.ef_search = {looking}; SET hnsw.iterative_scan = strict_order")
-                part.say(f"| {m}, {width} | {built:.0f} | {looking} | {_asked(database, vectors, queries)} |")
-    part.keep()
+            for search_width in SEARCH_WIDTHS:
+                database.execute(f"SET hnsw.ef_search = {search_width}; SET hnsw.iterative_scan = strict_order")
+                part.add(f"| {m}, {width} | {built:.0f} | {search_width} | {_search(database, vectors, queries)} |")
+    part.save()
 
 
 def _vectors() -> FloatArray:
-    """Of the index that the part `agreement` keeps."""
-    service = open_service(KEPT / "files")
+    """The vectors of the index that the part `agreement` creates."""
+    service = open_service(SAVED_RESULTS / "files")
     index = service.components.store.open(service.get_handle(WIKI).wiki.id)
     try:
         with index.open_vector_snapshot() as snapshot:
@@ -65,26 +68,24 @@ def _vectors() -> FloatArray:
 def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float:
     database.execute("DROP TABLE IF EXISTS chunks")
     database.execute("CREATE TABLE chunks (id int, vector vector(384) STORAGE PLAIN)")
-    rows = Rows(vectors, np.zeros(len(vectors), np.int64), {})
+    rows = PassageRows(vectors, np.zeros(len(vectors), np.int64), {})
     copy_rows(database, sql.Identifier("chunks"), ((number,) for number in range(len(vectors))), rows)
-    began = time.perf_counter()
     how = f"USING hnsw (vector vector_ip_ops) WITH (m = {m}, ef_construction = {width})"
-    database.execute(f"CREATE INDEX ON chunks {how}")
-    took = time.perf_counter() - began
+    took = measure_seconds(database.execute, f"CREATE INDEX ON chunks {how}")
     database.execute("VACUUM ANALYZE chunks")
     return took
 
 
-def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
+def _search(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
     find = "SELECT vector <#> %(v)s::vector FROM chunks ORDER BY {} LIMIT 30"
     times: tuple[list[float], list[float]] = ([], [])
     recalls = []
     for query in queries:
-        # Passages that are equally near are equally right.
+        # Passages at the same distance count as equally right.
         worst = np.sort(-(vectors @ query))[9] + 1e-5
         for taken, order in zip(times, ("vector <#> %(v)s::vector", "1 + (vector <#> %(v)s::vector)"), strict=True):
             began = time.perf_counter()
-            found = database.execute(find.format(order), {"v": said(query)}).fetchall()
+            found = database.execute(find.format(order), {"v": format_vector(query)}).fetchall()
             taken.append(time.perf_counter() - began)
             if taken is times[0]:
                 recalls.append(float(np.mean(np.array(found[:10]) <= worst)))
@@ -92,6 +93,6 @@ def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
 
 
 def _format_row(times: Sequence[Sequence[float]], recalls: Sequence[float]) -> str:
-    (p50, _), (whole, _) = (spread(each) for each in times)
+    (p50, _), (whole, _) = (get_percentiles_ms(each) for each in times)
     short = sum(recall < 1 for recall in recalls)
     return f"{np.mean(recalls):.4f} | {min(recalls):.1f} | {short} | {p50:.1f} | {p50 / whole:.2f}"

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import psycopg
 
-from bench.many_wikis.wikis import slug
-from bench.postgres.load import cpu_below
-from bench.postgres.parts import Part, spread
-from bench.postgres.server import disk_of, pid_of, started
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.embedders import CachingEmbedder
+from bench.many_wikis.repositories import make_slug
+from bench.measures import get_percentiles_ms, measure_seconds
+from bench.postgres.load import read_tree_cpu_s
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import get_disk_bytes, get_pid, run_server
+from bench.postgres.sides import Side
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
@@ -42,33 +45,34 @@ WHERE n.nspname LIKE 'w\\_%' OR (n.nspname = 'pg_toast' AND r.oid >= 16384)
 """
 
 
-def main(stages: Sequence[int]) -> None:
-    part = Part("growth", "One database that grows")
-    part.say(
+def run(stages: Sequence[int]) -> None:
+    part = ReportPart("growth", "One database that grows")
+    part.add(
         f"Empty wikis are created, the last {TIMED} of each size one after another, by a login with CREATEROLE that is no superuser. At each size "
         f"{FILLED} wikis get 20 chunks and are searched, and {REMOVED} are removed. Times in ms are p50 (p10) by the "
         "clock; CPU is this process and all of PostgreSQL.",
         "",
-        "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s | after SIGQUIT s "
-        "| search warm | search cold |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        make_head(
+            "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s "
+            "| after SIGQUIT s | search warm | search cold |"
+        ),
     )
-    embedder = PreparedEmbedder(FakeEmbedder(DIMENSIONS))
-    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    embedder = CachingEmbedder(FakeEmbedder(DIMENSIONS))
+    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
-        before = disk_of(server)
+        before = get_disk_bytes(server)
         try:
-            made = 0
+            count = 0
             for stage in stages:
-                slugs = [slug(number) for number in range(made, stage)]
+                slugs = [make_slug(number) for number in range(count, stage)]
                 side.register(slugs, Path("bench"))
                 row = _grow(side, server, slugs)
-                part.say(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
-                made = stage
-                part.keep()
+                part.add(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
+                count = stage
+                part.save()
         finally:
             side.close()
-    part.keep()
+    part.save()
 
 
 def _make_database(server: PostgresServer) -> str:
@@ -87,15 +91,11 @@ def _grow(side: Side, server: PostgresServer, slugs: Sequence[str]) -> list[str]
     assert isinstance(store, PostgresStore)
     for start in range(0, len(slugs) - TIMED, BATCH):
         some = slugs[start : min(start + BATCH, len(slugs) - TIMED)]
-        _create_many(store, [side.id_of(name) for name in some], recipe)
+        _create_many(store, [side.get_id(name) for name in some], recipe)
         if start % 500 == 0:
             print(f"{slugs[start]}", flush=True)
-    times: list[float] = []
     cpu = _cpu(server)
-    for name in slugs[-TIMED:]:
-        began = time.perf_counter()
-        side.create(name, recipe)
-        times.append(time.perf_counter() - began)
+    times = [measure_seconds(side.create, name, recipe) for name in slugs[-TIMED:]]
     return [_format(times), f"{(_cpu(server) - cpu) / TIMED * 1e3:.1f}"]
 
 
@@ -114,17 +114,13 @@ def _create_many(store: PostgresStore, wiki_ids: Sequence[str], recipe: Recipe) 
 def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: int, before: int) -> list[str]:
     # The autovacuum and the checkpoint that a server of this size has anyway.
     relations, checkpoint = _checkpoint(side, server)
-    size = (disk_of(server) - before) / stage / 1024
+    size = (get_disk_bytes(server) - before) / stage / 1024
     restart, crash = _restart(server, signal.SIGINT), _restart(server, signal.SIGQUIT)
     recent = slugs[-TIMED:]
     for number, name in enumerate(recent[:FILLED]):
         side.fill(name, _make_pages(side.embedder, number))
     warm, cold = _search(side, recent[:FILLED])
-    removed = []
-    for name in recent[-REMOVED:]:
-        began = time.perf_counter()
-        side.store.delete(side.id_of(name))
-        removed.append(time.perf_counter() - began)
+    removed = [measure_seconds(side.store.delete, side.get_id(name)) for name in recent[-REMOVED:]]
     return [
         _format(removed),
         f"{relations / stage:.1f}",
@@ -142,9 +138,7 @@ def _checkpoint(side: Side, server: PostgresServer) -> tuple[int, float]:
     name = str(psycopg.conninfo.conninfo_to_dict(side.address)["dbname"])
     with psycopg.connect(server.get_dsn(name), autocommit=True) as connection:
         (relations,) = connection.execute(_RELATIONS).fetchone() or (0,)
-        began = time.perf_counter()
-        connection.execute("CHECKPOINT")
-        return int(relations), time.perf_counter() - began
+        return int(relations), measure_seconds(connection.execute, "CHECKPOINT")
 
 
 def _restart(server: PostgresServer, how: signal.Signals) -> float:
@@ -157,7 +151,7 @@ def _restart(server: PostgresServer, how: signal.Signals) -> float:
     return time.perf_counter() - began
 
 
-def _make_pages(embedder: PreparedEmbedder, number: int) -> IndexChange:
+def _make_pages(embedder: CachingEmbedder, number: int) -> IndexChange:
     rng = random.Random(number)
     words = [f"word{rng.randrange(5_000)}" for _ in range(4_000)]
 
@@ -170,20 +164,17 @@ def _make_pages(embedder: PreparedEmbedder, number: int) -> IndexChange:
 
 def _search(side: Side, slugs: Sequence[str]) -> tuple[list[float], list[float]]:
     """Seconds of hybrid searches in wikis with an open session, and of the first in each."""
-    warm, cold = [], []
+    warm, cold, request = [], [], SearchRequest("Page 3", mode=SearchMode.HYBRID)
     for turn in range(11):
         for name in slugs if turn == 0 else slugs[:10]:
-            request = SearchRequest("Page 3", mode=SearchMode.HYBRID)
-            began = time.perf_counter()
-            side.service.get_handle(name).search(request)
-            (warm if turn else cold).append(time.perf_counter() - began)
+            (warm if turn else cold).append(measure_seconds(side.service.get_handle(name).search, request))
     return warm[10:], cold
 
 
 def _cpu(server: PostgresServer) -> float:
-    return time.process_time() + cpu_below(pid_of(server))
+    return time.process_time() + read_tree_cpu_s(get_pid(server))
 
 
 def _format(seconds: Sequence[float]) -> str:
     least = statistics.quantiles(seconds, n=10)[0] * 1e3
-    return f"{spread(seconds)[0]:.1f} ({least:.1f})"
+    return f"{get_percentiles_ms(seconds)[0]:.1f} ({least:.1f})"

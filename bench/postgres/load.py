@@ -1,7 +1,6 @@
 """Clients that search without pause, and the CPU time this takes."""
 
 import http.client
-import json
 import os
 import statistics
 import threading
@@ -9,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-from bench.postgres.parts import spread
+from bench.many_wikis.wiki_server import request_search
+from bench.measures import get_percentiles_ms
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -30,10 +29,10 @@ class Load:
         return len(self.times) / self.seconds
 
     @staticmethod
-    def row(name: str, loads: Sequence["Load"], base: float) -> str:
+    def format_row(name: str, loads: Sequence["Load"], base: float) -> str:
         """A line of the table: medians over rounds, and the rate beside another's."""
         rate = statistics.median(load.rate for load in loads)
-        p50, p95 = spread([each for load in loads for each in load.times])
+        p50, p95 = get_percentiles_ms([each for load in loads for each in load.times])
         count = sum(len(load.times) for load in loads)
         node, database = (sum(each) / count * 1e3 for each in zip(*((load.nodes, load.database) for load in loads), strict=True))  # fmt: skip
         return f"| {name} | {rate:.0f} | {rate / base:.2f} | {p50:.1f} | {p95:.1f} | {node:.2f} | {database:.2f} |"
@@ -47,25 +46,22 @@ def run_load(
     failed: list[BaseException] = []
     until = time.perf_counter() + seconds
 
-    def client(number: int) -> None:
+    def run_client(number: int) -> None:
         try:
             connection = http.client.HTTPConnection("127.0.0.1", ports[number % len(ports)], timeout=60)
             turn = number
             while time.perf_counter() < until:
                 slug, text = question(turn)
-                began = time.perf_counter()
-                connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(text)}")
-                answer = connection.getresponse()
-                document = json.loads(answer.read())
-                times[number].append(time.perf_counter() - began)
-                assert answer.status == 200, document
+                status, document, took = request_search(connection, slug, text, mode)
+                times[number].append(took)
+                assert status == 200, document
                 assert document["results"], (slug, text)
                 turn += clients
             connection.close()
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             failed.append(error)
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=run_client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -75,8 +71,8 @@ def run_load(
     return Load(seconds, [each for some in times for each in some])
 
 
-def cpu_below(pid: int) -> float:
-    """Seconds of CPU that a process has taken with all those it started, gone ones too."""
+def read_tree_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of all processes it started, also of ended ones."""
     total = 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,66 +1,58 @@
 """One `wikiholt serve` of several over the same database."""
 
 import http.client
-import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
-from bench.many_wikis.server import Server
+from bench.many_wikis.wiki_server import WikiServer, request_search
+from bench.measures import wait_until
 
 
-class Node(Server):
+class Node(WikiServer):
     """A server that can be killed and started again."""
 
     def __init__(self, data: Path, roots: list[Path], log: Path) -> None:
-        self._made_of = (data, roots, log)
+        self._arguments = (data, roots, log)
         super().__init__(data, roots, log)
 
     @staticmethod
-    def run(data: Path, *words: str) -> None:
+    def run_command(data: Path, *words: str) -> None:
         """Run a wikiholt command on the same data."""
         command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(data), *words]
         subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
-    def until_all(self, slugs: Sequence[str], timeout: float = 600.0) -> None:
-        """Until it answers for every wiki."""
-        until = time.monotonic() + timeout
+    def wait_for_wikis(self, slugs: Sequence[str], timeout: float = 600.0) -> None:
+        """Wait until it answers for every wiki."""
         for slug in slugs:
-            while not self.answers(slug, "the"):
-                assert time.monotonic() < until, slug
-                time.sleep(0.1)
+            wait_until(lambda slug=slug: self.can_search(slug, "the"), timeout)
 
-    def answers(self, slug: str, word: str) -> bool:
+    def can_search(self, slug: str, word: str) -> bool:
         """Whether a search by this word is answered at all."""
-        return self._asked(slug, word) is not None
+        return self._search(slug, word) is not None
 
-    def finds(self, slug: str, word: str) -> bool:
+    def has_page(self, slug: str, word: str) -> bool:
         """Whether a page with this word is found."""
-        return bool(self._asked(slug, word))
+        return bool(self._search(slug, word))
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(60)
 
-    def again(self) -> "Node":
+    def start_again(self) -> "Node":
         """Start a new process."""
-        return Node(*self._made_of)
+        return Node(*self._arguments)
 
-    def end(self) -> None:
+    def stop_if_running(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(60)
 
-    def _asked(self, slug: str, word: str) -> list[object] | None:
+    def _search(self, slug: str, word: str) -> list[object] | None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request("GET", f"/w/{slug}/api/v1/search?mode=keyword&n=5&q={quote(word)}")
-            answer = connection.getresponse()
-            document = json.loads(answer.read())
-            return list(document["results"]) if answer.status == 200 else None
-        finally:
-            connection.close()
+        with closing(connection):
+            status, document, _ = request_search(connection, slug, word, "keyword")
+        return list(document["results"]) if status == 200 else None

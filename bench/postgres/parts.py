@@ -1,19 +1,16 @@
 """Results of each part, kept until they are written to bench/results/postgres.md."""
 
 import os
-import statistics
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bench.corpus import DATA
-from bench.report import machine, write
+from bench.report import DATA, describe_machine, format_load, write_result
 
-KEPT = DATA / "postgres"
+SAVED_RESULTS = DATA / "postgres"
 ORDER = ("shared", "roles", "small", "growth", "large", "graphs", "phrases", "nodes", "takeover", "agreement")
 """Files of a part begin with its name; `small` has one for each number of wikis."""
 
 
-class Part:
+class ReportPart:
     """One running part of the benchmark: its text, and the load of the machine."""
 
     def __init__(self, name: str, title: str) -> None:
@@ -21,34 +18,25 @@ class Part:
         self._lines = [f"## {title}", ""]
         self._load = [os.getloadavg()[0]]
 
-    def say(self, *lines: str) -> None:
+    def add(self, *lines: str) -> None:
         """Add lines and show them; an empty one ends a paragraph."""
         self._lines += lines
         self._load.append(os.getloadavg()[0])
         print("\n".join(lines), flush=True)
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Save the text for `report`; replaces the earlier text of this part."""
-        cores = len(os.sched_getaffinity(0))
-        day = datetime.now(UTC).date().isoformat()
-        said = f"*{day}; load while it ran: {min(self._load):.1f} to {max(self._load):.1f} on {cores} cores"
-        said += (
-            "; the machine was busy, so only ratios are meaningful, roughly.*" if max(self._load) > cores + 1 else ".*"
-        )
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
+        note = f"*{datetime.now(UTC).date().isoformat()}. {format_load(self._load)}*"
+        SAVED_RESULTS.mkdir(parents=True, exist_ok=True)
+        (SAVED_RESULTS / f"{self._name}.md").write_text("\n".join([*self._lines, "", note, ""]))
 
 
-def joined(about: str) -> str:
+def write_results(about: str) -> str:
     """The text of every saved part, in order; written to the results."""
-    files = [file for name in ORDER for file in sorted(KEPT.glob(f"{name}*.md"), key=lambda file: len(file.name))]
+    files = [
+        file for name in ORDER for file in sorted(SAVED_RESULTS.glob(f"{name}*.md"), key=lambda file: len(file.name))
+    ]
     found = [file.read_text().strip() for file in files]
-    text = f"{about.strip()}\n\n{machine()}\n\n" + "\n\n".join(found)
-    write("postgres", text)
+    text = f"{about.strip()}\n\n{describe_machine()}\n\n" + "\n\n".join(found)
+    write_result("postgres", text)
     return text
-
-
-def spread(seconds: Sequence[float]) -> tuple[float, float]:
-    """p50 and p95 in milliseconds; of a single time, that time."""
-    most = statistics.quantiles(seconds, n=20)[18] if len(seconds) > 1 else seconds[0]
-    return statistics.median(seconds) * 1e3, most * 1e3

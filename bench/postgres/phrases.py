@@ -11,11 +11,14 @@ from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
-from bench.corpus import DATA, DEFAULT, cloned
-from bench.postgres.load import cpu_below
-from bench.postgres.parts import Part, spread
-from bench.postgres.server import pid_of, started
-from bench.postgres.sides import PreparedEmbedder, Side
+from bench.corpus import open_clone
+from bench.embedders import CachingEmbedder
+from bench.measures import get_percentiles_ms, wait_until
+from bench.postgres.load import read_tree_cpu_s
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import get_pid, run_server
+from bench.postgres.sides import Side
+from bench.report import DATA
 from tests.support.postgres_server import PostgresServer
 from wikiholt.app.store_migration import StoreMigration
 from wikiholt.domain.search import SearchMode
@@ -30,14 +33,14 @@ SIDES = ("database alone", "node's cache", "files")
 _WORD = re.compile(r"[a-z]{3,}")
 
 
-def main() -> None:
-    part = Part("phrases", "Phrases in a large wiki")
-    embedder = PreparedEmbedder(FakeEmbedder(16))  # type: ignore[arg-type]
-    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
+def run() -> None:
+    part = ReportPart("phrases", "Phrases in a large wiki")
+    embedder = CachingEmbedder(FakeEmbedder(16))  # type: ignore[arg-type]
+    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
         files = Side("files", DATA / "phrases", embedder)
         stack.callback(files.close)
         if not files.service.list_wikis():
-            files.service.add(SLUG, str(cloned(DEFAULT, DATA / "mdn.git").path.resolve()), {})
+            files.service.add(SLUG, str(open_clone().path.resolve()), {})
             files.service.get_handle(SLUG).sync()
         address = server.create_database()
         # Keywords need no index of vectors, and building one would take the second core meanwhile.
@@ -50,16 +53,16 @@ def main() -> None:
         alone = sides[0].service
         alone.components = dataclasses.replace(alone.components, keyword_cache=lambda _index, _wiki_id: None)
         StoreMigration(files.service, sides[0].service, Path(place) / "moving").run()
-        sides[0].grown(files.service.list_wikis()[0].id)
+        sides[0].build_indexes(files.service.list_wikis()[0].id)
         with closing(files.store.open(files.service.list_wikis()[0].id)) as index:
             groups = {"two to four words of a page": pick_runs(index), "pairs on the most pages": pick_pairs(index)}
             pages = index.get_state().pages
-        part.say(
+        part.add(
             f"{pages:,} pages of a real wiki; keyword search through the service, every phrase twice in turns, the second time measured."
         )
         build_cache(part, sides[1])
         compare(part, server, [*sides, files], groups)
-    part.keep()
+    part.save()
 
 
 def pick_runs(index: WikiIndex) -> list[str]:
@@ -86,21 +89,21 @@ def pick_pairs(index: WikiIndex) -> list[str]:
     return [pair for pair, _ in counts.most_common(COMMON)]
 
 
-def build_cache(part: Part, side: Side) -> None:
+def build_cache(part: ReportPart, side: Side) -> None:
     """Search until the cache answers, and say how large it is."""
     handle = side.service.get_handle(SLUG)
     began = time.perf_counter()
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
-    while not (found := list(side.data.rglob("*.postings"))):
-        time.sleep(0.2)
+    wait_until(lambda: list(side.data.rglob("*.postings")), 600)
+    found = list(side.data.rglob("*.postings"))
     took = time.perf_counter() - began
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
-    part.say(
+    part.add(
         f"The node's cache takes {sum(f.stat().st_size for f in found) / 1e6:.0f} MB and was built in {took:.0f} s.", ""
     )
 
 
-def compare(part: Part, server: PostgresServer, sides: Sequence[Side], groups: dict[str, list[str]]) -> None:
+def compare(part: ReportPart, server: PostgresServer, sides: Sequence[Side], groups: dict[str, list[str]]) -> None:
     times: dict[tuple[str, str], list[float]] = {}
     cpu: Counter[tuple[str, str]] = Counter()
     answers, differ = 0, 0
@@ -111,27 +114,27 @@ def compare(part: Part, server: PostgresServer, sides: Sequence[Side], groups: d
                 for side in sides:
                     request = SearchRequest(f'"{phrase}"', mode=SearchMode.KEYWORD)
                     handle = side.service.get_handle(SLUG)
-                    below = cpu_below(pid_of(server))
+                    below = read_tree_cpu_s(get_pid(server))
                     used, began = time.process_time(), time.perf_counter()
                     result = handle.search(request)
                     used, took = time.process_time() - used, time.perf_counter() - began
                     if turn:
                         times.setdefault((group, side.name), []).append(took)
-                        cpu[group, side.name] += used + cpu_below(pid_of(server)) - below
+                        cpu[group, side.name] += used + read_tree_cpu_s(get_pid(server)) - below
                     hits.append((result.considered, [(hit.path, hit.score) for hit in result.hits]))
                 answers += 1
                 differ += any(hit != hits[0] for hit in hits[1:])
-    part.say("| phrases | " + " | ".join(f"{side.name}, CPU; p50 / p95 / least ms" for side in sides) + " |")
-    part.say("|---" * (len(sides) + 1) + "|")
+    part.add("| phrases | " + " | ".join(f"{side.name}, CPU; p50 / p95 / least ms" for side in sides) + " |")
+    part.add("|---" * (len(sides) + 1) + "|")
     for group in groups:
         cells = []
         for side in sides:
             taken = times[group, side.name]
-            p50, p95 = spread(taken)
+            p50, p95 = get_percentiles_ms(taken)
             mean = cpu[group, side.name] / len(taken) * 1e3
             cells.append(f"{mean:.1f}; {p50:.1f} / {p95:.1f} / {min(taken) * 1e3:.1f}")
-        part.say(f"| {group} | " + " | ".join(cells) + " |")
-    part.say(
+        part.add(f"| {group} | " + " | ".join(cells) + " |")
+    part.add(
         "",
         f"Of {answers} answers, {differ} differ between the three. CPU is the mean of this process and the database.",
     )

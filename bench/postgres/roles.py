@@ -1,16 +1,17 @@
 """The cost of a query in the wiki's own session and in a shared session."""
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import psycopg
 from psycopg import sql
 
-from bench.postgres.parts import Part, spread
-from bench.postgres.server import memory_of, started
+from bench.measures import get_percentiles_ms, measure_seconds, read_private_mb
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import run_server
 from bench.postgres.shared import Database
+from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 
 WIKIS = 50
@@ -18,41 +19,39 @@ _FIND = "SELECT id, text FROM chunks WHERE id = %s"
 _OTHERS = "SELECT count(*) FROM {}.chunks"
 
 
-def main(rounds: int = 20) -> None:
-    """Measure, try to get out of each kind of session, and save the result."""
-    part = Part("roles", "A login a wiki, or one session that changes roles")
-    with started() as server, ExitStack() as stack:
-        wikis = made(server, WIKIS)
+def run(rounds: int = 20) -> None:
+    """Measure, try to read another wiki in each kind of session, and save the result."""
+    part = ReportPart("roles", "A login a wiki, or one session that changes roles")
+    with run_server() as server, ExitStack() as stack:
+        wikis = create_wikis(server, WIKIS)
         times = {name: [] for name in ("the wiki's own session, open", "shared, SET LOCAL ROLE", "shared, the same in one round trip", "own session, login for each query")}  # fmt: skip
         own = {name: stack.enter_context(psycopg.connect(address, autocommit=True)) for name, address in wikis.items()}
         shared = stack.enter_context(psycopg.connect(server.get_dsn(), autocommit=True))
         ways: Sequence[Callable[[str], object]] = (
             lambda wiki: own[wiki].execute(_FIND, (7,)).fetchall(),
-            lambda wiki: by_role(shared, wiki),
-            lambda wiki: at_once(shared, wiki),
-            lambda wiki: by_login(wikis[wiki]),
+            lambda wiki: read_by_role(shared, wiki),
+            lambda wiki: read_in_pipeline(shared, wiki),
+            lambda wiki: read_by_login(wikis[wiki]),
         )
         for _ in range(rounds):
             for wiki in wikis:
                 for taken, way in zip(times.values(), ways, strict=True):
-                    began = time.perf_counter()
-                    way(wiki)
-                    taken.append(time.perf_counter() - began)
-        first = spread(next(iter(times.values())))[0]
-        part.say(
+                    taken.append(measure_seconds(way, wiki))
+        first = get_percentiles_ms(next(iter(times.values())))[0]
+        part.add(
             f"{WIKIS} wikis with a schema and a role each, one row read by its key, in turns; over a Unix socket.", ""
         )
-        part.say("| session | p50 ms | p95 ms | p50 ÷ own session |", "|---|---|---|---|")
+        part.add(make_head("| session | p50 ms | p95 ms | p50 ÷ own session |"))
         for name, taken in times.items():
-            p50, p95 = spread(taken)
-            part.say(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")
-        held = sum(memory_of(each.info.backend_pid) for each in own.values()) / len(own)
-        part.say("", f"Memory of an own session's backend after {rounds} queries: {held:.1f} MB private.", "")
-        part.say(escapes(wikis, own, shared))
-    part.keep()
+            p50, p95 = get_percentiles_ms(taken)
+            part.add(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")
+        memory_mb = sum(read_private_mb(each.info.backend_pid, ("Private_",)) for each in own.values()) / len(own)
+        part.add("", f"Memory of an own session's backend after {rounds} queries: {memory_mb:.1f} MB private.", "")
+        part.add(check_escapes(wikis, own, shared))
+    part.save()
 
 
-def made(server: PostgresServer, count: int) -> dict[str, str]:
+def create_wikis(server: PostgresServer, count: int) -> dict[str, str]:
     """Schemas with a table and a role that may read it; the address of each role."""
     wikis = {}
     with psycopg.connect(server.get_dsn(), autocommit=True) as operator:
@@ -71,25 +70,25 @@ def made(server: PostgresServer, count: int) -> dict[str, str]:
     return wikis
 
 
-def by_role(shared: Database, wiki: str) -> list[tuple[object, ...]]:
+def read_by_role(shared: Database, wiki: str) -> list[tuple[object, ...]]:
     with shared.transaction():
         shared.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(wiki)))
         shared.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(wiki)))
         return shared.execute(_FIND, (7,), prepare=False).fetchall()
 
 
-def at_once(shared: Database, wiki: str) -> list[tuple[object, ...]]:
+def read_in_pipeline(shared: Database, wiki: str) -> list[tuple[object, ...]]:
     with shared.pipeline():
-        return by_role(shared, wiki)
+        return read_by_role(shared, wiki)
 
 
-def by_login(address: str) -> list[tuple[object, ...]]:
+def read_by_login(address: str) -> list[tuple[object, ...]]:
     with psycopg.connect(address, autocommit=True) as session:
         return session.execute(_FIND, (7,)).fetchall()
 
 
-def escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -> str:
-    """What injected SQL reaches in each kind of session: the rows of another wiki, or nothing."""
+def check_escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -> str:
+    """The effect of injected SQL in each kind of session: it reads rows of another wiki, or is refused."""
     mine, other = list(wikis)[:2]
     steal = sql.SQL(_OTHERS).format(sql.Identifier(other)).as_string()
     found = []
@@ -105,4 +104,4 @@ def escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -
                 )
             except psycopg.errors.InsufficientPrivilege:
                 found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: refused")
-    return "SQL that asks for another wiki's rows after " + "; after ".join(found) + "."
+    return "SQL that reads rows of another wiki after " + "; after ".join(found) + "."

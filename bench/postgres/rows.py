@@ -4,22 +4,20 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.corpus import DATA
-from bench.postgres.parts import KEPT
+from bench.corpus import open_large_index
+from bench.postgres.parts import SAVED_RESULTS
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.storage.sqlite.store import SqliteStore
 
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
 
 
 @dataclass(frozen=True)
-class Rows:
+class PassageRows:
     """Vectors with the pages they belong to, and those pages' names."""
 
     vectors: FloatArray
@@ -27,54 +25,33 @@ class Rows:
     names: dict[int, str]
 
 
-def real_rows(count: int) -> Rows:
-    """The first passages of the index that bench.sync made; kept, so that they are read once."""
-    kept = KEPT / "rows.npz"
-    if not kept.exists():
-        _take(count).dump(kept)
-    with np.load(kept) as file:
-        rows = _Kept(file["vectors"], file["pages"], file["named"], file["names"])
-    if len(rows.vectors) < count:
-        sys.exit(f"{kept} holds {len(rows.vectors):,} rows, and {count:,} are wanted: delete it, and bench.sync again")
-    names = dict(zip(rows.named.tolist(), rows.names.tolist(), strict=True))
-    return Rows(rows.vectors[:count], rows.pages[:count], names)
+def load_rows(count: int) -> PassageRows:
+    """The first passages of an index of bench.sync; saved, so that they are read once."""
+    file = SAVED_RESULTS / "rows.npz"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(file, **_read_rows(count))
+    with np.load(file) as stored:
+        if len(stored["vectors"]) < count:
+            sys.exit(f"{file} has {len(stored['vectors']):,} rows, and {count:,} are needed: delete it")
+        names = dict(zip(stored["page_ids"].tolist(), stored["names"].tolist(), strict=True))
+        return PassageRows(stored["vectors"][:count], stored["pages"][:count], names)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    vectors: FloatArray
-    pages: IntArray
-    named: IntArray
-    names: np.ndarray[Any, Any]
-
-    def dump(self, to: Path) -> None:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(to, vectors=self.vectors, pages=self.pages, named=self.named, names=self.names)
-
-
-def _take(count: int) -> _Kept:
-    store = SqliteStore(DATA / "sync" / "wikis")
-    for wiki_id in store.list_wiki_ids():
-        index = store.open(wiki_id)
-        try:
-            with index.open_vector_snapshot() as snapshot:
-                if snapshot.count < count:
-                    continue
-                blocks = list(snapshot.iter_blocks())
-            vectors = np.concatenate([block.vectors for block in blocks])[:count]
-            pages = np.concatenate([block.page_ids for block in blocks])[:count]
-            stored = index.get_pages(np.unique(pages).tolist())
-            named = np.array(sorted(stored), np.int64)
-            return _Kept(vectors, pages, named, np.array([stored[each].name for each in sorted(stored)]))
-        finally:
-            index.close()
-    sys.exit(f"there is no index of {count:,} passages: run `python -m bench.sync` first")
+def _read_rows(count: int) -> dict[str, np.ndarray[Any, Any]]:
+    with open_large_index(count) as index, index.open_vector_snapshot() as snapshot:
+        blocks = list(snapshot.iter_blocks())
+        vectors = np.concatenate([block.vectors for block in blocks])[:count]
+        pages = np.concatenate([block.page_ids for block in blocks])[:count]
+        stored = index.get_pages(np.unique(pages).tolist())
+    names = np.array([stored[page_id].name for page_id in sorted(stored)])
+    return {"vectors": vectors, "pages": pages, "page_ids": np.array(sorted(stored), np.int64), "names": names}
 
 
 # ── PostgreSQL's binary form of rows ─────────────────────────────────────────────────────────────
 
 
-def copied(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
+def encode_copy(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
     """What `COPY … FROM STDIN (FORMAT binary)` reads: rows of values that are in binary form already."""
     yield _HEAD
     for row in rows:
@@ -82,14 +59,14 @@ def copied(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
     yield _END
 
 
-def int4(value: int) -> bytes:
+def encode_int4(value: int) -> bytes:
     return struct.pack(">i", value)
 
 
-def vector(value: FloatArray) -> bytes:
+def encode_vector(value: FloatArray) -> bytes:
     return struct.pack(">hh", len(value), 0) + value.astype(">f4").tobytes()
 
 
-def said(value: FloatArray) -> str:
+def format_vector(value: FloatArray) -> str:
     """A vector as text, for a query."""
     return "[" + ",".join(f"{each:.7g}" for each in value) + "]"

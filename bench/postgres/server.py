@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 
+from bench.measures import count_disk_bytes
 from tests.support.postgres_server import PostgresServer, run_postgres
 
-_LIKE_IN_EARNEST = {
+_SETTINGS = {
     "fsync": "on",
     "shared_buffers": "1GB",
     "maintenance_work_mem": "1GB",
@@ -22,25 +22,19 @@ _LIKE_IN_EARNEST = {
 
 
 @contextmanager
-def started(**options: str) -> Iterator[PostgresServer]:
+def run_server(**options: str) -> Iterator[PostgresServer]:
     """A new server, removed afterwards with its data."""
-    with run_postgres(_LIKE_IN_EARNEST | options) as server:
+    with run_postgres(_SETTINGS | options) as server:
         yield server
 
 
-def disk_of(server: PostgresServer) -> int:
-    """Bytes of its tables and catalogs on the file system, the log of writes left out."""
+def get_disk_bytes(server: PostgresServer) -> int:
+    """Bytes of tables and catalogs on the file system, without the write-ahead log."""
     with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
-    return sum(file.stat().st_blocks * 512 for file in (server.place / "data" / "base").rglob("*"))
+    return count_disk_bytes(server.place / "data" / "base")
 
 
-def memory_of(pid: int) -> float:
-    """Megabytes a process has of its own: what it shares with the server's other processes is left out."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
-
-
-def pid_of(server: PostgresServer) -> int:
-    """The process that all others of the server are children of."""
+def get_pid(server: PostgresServer) -> int:
+    """The main process of the server."""
     return int((server.place / "data" / "postmaster.pid").read_text().split()[0])

@@ -4,52 +4,33 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from bench.embedders import CachingEmbedder
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray, IndexChange, Recipe
+from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.protocols import Embedder, VectorCache
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.wikis.service import WikiService
 
 
-class PreparedEmbedder:
-    """The real embedder, which has embedded the questions of a bench before they are asked."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, FloatArray] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._embedder, name)
-
-    def run_self_test(self) -> None:
-        """Do nothing: the self-test ran when it was loaded."""
-
-    def embed_query(self, text: str) -> FloatArray:
-        if text not in self._known:
-            self._known[text] = self._embedder.embed_query(text)
-        return self._known[text]
-
-
 class Side:
     """A service over one store, with wikis that have the same ids and pages on every side."""
 
-    def __init__(self, name: str, data: Path, embedder: PreparedEmbedder, store: str = "", **settings: object) -> None:
+    def __init__(self, name: str, data: Path, embedder: CachingEmbedder, store: str = "", **settings: object) -> None:
         self.name = name
         self.data = data
         self.address = store
         self.embedder = embedder
         given = {"search.stale_check": False, "store": store} | {k.replace("__", "."): v for k, v in settings.items()}
         self.service: WikiService = build_service(load_settings(data, overrides=given))
-        self.use(embedder)
+        self.set_embedder(embedder)
         self._ids: dict[str, str] = {}
         self._open: dict[str, WikiIndex] = {}
 
-    def use(self, embedder: Embedder) -> None:
-        """Embed with this one from now on."""
+    def set_embedder(self, embedder: Embedder) -> None:
+        """Use this embedder from now on."""
         self.service.components = dataclasses.replace(self.service.components, embedder=lambda: embedder, identity=None)
 
     @property
@@ -60,7 +41,7 @@ class Side:
         added = self.service.registry.add_many([(slug, str(source), {}) for slug in slugs])
         self._ids |= {wiki.slug: wiki.id for wiki in added}
 
-    def id_of(self, slug: str) -> str:
+    def get_id(self, slug: str) -> str:
         return self._ids[slug]
 
     def create(self, slug: str, recipe: Recipe) -> None:
@@ -68,20 +49,20 @@ class Side:
         self.store.create(self._ids[slug], recipe).close()
 
     def fill(self, slug: str, *changes: IndexChange) -> None:
-        with self.writing(slug) as index:
+        with self.open_for_writing(slug) as index:
             for change in changes:
                 index.apply(change)
 
-    def grown(self, wiki_id: str) -> None:
-        """What follows a sync, waited for: a wiki that has grown gets its indexes."""
+    def build_indexes(self, wiki_id: str) -> None:
+        """Build the indexes that a large wiki gets after a sync."""
         if isinstance(self.store, PostgresStore):
             placement = self.store.placements.find(wiki_id)
             assert placement is not None
             self.store.build_missing_indexes(placement)
 
     @contextmanager
-    def writing(self, slug: str) -> Iterator[WikiIndex]:
-        """Its index under the writer's lock, as in a sync."""
+    def open_for_writing(self, slug: str) -> Iterator[WikiIndex]:
+        """The index of a wiki under the writer lock, as in a sync."""
         with self.store.write_lock(self._ids[slug], 60):
             index = self.store.open(self._ids[slug])
             try:
@@ -89,15 +70,15 @@ class Side:
             finally:
                 index.close()
 
-    def index(self, slug: str) -> WikiIndex:
+    def open_index(self, slug: str) -> WikiIndex:
         """The wiki's index, which stays open."""
         if slug not in self._open:
             self._open[slug] = self.store.open(self._ids[slug])
         return self._open[slug]
 
-    def vectors(self, slug: str) -> VectorCache:
+    def open_cache(self, slug: str) -> VectorCache:
         """The source of nearest passages for a search: a cache of files, or the database itself."""
-        cache = self.service.components.vector_cache(self.index(slug), self._ids[slug])
+        cache = self.service.components.vector_cache(self.open_index(slug), self._ids[slug])
         cache.refresh()
         cache.wait_idle(600)
         cache.refresh()

@@ -9,11 +9,12 @@ import psycopg
 
 from bench.collections import DEFAULT
 from bench.corpus import BareWiki
-from bench.many_wikis.wikis import small_pages
+from bench.many_wikis.repositories import read_small_pages
+from bench.measures import wait_until
 from bench.postgres.cluster import Cluster
 from bench.postgres.node import Node
-from bench.postgres.parts import Part
-from bench.postgres.server import started
+from bench.postgres.parts import ReportPart
+from bench.postgres.server import run_server
 from bench.postgres.shared import Database
 from tests.support.postgres_server import PostgresServer
 
@@ -22,45 +23,45 @@ TRIES = 3
 LEASES = (5.0, 15.0)
 
 
-def main(tries: int = TRIES) -> None:
+def run(tries: int = TRIES) -> None:
     """Kill a node `tries` times with each lease, and save the result."""
-    part = Part("takeover", "A node killed with SIGKILL")
-    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        cluster = Cluster(Path(place), small_pages(DEFAULT), WIKIS)
+    part = ReportPart("takeover", "A node killed with SIGKILL")
+    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+        cluster = Cluster(Path(place), read_small_pages(DEFAULT), WIKIS)
         for lease in LEASES:
-            takeovers(part, cluster, server, lease, tries)
-    part.keep()
+            run_takeovers(part, cluster, server, lease, tries)
+    part.save()
 
 
-def takeovers(part: Part, cluster: Cluster, server: PostgresServer, lease: float, tries: int) -> None:
+def run_takeovers(part: ReportPart, cluster: Cluster, server: PostgresServer, lease: float, tries: int) -> None:
     """Two nodes share the wikis; one is killed, then a page is committed to each of its wikis."""
     store = server.create_database()
     claimed: list[float] = []
     found: list[tuple[float, float]] = []
-    with cluster.nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
+    with cluster.start_nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
         for turn in range(tries):
-            # Which of the two ids is the one that will die shows when its process is new.
-            before = set(_until_shared(database, cluster.wikis))
-            nodes[0].end()
-            nodes[0] = nodes[0].again()
-            shares = _until_shared(database, cluster.wikis, but=before)
+            # A new process has a new id, which shows which of the two will be killed.
+            before = set(_wait_until_shared(database, cluster.wikis))
+            nodes[0].stop_if_running()
+            nodes[0] = nodes[0].start_again()
+            shares = _wait_until_shared(database, cluster.wikis, but=before)
             (lost,) = (shares[node] for node in set(shares) - before)
             word, began = f"quokka{lease:.0f}x{turn}", time.perf_counter()
             nodes[0].kill()
-            _commit(cluster, lost, word)
-            claimed.append(_until_claimed(database, cluster.wikis) - began)
-            found.append(_until_found(nodes[1], lost, word, began))
-            nodes[0] = nodes[0].again()
+            _commit_pages(cluster, lost, word)
+            claimed.append(_wait_until_claimed(database, cluster.wikis) - began)
+            found.append(_wait_until_found(nodes[1], lost, word, began))
+            nodes[0] = nodes[0].start_again()
     text = ", ".join(f"{each:.1f}" for each in claimed)
     pages = ", ".join(f"{first:.1f} to {last:.1f}" for first, last in found)
-    part.say(
-        f"Lease {lease:g} s, {tries} times: all wikis of a killed node were the other's after {text} s; pages committed "
-        f"to each of them were found through it {pages} s after the kill (first wiki to last; looked at every 2 s).",
+    part.add(
+        f"Lease {lease:g} s, {tries} times: the other node had all wikis of the killed one after {text} s; pages committed "
+        f"to each of them were found through it {pages} s after the kill (first wiki to last; checked every 2 s).",
         "",
     )
 
 
-def _shares(database: Database) -> dict[str, set[str]]:
+def _read_shares(database: Database) -> dict[str, set[str]]:
     """The slugs of the wikis each node has."""
     rows = database.execute(
         "SELECT node, slug FROM wikiholt.work JOIN wikiholt.wikis ON id = wiki_id WHERE node IS NOT NULL"
@@ -71,40 +72,39 @@ def _shares(database: Database) -> dict[str, set[str]]:
     return shares
 
 
-def _until_shared(database: Database, wikis: int, but: Set[str] = frozenset()) -> dict[str, set[str]]:
-    """Until two nodes have half of the wikis each, and these two are not the same as before."""
-    until = time.monotonic() + 120
-    while (shares := _shares(database)).keys() == but or sorted(map(len, shares.values())) != [
-        wikis // 2,
-        wikis - wikis // 2,
-    ]:
-        assert time.monotonic() < until, shares
-        time.sleep(0.1)
-    return shares
+def _wait_until_shared(database: Database, wikis: int, but: Set[str] = frozenset()) -> dict[str, set[str]]:
+    """Wait until two nodes have half of the wikis each, and are not the same two as before."""
+    halves = [wikis // 2, wikis - wikis // 2]
+
+    def is_shared() -> bool:
+        shares = _read_shares(database)
+        return shares.keys() != but and sorted(map(len, shares.values())) == halves
+
+    wait_until(is_shared, 120)
+    return _read_shares(database)
 
 
-def _until_claimed(database: Database, wikis: int) -> float:
-    until = time.monotonic() + 120
-    while [len(each) for each in _shares(database).values()] != [wikis]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+def _wait_until_claimed(database: Database, wikis: int) -> float:
+    wait_until(lambda: [len(each) for each in _read_shares(database).values()] == [wikis], 120, 0.02)
     return time.perf_counter()
 
 
-def _commit(cluster: Cluster, wikis: Set[str], word: str) -> None:
+def _commit_pages(cluster: Cluster, wikis: Set[str], word: str) -> None:
     for name in wikis:
-        BareWiki(cluster.place / "wikis" / f"{name}.git").edit(f"{word}.md", f"# News\n\nThe {word} is here.\n")
+        BareWiki(cluster.place / "wikis" / f"{name}.git").write_page(f"{word}.md", f"# News\n\nThe {word} is here.\n")
 
 
-def _until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:
-    """Until the page is found in each of these wikis; seconds to the first and to the last."""
+def _wait_until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:
+    """Wait until the page is found in each of these wikis; returns the seconds to the first and to the last."""
     times: list[float] = []
-    left, until = set(lost), time.monotonic() + 120
-    while left:
+    left = set(lost)
+
+    def has_all() -> bool:
         for name in sorted(left):
-            if node.finds(name, word):
+            if node.has_page(name, word):
                 left.discard(name)
                 times.append(time.perf_counter() - began)
-        assert time.monotonic() < until, left
-        time.sleep(0.05)
+        return not left
+
+    wait_until(has_all, 120, 0.05)
     return min(times), max(times)

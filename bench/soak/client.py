@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bench.soak.process import Service
+from bench.soak.process import ServiceProcess
 from bench.soak.wikis import SoakWiki
 
 _CANARY = re.compile(rb"kanari[a-z]{10}")
-_IDLE = 2.0
+_MAX_IDLE_S = 2.0
 """Seconds after which a connection is not used again: the service closes idle ones after five."""
-_REMEMBERED = 200
+_MAX_FAULTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; status 0 is none at all."""
+    """A response; status 0 means that there was none."""
 
     status: int
     document: Any
@@ -36,7 +36,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Ledger:
-    """What happened, from all threads."""
+    """The results of all threads."""
 
     began: float = field(default_factory=time.monotonic)
     done: Counter[str] = field(default_factory=Counter)
@@ -48,21 +48,21 @@ class Ledger:
     freshness: dict[str, list[float]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def explain(self, kind: str) -> None:
+    def add_explained(self, kind: str) -> None:
         with self.lock:
             self.explained[kind] += 1
 
-    def complain(self, what: str) -> None:
+    def add_fault(self, what: str) -> None:
         with self.lock:
             self.unexplained_count += 1
-            if len(self.unexplained) < _REMEMBERED:
+            if len(self.unexplained) < _MAX_FAULTS:
                 self.unexplained.append(f"{time.monotonic() - self.began:.1f} s: {what}")
 
-    def took(self, kind: str, reply: Reply) -> None:
+    def add_latency(self, kind: str, reply: Reply) -> None:
         with self.lock:
             self.latencies.append((time.monotonic() - self.began, kind, reply.seconds))
 
-    def fresh_after(self, kind: str, seconds: float) -> None:
+    def add_freshness(self, kind: str, seconds: float) -> None:
         with self.lock:
             self.freshness.setdefault(kind, []).append(seconds)
 
@@ -70,7 +70,7 @@ class Ledger:
 class Session:
     """One visitor's connection; for one thread."""
 
-    def __init__(self, service: Service, ledger: Ledger) -> None:
+    def __init__(self, service: ServiceProcess, ledger: Ledger) -> None:
         self._service = service
         self.ledger = ledger
         self._connection: http.client.HTTPConnection | None = None
@@ -81,7 +81,7 @@ class Session:
             self._connection.close()
         self._connection = None
 
-    def ask(
+    def send(
         self,
         what: str,
         wiki: SoakWiki | None,
@@ -107,16 +107,18 @@ class Session:
             self.ledger.done[what] += 1
         for word in set(_CANARY.findall(raw)):
             if wiki is None or word.decode() != wiki.canary:
-                self.ledger.complain(f"{what}: an answer to {wiki.slug if wiki else 'nobody'} holds {word.decode()}")
+                self.ledger.add_fault(
+                    f"{what}: an answer of {wiki.slug if wiki else 'no wiki'} contains {word.decode()}"
+                )
         if reply.status not in expects:
-            self._judge(what, reply, fault, began, allows or {})
+            self._record_problem(what, reply, fault, began, allows or {})
         return reply
 
     def _exchange(
         self, method: str, address: str, content: bytes | None, headers: dict[str, str]
     ) -> tuple[Reply, bytes, str]:
         began = time.monotonic()
-        if began - self._used > _IDLE:
+        if began - self._used > _MAX_IDLE_S:
             self.close()
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._service.port, timeout=60)
@@ -133,14 +135,14 @@ class Session:
             self.close()
         return Reply(answer.status, document, dict(answer.headers), self._used - began), raw, ""
 
-    def _judge(self, what: str, reply: Reply, fault: str, began: float, allows: Mapping[str, str]) -> None:
-        away = self._service.was_away(began)
+    def _record_problem(self, what: str, reply: Reply, fault: str, began: float, allows: Mapping[str, str]) -> None:
+        away = self._service.has_been_away(began)
         if reply.status == 0 and away:
-            self.ledger.explain("no connection while restarting")
+            self.ledger.add_explained("no connection during a restart")
         elif reply.status == 503 and away:
-            self.ledger.explain("503 while restarting")
+            self.ledger.add_explained("503 during a restart")
         elif reply.code in allows:
-            self.ledger.explain(f"{reply.status} {reply.code}: {allows[reply.code]}")
+            self.ledger.add_explained(f"{reply.status} {reply.code}: {allows[reply.code]}")
         else:
             document = fault or f"{reply.status} {json.dumps(reply.document)[:300]}"
-            self.ledger.complain(f"{what}: {document}")
+            self.ledger.add_fault(f"{what}: {document}")

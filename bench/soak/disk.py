@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME
 
-_OF_A_WIKI: Mapping[str, tuple[str, int]] = {
+_WIKI_FILES: Mapping[str, tuple[str, int]] = {
     r"CURRENT": ("index", 1),
     r"g\d+\.sqlite": ("index", 1),
     r"g\d+\.sqlite-(wal|shm)": ("log", 2),
@@ -22,12 +22,12 @@ _REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.t
 
 
 @dataclass(slots=True)
-class Disk:
-    """Bytes and files by kind, and what should not be there."""
+class DiskUse:
+    """Bytes and files by kind, and unexpected files."""
 
     bytes: Counter[str] = field(default_factory=Counter)
     files: Counter[str] = field(default_factory=Counter)
-    strange: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
 
     def add(self, kind: str, file: Path) -> None:
         try:
@@ -37,44 +37,44 @@ class Disk:
         self.files[kind] += 1
 
 
-def looked_at(data: Path, ids: set[str], kept: int) -> Disk:
+def check_files(data: Path, ids: set[str], kept: int) -> DiskUse:
     """Classify the data directory of wikis with these ids, with `kept` backups each."""
-    disk = Disk()
+    disk = DiskUse()
     for file in sorted(data.rglob("*")):
         if file.is_dir():
             continue
         top, *rest = file.relative_to(data).parts
         if top in ("wikis", "backups") and len(rest) >= 2 and rest[0] not in ids | {"registry"}:
-            disk.strange.append(f"{top}/(no wiki)/{'/'.join(rest[1:])}")
+            disk.unexpected.append(f"{top}/(no wiki)/{'/'.join(rest[1:])}")
         elif top == "backups":
             disk.add("backup", file)
         elif not rest and _REGISTRY.fullmatch(top):
             disk.add("registry", file)
         elif top not in ("wikis", SOCKET_NAME):
-            disk.strange.append("/".join((top, *rest)))
+            disk.unexpected.append("/".join((top, *rest)))
     for wiki_id in sorted(ids):
-        _wiki(disk, data / "wikis" / wiki_id)
+        _check_wiki(disk, data / "wikis" / wiki_id)
     for shelf in sorted(ids | {"registry"}):
         names = [file.name for file in (data / "backups" / shelf).glob("*")]
         whole = [name for name in names if re.fullmatch(r"[^.].*\.sqlite", name)]
         if len(whole) > kept + 1:
-            disk.strange.append(f"backups: {len(whole)} where {kept} are kept")
+            disk.unexpected.append(f"backups: {len(whole)} where {kept} are kept")
         # A kill may leave one pending file until the next backup; more are a fault.
         if len(names) - len(whole) > 3:
-            disk.strange.append(f"backups: {len(names) - len(whole)} files that are none")
+            disk.unexpected.append(f"backups: {len(names) - len(whole)} other files")
     return disk
 
 
-def _wiki(disk: Disk, directory: Path) -> None:
+def _check_wiki(disk: DiskUse, directory: Path) -> None:
     seen: Counter[str] = Counter()
     for file in sorted(path for path in directory.rglob("*") if path.is_file()):
         name = str(file.relative_to(directory))
-        pattern = next((pattern for pattern in _OF_A_WIKI if re.fullmatch(pattern, name)), None)
+        pattern = next((pattern for pattern in _WIKI_FILES if re.fullmatch(pattern, name)), None)
         if pattern is None:
-            disk.strange.append(f"wikis/…/{name}")
+            disk.unexpected.append(f"wikis/…/{name}")
             continue
-        kind, most = _OF_A_WIKI[pattern]
+        kind, most = _WIKI_FILES[pattern]
         seen[pattern] += 1
         disk.add(kind, file)
         if seen[pattern] > most:
-            disk.strange.append(f"wikis/…/{name}: more than {most}")
+            disk.unexpected.append(f"wikis/…/{name}: more than {most}")

@@ -1,12 +1,11 @@
-"""Whether something grows: figures taken at equal points of one process's life, and a test that says how far they may
-move. Pure."""
+"""Whether something grows: figures at regular points of the life of one process, and how much each may grow."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 WARM_UP = 1 / 3
-"""The first third of a life is warm-up: caches fill, memory that is used again is taken for the first time."""
+"""The first third of a life is warm-up: caches fill, and memory is allocated that is used again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was seen at one moment: in which life of the process, after how many seconds, and the figures."""
+    """The figures at one moment: the life of the process, the seconds since the start, and the values."""
 
     life: int
     at: float
@@ -67,17 +66,17 @@ class Trend:
         return self.growth > self.allowed
 
 
-def longest_life(points: Sequence[Point]) -> list[Point]:
+def find_longest_life(points: Sequence[Point]) -> list[Point]:
     """The points of the life with most of them."""
     lives = {point.life for point in points}
     return max(([p for p in points if p.life == life] for life in sorted(lives)), key=len, default=[])
 
 
-def trends(points: Sequence[Point]) -> list[Trend]:
-    """How each figure moved in the longest life, from its middle third to its last; raises ValueError on too few."""
-    life = longest_life(points)
+def compute_trends(points: Sequence[Point]) -> list[Trend]:
+    """The change of each figure in the longest life, from its middle third to its last; raises ValueError on too few."""
+    life = find_longest_life(points)
     if len(life) < 4:
-        raise ValueError(f"only {len(life)} points were measured in one life; a trend takes four")
+        raise ValueError(f"only {len(life)} points were measured in one life; a trend needs four")
     warm = life[max(1, round(len(life) * WARM_UP)) :]
     half = len(warm) // 2
     found = []

@@ -7,93 +7,103 @@ from bench.soak.wikis import CANARY_PAGE, SoakWiki
 
 _BUSY = {"busy": "the index is being written or rebuilt"}
 _GONE = {"wiki-not-found": "the wiki was removed"}
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 
 
 class Operator(Visitor):
-    """One operation after another, at a rate that leaves room for visitors."""
+    """One operation after another, at a rate that leaves time for visitors."""
 
     rests = 8.0
 
-    def act(self) -> None:
-        wiki = self.rng.choice(self.scene.wikis)
-        kinds = [self._reindex, self._backup, self._backup, self._keys, self._guest, self._restore, self._watch]
+    def do_action(self) -> None:
+        wiki = self.rng.choice(self.state.wikis)
+        kinds = [
+            self._reindex,
+            self._backup,
+            self._backup,
+            self._create_and_revoke_key,
+            self._add_and_remove,
+            self._restore,
+            self._read_health,
+        ]
         self.rng.choice(kinds)(wiki)
 
     def _reindex(self, wiki: SoakWiki) -> None:
-        reply = self.session.ask(
-            "reindex", wiki, "POST", "/api/v1/reindex", key=wiki.owning, expects=(202,), allows=_BUSY
+        reply = self.session.send(
+            "reindex", wiki, "POST", "/api/v1/reindex", key=wiki.admin_key, expects=(202,), allows=_BUSY
         )
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _TIMEOUT_S
         while reply.status in (0, 202, 200) and time.monotonic() < until:
-            reply = self.session.ask("reindex status", wiki, "GET", "/api/v1/reindex/status", key=wiki.owning)
+            reply = self.session.send("reindex status", wiki, "GET", "/api/v1/reindex/status", key=wiki.admin_key)
             if reply.status == 200 and reply.document["status"] != "in_progress":
                 if reply.document["status"] == "error":
-                    self.ledger.complain(f"reindex of {wiki.slug}: {reply.document['error_message']}")
+                    self.ledger.add_fault(f"reindex of {wiki.slug}: {reply.document['error_message']}")
                 return
             time.sleep(0.3)
         if reply.status == 200:
-            self.ledger.complain(f"reindex of {wiki.slug} was not done within {_PATIENCE:.0f} s")
+            self.ledger.add_fault(f"reindex of {wiki.slug} did not finish within {_TIMEOUT_S:.0f} s")
 
     def _backup(self, wiki: SoakWiki) -> None:
-        self.session.ask("backup", wiki, "POST", "/api/v1/backup", key=wiki.owning, expects=(201,), allows=_BUSY)
-        listed = self.session.ask("list backups", wiki, "GET", "/api/v1/backups", key=wiki.owning)
+        self.session.send("backup", wiki, "POST", "/api/v1/backup", key=wiki.admin_key, expects=(201,), allows=_BUSY)
+        listed = self.session.send("list backups", wiki, "GET", "/api/v1/backups", key=wiki.admin_key)
         for each in listed.document["backups"] if listed.status == 200 else ():
             if each["fault"]:
-                self.ledger.complain(f"a backup of {wiki.slug} is not whole: {each['fault']}")
+                self.ledger.add_fault(f"a backup of {wiki.slug} is damaged: {each['fault']}")
 
     def _restore(self, wiki: SoakWiki) -> None:
         none = {"backup-not-found": "there is no backup yet"}
-        self.session.ask("restore", wiki, "POST", "/api/v1/restore", key=wiki.owning, body={}, allows=_BUSY | none)
+        self.session.send("restore", wiki, "POST", "/api/v1/restore", key=wiki.admin_key, body={}, allows=_BUSY | none)
 
-    def _keys(self, wiki: SoakWiki) -> None:
-        made = self.session.ask(
-            "create a key", wiki, "POST", "/api/v1/keys", key=wiki.owning, body={"scope": "read"}, expects=(201,)
+    def _create_and_revoke_key(self, wiki: SoakWiki) -> None:
+        created = self.session.send(
+            "create a key", wiki, "POST", "/api/v1/keys", key=wiki.admin_key, body={"scope": "read"}, expects=(201,)
         )
-        if made.status != 201:
+        if created.status != 201:
             return
-        token = made.document["token"]
-        self.session.ask("ask with a new key", wiki, "GET", "/api/v1/status", key=token)
-        gone = self.session.ask("revoke a key", wiki, "DELETE", f"/api/v1/keys/{made.document['id']}", key=wiki.owning)
+        token = created.document["token"]
+        self.session.send("use a new key", wiki, "GET", "/api/v1/status", key=token)
+        gone = self.session.send(
+            "revoke a key", wiki, "DELETE", f"/api/v1/keys/{created.document['id']}", key=wiki.admin_key
+        )
         if gone.status == 200:
-            self.session.ask("ask with a revoked key", wiki, "GET", "/api/v1/status", key=token, expects=(401,))
+            self.session.send("use a revoked key", wiki, "GET", "/api/v1/status", key=token, expects=(401,))
 
-    def _watch(self, _: SoakWiki) -> None:
+    def _read_health(self, _: SoakWiki) -> None:
         for path in ("/healthz", "/readyz", "/metrics", "/api/v1/wikis"):
-            self.session.ask("watch", None, "GET", path, key=self.scene.operator)
+            self.session.send("watch", None, "GET", path, key=self.state.operator)
 
-    def _guest(self, _: SoakWiki) -> None:
+    def _add_and_remove(self, _: SoakWiki) -> None:
         """Add a wiki, search it as soon as possible, and remove it."""
-        guest = self.rng.choice(self.scene.guests)
-        key = self.scene.operator
-        added = self.session.ask(
+        guest = self.rng.choice(self.state.guests)
+        key = self.state.operator
+        added = self.session.send(
             "add a wiki", None, "POST", "/api/v1/wikis", key=key, expects=(201,),
             body={"slug": guest.slug, "source": str(guest.repository)},
-            allows={"wiki-exists": "its removal fell into a restart"},
+            allows={"wiki-exists": "its removal was interrupted by a restart"},
         )  # fmt: skip
         if added.status in (201, 409):
-            self._visit(guest)
-            removed = self.session.ask(
+            self._search_guest(guest)
+            removed = self.session.send(
                 "remove a wiki", None, "DELETE", f"/api/v1/wikis/{guest.slug}", key=key, allows=_GONE | _BUSY
             )
             if removed.status == 200:
-                self.session.ask(
-                    "ask a removed wiki", guest, "GET", "/api/v1/search", key=key, query={"q": "a"}, expects=(404,)
+                self.session.send(
+                    "search a removed wiki", guest, "GET", "/api/v1/search", key=key, query={"q": "a"}, expects=(404,)
                 )
 
-    def _visit(self, guest: SoakWiki) -> None:
-        until, asked = time.monotonic() + _PATIENCE, {"q": guest.canary, "mode": "hybrid"}
+    def _search_guest(self, guest: SoakWiki) -> None:
+        until, parameters = time.monotonic() + _TIMEOUT_S, {"q": guest.canary, "mode": "hybrid"}
         while time.monotonic() < until:
-            reply = self.session.ask(
+            reply = self.session.send(
                 "search a new wiki", guest, "GET", "/api/v1/search",
-                key=self.scene.operator, query=asked, allows=NOT_YET,
+                key=self.state.operator, query=parameters, allows=NOT_YET,
             )  # fmt: skip
             if reply.status == 200:
                 if CANARY_PAGE not in [hit["path"] for hit in reply.document["results"]]:
-                    self.ledger.complain(f"a new wiki does not find its canary: {reply.document['results']}")
+                    self.ledger.add_fault(f"a new wiki does not find its canary: {reply.document['results']}")
                 return
             time.sleep(0.1)
-        self.ledger.complain(f"a new wiki could not be searched within {_PATIENCE:.0f} s")
+        self.ledger.add_fault(f"a new wiki could not be searched within {_TIMEOUT_S:.0f} s")
 
 
 class ImpatientClient(Visitor):
@@ -101,24 +111,26 @@ class ImpatientClient(Visitor):
 
     rests = 300.0
 
-    def act(self) -> None:
-        wiki = self.rng.choice(self.scene.wikis)
-        made = self.session.ask(
-            "create a key", wiki, "POST", "/api/v1/keys", key=wiki.owning, body={"scope": "read"}, expects=(201,)
+    def do_action(self) -> None:
+        wiki = self.rng.choice(self.state.wikis)
+        created = self.session.send(
+            "create a key", wiki, "POST", "/api/v1/keys", key=wiki.admin_key, body={"scope": "read"}, expects=(201,)
         )
-        if made.status == 201:
-            self._hurry(wiki, made.document["token"])
-            self.session.ask("revoke a key", wiki, "DELETE", f"/api/v1/keys/{made.document['id']}", key=wiki.owning)
+        if created.status == 201:
+            self._exceed_limit(wiki, created.document["token"])
+            self.session.send(
+                "revoke a key", wiki, "DELETE", f"/api/v1/keys/{created.document['id']}", key=wiki.admin_key
+            )
 
-    def _hurry(self, wiki: SoakWiki, key: str) -> None:
+    def _exceed_limit(self, wiki: SoakWiki, key: str) -> None:
         for _ in range(600):
-            reply = self.session.ask(
-                "ask in haste", wiki, "GET", "/api/v1/facets", key=key,
-                allows={"too-many-requests": "somebody asked in haste"},
+            reply = self.session.send(
+                "exceed the rate limit", wiki, "GET", "/api/v1/facets", key=key,
+                allows={"too-many-requests": "the rate limit was exceeded"},
             )  # fmt: skip
             if reply.status == 429:
                 if "retry-after" not in {name.lower() for name in reply.headers}:
-                    self.ledger.complain("429 without Retry-After")
+                    self.ledger.add_fault("429 without Retry-After")
                 return
-            if reply.status != 200 or self.scene.gate.resting:
+            if reply.status != 200 or self.state.gate.is_paused:
                 return

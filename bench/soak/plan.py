@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-RESTARTING = 0.4
+RESTART_SHARE = 0.4
 """The share of the time with restarts; the rest is one life, in which growth is measured."""
 
 
@@ -13,7 +13,7 @@ class Step(StrEnum):
     TERMINATE = "SIGTERM"
     KILL = "SIGKILL"
     WARM = "warm"
-    """Every wiki is written and searched by several at once, so that all that is kept open for it is open."""
+    """Every wiki is written and searched by several clients, so that all its connections are open."""
     MEASURE = "measure"
 
 
@@ -31,17 +31,17 @@ class Plan:
     waking: int = 1
     silent: int = 2
     think: float = 0.12
-    """Seconds a reader rests between two requests; the others rest a multiple of it."""
+    """Seconds that a reader pauses between two requests; the others pause a multiple of it."""
     backups_kept: int = 3
     seed: int = 1
 
-    def steps(self) -> list[tuple[float, Step]]:
-        """When what is done, in seconds of work; it is measured in every life, and evenly in the last."""
-        early = self.seconds * RESTARTING
+    def make_steps(self) -> list[tuple[float, Step]]:
+        """The steps with their times in seconds. Every life is measured; the last one at regular points."""
+        early = self.seconds * RESTART_SHARE
         steps: list[tuple[float, Step]] = []
         for number in range(self.restarts):
             at = early * (number + 1) / self.restarts
-            # Measured right after a start and not before the end, so that the signal falls into full work.
+            # Not measured just before the signal, which must interrupt normal work.
             steps.append((at - 0.6 * early / self.restarts, Step.MEASURE))
             steps.append((at, Step.KILL if number % 2 else Step.TERMINATE))
         steps.append((early + 0.01, Step.WARM))

@@ -1,4 +1,4 @@
-"""The service as a process that is started, watched, ended and killed."""
+"""The service as a process that is started, measured, stopped and killed."""
 
 import json
 import os
@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from bench.measures import read_memory_mb, read_private_mb
 
 
-class Service:
-    """`wikiholt serve` on one port through all its lives. Restarting is done by one thread; asking about it by any."""
+class ServiceProcess:
+    """`wikiholt serve` on one port through all its lives. Only one thread may restart it; all threads may read its state."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -27,7 +27,7 @@ class Service:
         self._away: list[tuple[float, float]] = []
         self.life = 0
         self.ends: list[tuple[str, float, float]] = []
-        """How it was ended, seconds until it was gone, seconds until it listened again."""
+        """The signal, the seconds until the process ended, and the seconds until it listened again."""
 
     def start(self) -> None:
         with self._log.open("ab") as errors:
@@ -57,12 +57,12 @@ class Service:
         expected = 0 if number is signal.SIGTERM else -number
         return "" if code == expected else f"{number.name}: exit code {code}, not {expected}"
 
-    def was_away(self, since: float) -> bool:
+    def has_been_away(self, since: float) -> bool:
         """Whether it was restarting at any time since then."""
         with self._lock:
             return any(ended >= since for _, ended in self._away)
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     def stop(self) -> int:
@@ -80,27 +80,25 @@ class Service:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def footprint(self) -> dict[str, float]:
+    def read_resources(self) -> dict[str, float]:
         """Current resources of the process: the minimum of a few samples, so that single requests do not count."""
         seen = []
         for _ in range(3):
             time.sleep(0.2)
-            seen.append(self._taken())
+            seen.append(self._read_once())
         return {name: min(each[name] for each in seen) for name in seen[0]}
 
-    def _taken(self) -> dict[str, float]:
+    def _read_once(self) -> dict[str, float]:
         place = Path(f"/proc/{self._process.pid}")
-        lines = (place / "smaps_rollup").read_text().splitlines()
-        own = sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:")))
-        children = [(task / "children").read_text().split() for task in _listed(place / "task")]
+        children = [(task / "children").read_text().split() for task in _list(place / "task")]
         return {
-            "memory MB": int((place / "statm").read_text().split()[1]) * _PAGE / 2**20,
-            "own memory MB": own / 1024,
-            "descriptors": float(len(_listed(place / "fd"))),
-            "threads": float(len(_listed(place / "task"))),
+            "memory MB": read_memory_mb(pid=self._process.pid),
+            "own memory MB": read_private_mb(self._process.pid),
+            "descriptors": float(len(_list(place / "fd"))),
+            "threads": float(len(_list(place / "task"))),
             "child processes": float(sum(map(len, children))),
         }
 
 
-def _listed(directory: Path) -> list[Path]:
+def _list(directory: Path) -> list[Path]:
     return list(directory.iterdir())

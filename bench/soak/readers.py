@@ -5,26 +5,35 @@ from bench.soak.wikis import CANARY_PAGE, SoakWiki
 
 
 class Reader(Visitor):
-    """Searches in all modes and with filters, and reads what else there is."""
+    """Searches in all modes and with filters, and reads everything else."""
 
-    def act(self) -> None:
-        wiki = self.rng.choice(self.scene.wikis)
-        self.rng.choice([self._canary, self._title, self._title, self._filtered, self._other, self._tagged])(wiki)
+    def do_action(self) -> None:
+        wiki = self.rng.choice(self.state.wikis)
+        self.rng.choice(
+            [
+                self._search_canary,
+                self._search_title,
+                self._search_title,
+                self._search_filtered,
+                self._read_other,
+                self._search_with_etag,
+            ]
+        )(wiki)
 
-    def _canary(self, wiki: SoakWiki) -> None:
+    def _search_canary(self, wiki: SoakWiki) -> None:
         mode = self.rng.choice(["keyword", "hybrid"])
         found = self.search(wiki, wiki.canary, mode)
         if found is not None and CANARY_PAGE not in found:
-            self.ledger.complain(f"search {mode}: {wiki.slug}'s canary is not found, only {found}")
+            self.ledger.add_fault(f"search {mode}: {wiki.slug}'s canary is not found, only {found}")
 
-    def _title(self, wiki: SoakWiki) -> None:
+    def _search_title(self, wiki: SoakWiki) -> None:
         mode = self.rng.choice(["hybrid", "semantic", "keyword"])
         fresh = {"fresh": "true"} if self.rng.random() < 0.1 else {}
         found = self.search(wiki, self.rng.choice([*wiki.titles, "Home"]), mode, **fresh)
         if found == [] and mode != "keyword":
-            self.ledger.complain(f"search {mode}: an empty list of {wiki.slug}")
+            self.ledger.add_fault(f"search {mode}: no hit in {wiki.slug}")
 
-    def _filtered(self, wiki: SoakWiki) -> None:
+    def _search_filtered(self, wiki: SoakWiki) -> None:
         filters = [{"tag": "soak"}, {"category": "c1"}, {"prefix": "soak"}, {"since": "7d"}, {"since": "2020-01-01"}]
         chosen = self.rng.choice(filters) | {"n": str(self.rng.randint(1, 50))}
         found = self.search(
@@ -32,22 +41,24 @@ class Reader(Visitor):
         )
         outside = [path for path in found or () if "prefix" in chosen and not path.startswith("soak")]
         if outside:
-            self.ledger.complain(f"search: {outside} passed the filter {chosen}")
+            self.ledger.add_fault(f"search: {outside} passed the filter {chosen}")
 
-    def _tagged(self, wiki: SoakWiki) -> None:
+    def _search_with_etag(self, wiki: SoakWiki) -> None:
         """Request twice; the second answer is 304 unless the wiki changed in between."""
-        asked = {"q": "home", "mode": "keyword"}
-        first = self.session.ask("search with a tag", wiki, "GET", "/api/v1/search", key=wiki.reading, query=asked)
+        parameters = {"q": "home", "mode": "keyword"}
+        first = self.session.send(
+            "search with an ETag", wiki, "GET", "/api/v1/search", key=wiki.read_key, query=parameters
+        )
         if first.status == 200:
             known = {"If-None-Match": first.headers.get("etag", "")}
-            self.session.ask(
-                "search with a tag", wiki, "GET", "/api/v1/search",
-                key=wiki.reading, query=asked, headers=known, expects=(200, 304),
+            self.session.send(
+                "search with an ETag", wiki, "GET", "/api/v1/search",
+                key=wiki.read_key, query=parameters, headers=known, expects=(200, 304),
             )  # fmt: skip
 
-    def _other(self, wiki: SoakWiki) -> None:
+    def _read_other(self, wiki: SoakWiki) -> None:
         path = self.rng.choice(["pages", "facets", "status", f"pages/{CANARY_PAGE}", "links", "changelog", "similar"])
         query = {"path": CANARY_PAGE} if path == "similar" else None
-        self.session.ask(
-            f"read {path.partition('/')[0]}", wiki, "GET", f"/api/v1/{path}", key=wiki.reading, query=query
+        self.session.send(
+            f"read {path.partition('/')[0]}", wiki, "GET", f"/api/v1/{path}", key=wiki.read_key, query=query
         )

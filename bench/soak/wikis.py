@@ -1,8 +1,6 @@
-"""The wikis of a soak: small real git repositories of small real pages, each with a word that is nowhere else, and
-plain git at work on them."""
+"""The wikis of a soak: git repositories of small real pages, each with a word that no other has, and clones of them."""
 
 import hashlib
-import os
 import random
 import shutil
 import subprocess
@@ -13,77 +11,75 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from bench.many_wikis.wikis import SmallPage, chosen, small_pages, write_repository
+from bench.corpus import run_git
+from bench.many_wikis.repositories import SmallPage, create_repository, pick_pages, read_small_pages
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 CANARY_PAGE = "Canary"
 SECRET = "soak-webhook"
 _LETTERS = "bcfghjkmpqvwxz"
-_WHO = {"GIT_AUTHOR_NAME": "Soak", "GIT_AUTHOR_EMAIL": "soak@example.org"}
-_WHO |= {"GIT_COMMITTER_NAME": "Soak", "GIT_COMMITTER_EMAIL": "soak@example.org"}
-_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
 
 
 @dataclass(slots=True)
 class SoakWiki:
-    """A wiki, its keys, and what was written to it and acknowledged."""
+    """A wiki, its keys, and the acknowledged commits."""
 
     slug: str
     repository: Path
     canary: str
     titles: Sequence[str]
-    reading: str = ""
+    read_key: str = ""
     """A key for reading."""
-    owning: str = ""
+    admin_key: str = ""
     """A key for everything."""
-    acknowledged: list[str] = field(default_factory=list)
-    """Commits that the service or git said were made."""
+    commits: list[str] = field(default_factory=list)
+    """Commits that the service or git acknowledged."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def acknowledge(self, revision: str) -> None:
+    def add_commit(self, revision: str) -> None:
         with self.lock:
-            self.acknowledged.append(revision)
+            self.commits.append(revision)
 
 
-def canary(name: str) -> str:
-    """A word of letters that belongs to one wiki, and that no stemmer makes another of."""
+def make_canary(name: str) -> str:
+    """A word that belongs to one wiki, and that no stemmer changes."""
     digest = hashlib.sha256(name.encode()).digest()[:10]
     return "kanari" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
 
 
-def pages_of(collections: Path) -> list[SmallPage]:
-    """Small pages of real wikis: those of the collections, or where these are not at hand those of the demo."""
+def load_pages(collections: Path) -> list[SmallPage]:
+    """Small pages of real wikis: those of the collections, or those of the demo if there are no collections."""
     if (collections / "wiki-dendron").exists():
-        return small_pages(collections)
-    texts = [file for file in _below(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
+        return read_small_pages(collections)
+    texts = [file for file in _iter_files(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
     return [SmallPage(file.name, file.name.removesuffix(".md"), file.read_bytes()) for file in texts]
 
 
-def _below(place: Traversable) -> Iterable[Traversable]:
+def _iter_files(place: Traversable) -> Iterable[Traversable]:
     for each in sorted(place.iterdir(), key=lambda entry: entry.name):
         if each.is_dir():
-            yield from _below(each)
+            yield from _iter_files(each)
         else:
             yield each
 
 
-def make(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
+def create_wikis(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
     """Write a new bare repository for each name."""
-    made = []
+    wikis = []
     root.mkdir(parents=True)
     for number, name in enumerate(names):
-        word, own = canary(name), chosen(pages, seed * 100_003 + number)
-        first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nHere sings {word}.\n".encode())
+        word, own = make_canary(name), pick_pages(pages, seed * 100_003 + number)
+        first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nThe canary is {word}.\n".encode())
         home = SmallPage("Home.md", "Home", f"# Home\n\nThis is {word}. See [[{CANARY_PAGE}]].\n".encode())
-        tagged = [_tagged(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
+        tagged = [_add_tags(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
         path = root / f"{name}.git"
-        write_repository(path, [first, home, *tagged])
-        made.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
-    return made
+        create_repository(path, [first, home, *tagged])
+        wikis.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
+    return wikis
 
 
-def _tagged(page: SmallPage, number: int) -> SmallPage:
+def _add_tags(page: SmallPage, number: int) -> SmallPage:
     """The page with a tag and a category to filter by."""
     if not page.content.startswith(b"---\n"):
         return page
@@ -91,16 +87,16 @@ def _tagged(page: SmallPage, number: int) -> SmallPage:
     return SmallPage(page.file, page.title, head + page.content.removeprefix(b"---\n"))
 
 
-def register(data: Path, wikis: Sequence[SoakWiki]) -> str:
-    """Register the wikis and make their keys; the operator's key."""
+def register_wikis(data: Path, wikis: Sequence[SoakWiki]) -> str:
+    """Register the wikis and create their keys; returns the operator's key."""
     service = open_service(data)
     try:
         secret = {"webhook_secret": SECRET}
         service.registry.add_many([(wiki.slug, str(wiki.repository), secret) for wiki in wikis])
         for wiki in wikis:
             wiki_id = service.registry.get(wiki.slug).id
-            wiki.reading = service.registry.keys.create(wiki_id, Scope.READ, "reader")[1]
-            wiki.owning = service.registry.keys.create(wiki_id, Scope.ADMIN, "owner")[1]
+            wiki.read_key = service.registry.keys.create(wiki_id, Scope.READ, "reader")[1]
+            wiki.admin_key = service.registry.keys.create(wiki_id, Scope.ADMIN, "owner")[1]
         return service.registry.keys.create(None, Scope.ADMIN, "operator")[1]
     finally:
         service.close()
@@ -113,31 +109,25 @@ class Clone:
         self._wiki = wiki
         self.place = place
         shutil.rmtree(place, ignore_errors=True)
-        self.git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
+        run_git(place.parent, "clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place))
 
     def push(self) -> bool:
         """Commit all changes and push them; False if another push was faster."""
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
-        revision = self.git("rev-parse", "HEAD").strip()
+        run_git(self.place, "add", "--all")
+        run_git(self.place, "commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
+        revision = run_git(self.place, "rev-parse", "HEAD").strip()
         try:
-            self.git("push", "--quiet", "origin", "HEAD")
+            run_git(self.place, "push", "--quiet", "origin", "HEAD")
         except subprocess.CalledProcessError:
             return False
-        self._wiki.acknowledge(revision)
+        self._wiki.add_commit(revision)
         return True
 
-    def files(self, folder: str) -> list[Path]:
+    def list_files(self, folder: str) -> list[Path]:
         return sorted((self.place / folder).glob("*.md"))
 
-    def git(self, *arguments: str, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=cwd or self.place, env=os.environ | _WHO | _ALONE, capture_output=True, check=True
-        )
-        return done.stdout.decode()
 
-
-def words(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
-    """A page of its own mark, its wiki's canary, and some real text."""
+def make_text(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
+    """A page with its mark, the canary of its wiki, and some real text."""
     text = rng.choice(pages).content.decode().rpartition("---\n")[2].strip()
     return f"# Note {mark}\n\n{mark} of {wiki.canary}. [Home](../Home.md)\n\n{text[:700]}\n"

@@ -47,6 +47,8 @@ _FORBIDDEN_TAGS = {
     "object",
     "embed",
 }
+_FILE = re.compile(r"files/(?!\.{0,2}(?:/|\Z))(?!.*/\.{0,2}(?:/|\Z))")
+"""A file of the wiki: no part of its path is empty or leads elsewhere."""
 _HREF = re.compile(r"(?:https?:|mailto:|\?page=|#)|\Z", re.IGNORECASE)
 
 
@@ -85,9 +87,12 @@ class _ElementChecker(HTMLParser):
         assert tag not in _FORBIDDEN_TAGS
         for name, value in attrs:
             assert not name.startswith("on")
-            assert name not in {"style", "src", "srcset", "action", "formaction", "ping", "target", "name"}
+            assert name not in {"style", "srcset", "action", "formaction", "ping", "target", "name"}
+            if name == "src":
+                assert tag == "img"
+                assert _FILE.match(value or ""), value
             if name == "href":
-                assert _HREF.match(value or ""), value
+                assert _HREF.match(value or "") or _FILE.match(value or ""), value
 
 
 def check_rendering(data: bytes) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.soak.client import Ledger, Reply, Session
-from bench.soak.disk import looked_at
-from bench.soak.growth import TOLERANCES, Point, trends
+from bench.soak.disk import check_files
+from bench.soak.growth import TOLERANCES, Point, compute_trends
 from bench.soak.plan import Plan, Step
-from bench.soak.process import Service
+from bench.soak.process import ServiceProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def test_a_correct_service_passes_a_short_soak_with_both_kinds_of_restart(tmp_pa
     done = run_soak(tmp_path / "soak", 1 / 3, "--restarts", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("**Passed.** 8 wikis")
-    for text in ("| SIGTERM | ", "| SIGKILL | ", "pushed and woken", "nobody woke it", "Unexplained: 0.", "8 indexes"):
+    for text in ("| SIGTERM | ", "| SIGKILL | ", "with a notif", "without a notif", "Unexplained: 0.", "8 indexes"):
         assert text in done.stdout
 
 
@@ -67,17 +67,17 @@ def make_points(life: int, count: int, **slopes: float) -> list[Point]:
 
 
 def test_warm_up_and_noise_are_not_growth() -> None:
-    assert not [trend.name for trend in trends(make_points(0, 12)) if trend.grows]
+    assert not [trend.name for trend in compute_trends(make_points(0, 12)) if trend.grows]
 
 
 def test_only_a_steady_rise_is_growth() -> None:
-    risen = trends(make_points(0, 3) + make_points(1, 12, descriptors=3.0, memory_MB=4.0))
+    risen = compute_trends(make_points(0, 3) + make_points(1, 12, descriptors=3.0, memory_MB=4.0))
     assert [trend.name for trend in risen if trend.grows] == ["memory MB", "descriptors"]
 
 
 def test_too_few_points_are_an_error() -> None:
-    with pytest.raises(ValueError, match="a trend takes four"):
-        trends(make_points(0, 3))
+    with pytest.raises(ValueError, match="a trend needs four"):
+        compute_trends(make_points(0, 3))
 
 
 # ── files on the disk ────────────────────────────────────────────────────────────────────────────
@@ -101,8 +101,8 @@ VALID_FILES += (
 
 
 def test_all_files_of_a_wiki_are_counted(tmp_path: Path) -> None:
-    disk = looked_at(make_data_directory(tmp_path, *VALID_FILES), {"a"}, 3)
-    assert disk.strange == []
+    disk = check_files(make_data_directory(tmp_path, *VALID_FILES), {"a"}, 3)
+    assert disk.unexpected == []
     assert disk.files == {"registry": 1, "index": 3, "log": 1, "cache": 1, "job": 1, "backup": 1}
     assert disk.bytes["index"] == 30
 
@@ -120,14 +120,14 @@ def test_all_files_of_a_wiki_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_leftover_files_are_reported(tmp_path: Path, leftover: str, message: str) -> None:
-    strange = looked_at(make_data_directory(tmp_path, *VALID_FILES, leftover), {"a"}, 3).strange
-    assert len(strange) == 1
-    assert message in strange[0]
+    unexpected = check_files(make_data_directory(tmp_path, *VALID_FILES, leftover), {"a"}, 3).unexpected
+    assert len(unexpected) == 1
+    assert message in unexpected[0]
 
 
 def test_too_many_backups_are_reported(tmp_path: Path) -> None:
     many = [f"backups/a/{number}.sqlite" for number in range(5)]
-    assert looked_at(make_data_directory(tmp_path, *many), {"a"}, 3).strange == ["backups: 5 where 3 are kept"]
+    assert check_files(make_data_directory(tmp_path, *many), {"a"}, 3).unexpected == ["backups: 5 where 3 are kept"]
 
 
 # ── which answers are explained ──────────────────────────────────────────────────────────────────
@@ -137,8 +137,8 @@ class ScriptedSession(Session):
     """A session that returns one scripted reply, of a service that was restarting or not."""
 
     def __init__(self, reply: Reply, raw: bytes = b"", *, away: bool = False) -> None:
-        service = Service(["none"], {}, Path("none"))
-        service.was_away = lambda since: away  # type: ignore[method-assign]
+        service = ServiceProcess(["none"], {}, Path("none"))
+        service.has_been_away = lambda since: away  # type: ignore[method-assign]
         super().__init__(service, Ledger())
         self._reply, self._raw = reply, raw
 
@@ -147,7 +147,7 @@ class ScriptedSession(Session):
 
     def check_response(self, **allows: str) -> tuple[list[str], list[str]]:
         allowed = {code.replace("_", "-"): reason for code, reason in allows.items()}
-        self.ask("ask", None, "GET", "/", key="k", allows=allowed)
+        self.send("ask", None, "GET", "/", key="k", allows=allowed)
         return list(self.ledger.explained), self.ledger.unexplained
 
 
@@ -160,7 +160,7 @@ def test_an_expected_response_is_neither_explained_nor_reported() -> None:
 
 
 def test_a_lost_connection_is_explained_only_by_a_restart() -> None:
-    assert ScriptedSession(make_problem(0), away=True).check_response() == (["no connection while restarting"], [])
+    assert ScriptedSession(make_problem(0), away=True).check_response() == (["no connection during a restart"], [])
     assert "ConnectionRefusedError" in ScriptedSession(make_problem(0)).check_response()[1][0]
 
 
@@ -169,7 +169,7 @@ def test_an_error_is_explained_only_by_its_code() -> None:
     assert len(ScriptedSession(make_problem(409, "busy")).check_response()[1]) == 1
     assert len(ScriptedSession(make_problem(500, "internal"), away=True).check_response()[1]) == 1
     assert ScriptedSession(make_problem(503, "index-missing"), away=True).check_response()[0] == [
-        "503 while restarting"
+        "503 during a restart"
     ]
 
 
@@ -183,7 +183,7 @@ def test_a_canary_of_another_wiki_in_a_response_is_reported_for_any_status() -> 
 
 
 def test_a_plan_restarts_early_and_measures_the_last_process_evenly() -> None:
-    steps = Plan(300, 200, restarts=4, points=12).steps()
+    steps = Plan(300, 200, restarts=4, points=12).make_steps()
     done = [(at, step) for at, step in steps if step is not Step.MEASURE]
     assert [step for _, step in done] == [Step.TERMINATE, Step.KILL] * 2 + [Step.WARM]
     assert done[-2][0] == pytest.approx(120)

@@ -297,7 +297,8 @@ class SpellingCorrector:
             for term, likelihood in find_near_terms(typed, lexicon, is_name=word.is_name).items()
         }
         terms = [term for term in scores if scores[term] and is_letters_only(term)]
-        return sorted(terms, key=lambda term: -scores[term])[:_MAX_TRIED_TERMS]
+        # Terms with the same score are in alphabetical order, so that every process finds the same correction.
+        return sorted(terms, key=lambda term: (-scores[term], term))[:_MAX_TRIED_TERMS]
 
     def _has_typo_and_ending(self, word: QueryWord, form: str) -> bool:
         """Whether the words differ by a typo if one of them loses an ending that its stem does not have."""

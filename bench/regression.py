@@ -11,7 +11,7 @@ _RIDGE = 1e-5
 """Ridge penalty as a share of the number of queries, so that weights stay finite."""
 
 
-def fitted(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray) -> list[float]:
+def fit_logistic(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray) -> list[float]:
     """The constant and the weight of each feature, by Newton's method."""
     columns = np.column_stack(features)
     middle, spread = columns.mean(axis=0), columns.std(axis=0) + 1e-9
@@ -30,18 +30,18 @@ def fitted(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray)
     return [float(found[0] - plain @ middle), *map(float, plain)]
 
 
-def brier(scores: FloatArray, right: FloatArray) -> float:
+def compute_brier(scores: FloatArray, right: FloatArray) -> float:
     """The mean squared error of scores."""
     return float(np.mean((scores - right) ** 2))
 
 
-def calibration_error(scores: FloatArray, right: FloatArray, bins: int = 10) -> float:
+def compute_calibration_error(scores: FloatArray, right: FloatArray, bins: int = 10) -> float:
     """How far scores are from how often they are right, in as many groups of the same size."""
     groups = np.array_split(np.argsort(scores, kind="stable"), bins)
     return float(np.mean([abs(scores[group].mean() - right[group].mean()) for group in groups if len(group)]))
 
 
-def share_of(yes: np.ndarray, *, bounds: bool = False, places: int = 0) -> str:
+def format_share(yes: np.ndarray, *, bounds: bool = False, places: int = 0) -> str:
     """The part that is true in per cent, with Wilson's interval of 95 % if wanted."""
     if not len(yes):
         return "–"

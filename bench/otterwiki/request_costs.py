@@ -22,18 +22,18 @@ def measure_requests(app: Any) -> Callable[..., Iterable[bytes]]:
     def begin_hook(*_: object) -> None:
         hooks.began = time.perf_counter()
 
-    def end_hook(*_: object) -> None:
+    def finish_hook(*_: object) -> None:
         hooks.took = getattr(hooks, "took", 0.0) + time.perf_counter() - hooks.began
 
-    plugin_manager.add_hookcall_monitoring(begin_hook, end_hook)
+    plugin_manager.add_hookcall_monitoring(begin_hook, finish_hook)
 
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def handle(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         hooks.took = 0.0
-        began = time.thread_time() + _count_child_seconds()
+        began = time.thread_time() + _read_child_cpu_s()
         started: list[Any] = []
         body = list(app(environ, lambda *parts: started.append(parts)))
         status, headers, *rest = started[0]
-        children = _count_child_seconds()
+        children = _read_child_cpu_s()
         took = {
             CPU_HEADER: time.thread_time() + children - began,
             HOOKS_HEADER: hooks.took,
@@ -42,9 +42,9 @@ def measure_requests(app: Any) -> Callable[..., Iterable[bytes]]:
         start_response(status, [*headers, *((name, f"{each * 1e3:.3f}") for name, each in took.items())], *rest)
         return body
 
-    return answer
+    return handle
 
 
-def _count_child_seconds() -> float:
+def _read_child_cpu_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -1,6 +1,6 @@
 """The limit of machine and web framework: a handler that searches nothing and answers with as many bytes.
 
-python -m bench.http.bare PORT BYTES
+python -m bench.http.empty_handler PORT BYTES
 """
 
 import sys

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import httpx
 
-from bench.otterwiki.measured import CPU_HEADER, HOOKS_HEADER, TOTAL_HEADER
+from bench.measures import wait_until
+from bench.otterwiki.request_costs import CPU_HEADER, HOOKS_HEADER, TOTAL_HEADER
 
-WITH, WITHOUT = "bench.otterwiki.plugged", "bench.otterwiki.bare"
+WITH, WITHOUT = "bench.otterwiki.with_plugin", "bench.otterwiki.without_plugin"
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
+class SaveCost:
     """What a save took, in milliseconds: for the browser, of the processor, and in hooks of plugins."""
 
     clock: float
@@ -27,14 +28,14 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class WorkerMemory:
     """The memory of a worker in MB: its own, and its share of mapped files (programs, caches, the model)."""
 
     own: float
     mapped: float
 
 
-class Wiki:
+class OtterwikiServer:
     """One gunicorn worker with four threads over a place."""
 
     def __init__(self, place: Path, app: str) -> None:
@@ -59,42 +60,39 @@ class Wiki:
                 stderr=log,
             )
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
-        until = time.monotonic() + 300
-        while not self._answers():
-            assert time.monotonic() < until, (place / f"{app}.log").read_text()[-2000:]
-            time.sleep(0.1)
+        wait_until(self._is_ready, 300)
         found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', self.client.get("/-/about").text)
         assert found is not None
         self._token = found[1]
 
     def use_cores(self, cores: set[int]) -> None:
         """Limit the server to these cores. Cores of a shared machine may differ by more than a save costs."""
-        pids = (self._process.pid, *map(int, self._children()))
+        pids = (self._process.pid, *map(int, self._list_children()))
         for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()):
             os.sched_setaffinity(int(task.name), cores)
 
-    def _children(self) -> list[str]:
+    def _list_children(self) -> list[str]:
         return Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
             return self.client.get("/-/healthz").status_code == 200
         except httpx.TransportError:
             return False
 
-    def save(self, page: str, text: str) -> Save:
+    def save(self, page: str, text: str) -> SaveCost:
         fields = {"content": text, "commit": "bench", "csrf_token": self._token}
         began = time.perf_counter()
         answer = self.client.post(f"/{page}/save", data=fields)
         took = time.perf_counter() - began
         assert answer.status_code == 302, answer.text[:300]
-        return Save(took * 1e3, float(answer.headers[CPU_HEADER]), float(answer.headers[HOOKS_HEADER]))
+        return SaveCost(took * 1e3, float(answer.headers[CPU_HEADER]), float(answer.headers[HOOKS_HEADER]))
 
     def read_cpu(self) -> float:
         """Milliseconds of processor time that the worker and its child processes have used."""
         return float(self.client.get("/-/healthz").headers[TOTAL_HEADER])
 
-    def regex_search(self, query: str) -> float:
+    def search_by_regex(self, query: str) -> float:
         """Milliseconds the wiki's own search takes."""
         began = time.perf_counter()
         answer = self.client.post("/-/search", data={"query": query, "csrf_token": self._token})
@@ -113,23 +111,23 @@ class Wiki:
         assert not document["degraded"], document["notes"]
         return took * 1e3
 
-    def follow(self) -> None:
+    def wait_until_fresh(self) -> None:
         """Wait until the index and its caches have followed what was saved."""
-        until = time.monotonic() + 600
-        while self.has_plugin:
-            answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
-            if answer.status_code == 200 and not answer.json()["degraded"]:
-                return
-            assert time.monotonic() < until, answer.text[:500]
-            time.sleep(0.2)
 
-    def measure_memory(self) -> Memory:
-        lines = Path(f"/proc/{self._children()[0]}/smaps_rollup").read_text().splitlines()
+        def is_fresh() -> bool:
+            answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
+            return answer.status_code == 200 and not answer.json()["degraded"]
+
+        if self.has_plugin:
+            wait_until(is_fresh, 600, 0.2)
+
+    def measure_memory(self) -> WorkerMemory:
+        lines = Path(f"/proc/{self._list_children()[0]}/smaps_rollup").read_text().splitlines()
         fields = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.endswith(" kB")}
-        return Memory(fields["Pss_Anon"] + fields["SwapPss"], fields["Pss_File"] + fields["Pss_Shmem"])
+        return WorkerMemory(fields["Pss_Anon"] + fields["SwapPss"], fields["Pss_File"] + fields["Pss_Shmem"])
 
     def count_threads(self) -> int:
-        return len(list(Path(f"/proc/{self._children()[0]}/task").iterdir()))
+        return len(list(Path(f"/proc/{self._list_children()[0]}/task").iterdir()))
 
     def stop(self) -> None:
         self.client.close()

@@ -1,4 +1,4 @@
-"""Makes many small wikis: real git repositories of a few small real pages each, the same ones every time.
+"""Creates many small wikis: git repositories of a few small real pages each, the same ones every time.
 
 Objects are written as git writes loose ones, without starting git once a wiki: 10,000 repositories take a minute
 instead of half an hour, and `git fsck` finds nothing wrong with them.
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.collections import documents, page_path
+from bench.collections import get_page_path, read_documents
 
-SMALL, LARGE = 200, 1500
-"""How many characters a small page has."""
-FEWEST, MOST = 2, 5
+MIN_CHARS, MAX_CHARS = 200, 1500
+"""The length of a small page."""
+MIN_PAGES, MAX_PAGES = 2, 5
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 _WHO = b"Bench <bench@example.org> 1700000000 +0000"
 
@@ -29,54 +29,56 @@ class SmallPage:
     content: bytes
 
 
-def small_pages(collections: Path) -> list[SmallPage]:
+def read_small_pages(collections: Path) -> list[SmallPage]:
     """Every small page of the real wikis among the collections."""
     found = []
     for name in ("wiki-dendron", "wiki-k8s-en"):
-        for document in documents(collections / name):
+        for document in read_documents(collections / name):
             text, title = document["text"].strip(), document["title"].strip().replace('"', "'")
-            if SMALL <= len(text) <= LARGE and title:
+            if MIN_CHARS <= len(text) <= MAX_CHARS and title:
                 content = f'---\ntitle: "{title}"\n---\n\n{text}\n'.encode()
-                found.append(SmallPage(f"{page_path(document['id'])}.md", title, content))
+                found.append(SmallPage(f"{get_page_path(document['id'])}.md", title, content))
     return found
 
 
-def chosen(pages: Sequence[SmallPage], number: int) -> list[SmallPage]:
+def pick_pages(pages: Sequence[SmallPage], number: int) -> list[SmallPage]:
     """The pages of the wiki with this number."""
     rng = random.Random(number)
-    some = rng.sample(pages, rng.randint(FEWEST, MOST))
+    some = rng.sample(pages, rng.randint(MIN_PAGES, MAX_PAGES))
     return list({page.file: page for page in some}.values())
 
 
-def slug(number: int) -> str:
+def make_slug(number: int) -> str:
     return f"wiki-{number:05d}"
 
 
-def write_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> Iterator[Path]:
-    """Make the repositories that are not there yet and yield each one's path."""
+def create_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> Iterator[Path]:
+    """Create the repositories that do not exist, and yield all paths."""
     root.mkdir(parents=True, exist_ok=True)
-    there = {path.name for path in root.iterdir()}
+    existing = {path.name for path in root.iterdir()}
     for number in range(count):
-        path = root / f"{slug(number)}.git"
-        if path.name not in there:
-            write_repository(path, chosen(pages, number))
+        path = root / f"{make_slug(number)}.git"
+        if path.name not in existing:
+            create_repository(path, pick_pages(pages, number))
         yield path
 
 
-def write_repository(path: Path, pages: Sequence[SmallPage]) -> None:
-    """Make one bare repository of one commit."""
-    making = path.with_name(f".{path.name}.making")
+def create_repository(path: Path, pages: Sequence[SmallPage]) -> None:
+    """Create a bare repository of one commit."""
+    temporary = path.with_name(f".{path.name}.making")
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-        (making / directory).mkdir(parents=True, exist_ok=True)
-    tree = _tree(making, {page.file: page.content for page in pages})
-    commit = _object(making, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO))
-    (making / "config").write_bytes(_CONFIG)
-    (making / "HEAD").write_bytes(b"ref: refs/heads/main\n")
-    (making / "refs/heads/main").write_text(f"{commit}\n")
-    making.rename(path)
+        (temporary / directory).mkdir(parents=True, exist_ok=True)
+    tree = _write_tree(temporary, {page.file: page.content for page in pages})
+    commit = _write_object(
+        temporary, b"commit", b"tree %s\nauthor %s\ncommitter %s\n\nWrite\n" % (tree.encode(), _WHO, _WHO)
+    )
+    (temporary / "config").write_bytes(_CONFIG)
+    (temporary / "HEAD").write_bytes(b"ref: refs/heads/main\n")
+    (temporary / "refs/heads/main").write_text(f"{commit}\n")
+    temporary.rename(path)
 
 
-def _tree(repository: Path, files: dict[str, bytes]) -> str:
+def _write_tree(repository: Path, files: dict[str, bytes]) -> str:
     """The tree of these files, with the trees below it."""
     entries: dict[bytes, tuple[bytes, str]] = {}
     below: dict[str, dict[str, bytes]] = {}
@@ -85,17 +87,17 @@ def _tree(repository: Path, files: dict[str, bytes]) -> str:
         if rest:
             below.setdefault(top, {})[rest] = content
         else:
-            entries[top.encode()] = (b"100644", _object(repository, b"blob", content))
+            entries[top.encode()] = (b"100644", _write_object(repository, b"blob", content))
     for name, inner in below.items():
-        entries[name.encode() + b"/"] = (b"40000", _tree(repository, inner))
+        entries[name.encode() + b"/"] = (b"40000", _write_tree(repository, inner))
     # Git sorts a directory as if its name ended in a slash.
     lines = (
         b"%s %s\0%s" % (entries[key][0], key.rstrip(b"/"), bytes.fromhex(entries[key][1])) for key in sorted(entries)
     )
-    return _object(repository, b"tree", b"".join(lines))
+    return _write_object(repository, b"tree", b"".join(lines))
 
 
-def _object(repository: Path, kind: bytes, content: bytes) -> str:
+def _write_object(repository: Path, kind: bytes, content: bytes) -> str:
     whole = b"%s %d\0%s" % (kind, len(content), content)
     name = hashlib.sha1(whole).hexdigest()
     file = repository / "objects" / name[:2] / name[2:]

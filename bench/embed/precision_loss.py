@@ -13,7 +13,7 @@ DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class PrecisionRanking:
     """How one precision ranks a collection: nDCG by kind of query, the best documents of each query, all vectors."""
 
     scores: dict[str, float]
@@ -21,24 +21,24 @@ class Ranking:
     vectors: np.ndarray
 
 
-def rank(embedder: OnnxEmbedder, directory: Path) -> Ranking:
+def rank_documents(embedder: OnnxEmbedder, directory: Path) -> PrecisionRanking:
     """Rank every document of the collection for every query by cosine; a document is as much as fits one vector."""
-    documents = collections.documents(directory)
-    names = [collections.page_path(document["id"]) for document in documents]
+    documents = collections.read_documents(directory)
+    names = [collections.get_page_path(document["id"]) for document in documents]
     texts = [truncate(embedder, f"{document['title']} {document['text']}".strip()) for document in documents]
     vectors = embedder.embed_passages(texts)
     scores, best = {}, {}
-    for queries in collections.queries(directory):
-        found = {query: _best(embedder.embed_query(text) @ vectors.T, names, queries.exclude.get(query, set()))
+    for queries in collections.read_queries(directory):
+        found = {query: _get_best(embedder.embed_query(text) @ vectors.T, names, queries.exclude.get(query, set()))
                  for query, text in queries.texts.items()}  # fmt: skip
         scores[queries.name] = float(
             np.mean([compute_ndcg(pages, queries.relevant[query]) for query, pages in found.items()])
         )
         best[queries.name] = list(found.values())
-    return Ranking(scores, best, vectors)
+    return PrecisionRanking(scores, best, vectors)
 
 
-def _best(scores: np.ndarray, names: list[str], excluded: set[str]) -> list[str]:
+def _get_best(scores: np.ndarray, names: list[str], excluded: set[str]) -> list[str]:
     order = np.argsort(-scores, kind="stable")[: DEPTH + len(excluded)]
     return [names[i] for i in order if names[i] not in excluded][:DEPTH]
 
@@ -49,7 +49,7 @@ def truncate(embedder: OnnxEmbedder, text: str) -> str:
     return text if len(spans) <= embedder.max_tokens else text[: spans[embedder.max_tokens - 1][1]]
 
 
-def report(name: str, exact: Ranking, rounded: Ranking) -> list[str]:
+def format_rows(name: str, exact: PrecisionRanking, rounded: PrecisionRanking) -> list[str]:
     """A table row for each kind of query: nDCG of both, the loss, the share of the best ten in common, the cosine."""
     cosine = float((exact.vectors * rounded.vectors).sum(axis=1).mean())
     rows = []

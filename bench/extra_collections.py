@@ -1,22 +1,21 @@
 """Further collections for benchmarks: link texts of a wiki as queries, by the rules of the shared collections.
 
-    python -m bench.mining [--corpus DIR] [--collections DIR] [--to bench/data/extra]
+    python -m bench.extra_collections [--corpus DIR] [--collections DIR] [--to bench/data/extra]
 
 Writes two parts of MDN, whose link texts point to the page wanted, and the paragraphs of XQuAD as pages with their
 questions. They were not used to choose the ranking before docs/adr/0044, so they show what holds elsewhere. Index them
 with `python -m bench.quality --collections bench/data/extra --only mdn-guides mdn-extensions xquad`.
 """
 
-import argparse
-import gzip
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import collections
+from bench.corpus import list_pages, open_clone, read_pages
+from bench.report import make_parser
 from wikiholt.text.keyword_query import get_significant_terms
 
 PARTS = {
@@ -42,38 +41,20 @@ class SourcePage(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
-    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser = make_parser(__doc__, "", "collections", "corpus")
     parser.add_argument("--to", type=Path, default=Path("bench/data/extra"))
     arguments = parser.parse_args()
-    pages = read_bundle(arguments.corpus, arguments.to.parent / "mdn.git")
+    pages = read_sources(open_clone(arguments.corpus, arguments.to.parent / "mdn.git").path)
     links = find_link_texts(pages)
     for name, part in PARTS.items():
         write_links(name, {path: page for path, page in pages.items() if part.match(path)}, links, arguments.to / name)
-    write_paragraphs(arguments.collections / "xquad" / "xquad.en.json.gz", arguments.to / "xquad")
+    write_paragraphs(collections.read_articles(arguments.collections), arguments.to / "xquad")
 
 
-def read_bundle(bundle: Path, clone: Path) -> dict[str, SourcePage]:
-    """The pages of a bundle by lower-case path."""
-    if not clone.exists():
-        subprocess.run(["git", "clone", "-q", "--bare", "-b", "main", str(bundle), str(clone)], check=True)
-    listed = subprocess.run(
-        ["git", "-C", str(clone), "ls-tree", "-rz", "main"], check=True, capture_output=True, text=True
-    ).stdout.split("\0")
-    files = {path: entry.split()[2] for entry, path in (line.split("\t") for line in listed if line.endswith(".md"))}
-    blobs = subprocess.run(
-        ["git", "-C", str(clone), "cat-file", "--batch"],
-        input="".join(f"{blob}\n" for blob in files.values()).encode(),
-        check=True,
-        capture_output=True,
-    ).stdout
-    pages, position = {}, 0
-    for file in files:
-        end = blobs.index(b"\n", position)
-        size = int(blobs[position:end].split()[2])
-        text = blobs[end + 1 : end + 1 + size].decode()
-        position = end + size + 2
+def read_sources(repository: Path) -> dict[str, SourcePage]:
+    """The pages of a repository by lower-case path."""
+    pages, files = {}, list_pages(repository)
+    for file, text in zip(files, read_pages(repository, files), strict=True):
         head = FRONTMATTER.match(text)
         title = re.search(r"^title: *(.+)$", head[1], re.MULTILINE) if head else None
         path = file.removesuffix("/index.md").removesuffix(".md").lower()
@@ -93,7 +74,7 @@ def find_link_texts(pages: Mapping[str, SourcePage]) -> dict[str, dict[str, set[
     return found
 
 
-def choose_queries(
+def select_queries(
     pages: Mapping[str, SourcePage], links: Mapping[str, Mapping[str, set[str]]]
 ) -> Iterator[tuple[str, str, set[str]]]:
     """Text, target and linking pages of at most one link text per target that is not part of the target's title."""
@@ -119,7 +100,7 @@ def write_links(
     documents = [{"id": f"{page.path}.md", "title": page.title, "text": page.text} for page in pages.values()]
     (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in documents))
     queries, judgements, excluded = [], [], []
-    for number, (text, path, sources) in enumerate(choose_queries(pages, links)):
+    for number, (text, path, sources) in enumerate(select_queries(pages, links)):
         queries.append(json.dumps({"id": f"q{number}", "text": text}))
         judgements.append(f"q{number}\t{path}.md\t1")
         excluded += [f"q{number}\t{source}.md" for source in sorted(sources) if source in pages]
@@ -128,21 +109,21 @@ def write_links(
     print(name, len(documents), "pages", len(queries), "queries")
 
 
-def write_paragraphs(file: Path, to: Path) -> None:
+def write_paragraphs(articles: list[dict[str, Any]], to: Path) -> None:
     """Write each paragraph of XQuAD as a page, and its questions."""
     to.mkdir(parents=True, exist_ok=True)
     documents, queries, judgements = [], [], []
     number = 0
-    for article in json.loads(gzip.decompress(file.read_bytes()))["data"]:
+    for article in articles:
         title = article["title"].replace("_", " ")
         for part, paragraph in enumerate(article["paragraphs"], 1):
             page = f"{title} {part}"
             documents.append(json.dumps({"id": f"{page}.md", "title": title, "text": paragraph["context"]}))
-            for asked in paragraph["qas"]:
+            for item in paragraph["qas"]:
                 number += 1
                 if number % QUESTION_STEP == 0:
-                    queries.append(json.dumps({"id": asked["id"], "text": asked["question"]}))
-                    judgements.append(f"{asked['id']}\t{page}.md\t1")
+                    queries.append(json.dumps({"id": item["id"], "text": item["question"]}))
+                    judgements.append(f"{item['id']}\t{page}.md\t1")
     for name, lines in (("corpus.jsonl", documents), ("queries.jsonl", queries), ("qrels.tsv", judgements)):
         (to / name).write_text("".join(f"{line}\n" for line in lines))
     print("xquad", len(documents), "pages", len(queries), "queries")

@@ -1,4 +1,4 @@
-"""Otterwiki as it is without any plugin, in an environment where ours is installed: `gunicorn bench.otterwiki.bare:app`."""
+"""Otterwiki as it is without any plugin, in an environment where ours is installed: `gunicorn bench.otterwiki.without_plugin:app`."""
 
 import pluggy
 
@@ -6,6 +6,6 @@ pluggy.PluginManager.load_setuptools_entrypoints = lambda *_, **__: 0  # type: i
 
 from otterwiki.server import app as otterwiki  # noqa: E402
 
-from bench.otterwiki.measured import measure_requests  # noqa: E402
+from bench.otterwiki.request_costs import measure_requests  # noqa: E402
 
 app = measure_requests(otterwiki)
