@@ -303,3 +303,12 @@ def test_only_words_of_the_wiki_itself_are_suggested(spelling_wiki: SpellingFixt
     )
     assert get_suggestion(other, "observatroy") == "observatory"
     assert get_suggestion(spelling_wiki, "observatroy") == ""
+
+
+def test_of_equally_likely_words_every_process_chooses_the_same(tmp_path: Path) -> None:
+    # The order of a set of words differs between processes: without a rule, all six would rarely be the first.
+    pairs = [("balck", "balack", "balick"), ("dorr", "dobrr", "dozrr"), ("garmen", "garamen", "garmien")]
+    pairs += [("lintel", "liantel", "linutel"), ("mortax", "moratax", "mortiax"), ("pivod", "pinvod", "pivood")]
+    pages: dict[str, str | bytes | None] = {"Words.md": " ".join(f"{one} {other}" for _, one, other in pairs)}
+    wiki = SpellingFixture(tmp_path, pages)
+    assert [get_suggestion(wiki, typed) for typed, *_ in pairs] == [min(words) for _, *words in pairs]
