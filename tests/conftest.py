@@ -70,10 +70,9 @@ def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def restore_model_loaders() -> Iterator[None]:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
     """Restore what `build_test_service` replaces with a fake model, so that later tests get the real one."""
-    yield
     embedding.load_embedder, embedding.identify_model, bootstrap.open_backend = _MODEL_LOADERS
 
 
