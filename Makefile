@@ -29,8 +29,9 @@ serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
 	$(BIN)/wikiholt --data demo-data/data serve demo-data/repositories
 
 PYTEST := $(BIN)/python -m pytest
-# Tests of a file that share a server run on one worker; the order is that of tests/conftest.py. Five workers keep two
-# cores busy, because many tests wait for a server. A worker that crashes is not replaced: the run would never end.
+# Tests that share a server, a browser or a fork server run on one worker; the order is that of tests/conftest.py. Five
+# workers keep two cores busy, because many tests wait for a server. A worker that crashes is not replaced: the run would
+# never end.
 GROUPED := -n 5 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 
 quick: $(READY)      ## The checks and the unit tests, side by side, in about a minute

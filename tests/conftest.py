@@ -70,10 +70,9 @@ def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def restore_model_loaders() -> Iterator[None]:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
     """Restore what `build_test_service` replaces with a fake model, so that later tests get the real one."""
-    yield
     embedding.load_embedder, embedding.identify_model, bootstrap.open_backend = _MODEL_LOADERS
 
 
@@ -103,11 +102,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set the markers of resources by directory, and put the crash gate first and the unit tests last.
 
     The crash gate forks, and no earlier test may have left a thread behind that holds a lock. The tests of a file stay
-    together (`--dist loadgroup`), so that its fixtures are created once; unit tests fill the gaps at the end.
+    together (`--dist loadgroup`), so that its fixtures are created once. The largest groups, which share resources,
+    come next; unit tests fill the gaps at the end.
     """
+    files = {path: path.relative_to(_TESTS) for path in {item.path for item in items}}
+    markers = {path: sorted(get_markers(file)) for path, file in files.items()}
+    groups = {path: get_group(file) for path, file in files.items()}
     for item in items:
-        path = item.path.relative_to(_TESTS)
-        for name in sorted(get_markers(path)):
+        for name in markers[item.path]:
             item.add_marker(name)
-        item.add_marker(pytest.mark.xdist_group(get_group(path)))
-    items.sort(key=lambda item: ("test_crash_gate" not in item.nodeid, not get_markers(item.path.relative_to(_TESTS))))
+        item.add_marker(pytest.mark.xdist_group(groups[item.path] or files[item.path].as_posix()))
+    items.sort(
+        key=lambda item: ("test_crash_gate" not in item.nodeid, groups[item.path] is None, not markers[item.path])
+    )

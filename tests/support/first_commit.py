@@ -27,10 +27,10 @@ def _is_plain_name(name: str) -> bool:
 def write_first_commit(work_tree: Path, files: Mapping[str, bytes], person: str, message: str) -> str:
     """Write objects, index and branch for files that are in the work tree already. Returns the id of the commit."""
     git_directory = work_tree / ".git"
-    blobs = {os.fsencode(name): _write_object(git_directory, b"blob", content) for name, content in files.items()}
+    blobs = {os.fsencode(name): write_object(git_directory, b"blob", content) for name, content in files.items()}
     tree = _write_tree(git_directory, blobs)
     text = f"tree {tree.hex()}\nauthor {person}\ncommitter {person}\n\n{message}\n"
-    commit = _write_object(git_directory, b"commit", text.encode()).hex()
+    commit = write_object(git_directory, b"commit", text.encode()).hex()
     (git_directory / "index").write_bytes(_make_index(work_tree, blobs))
     ref = git_directory / (git_directory / "HEAD").read_text().removeprefix("ref: ").strip()
     ref.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,8 @@ def write_first_commit(work_tree: Path, files: Mapping[str, bytes], person: str,
     return commit
 
 
-def _write_object(git_directory: Path, kind: bytes, content: bytes) -> bytes:
+def write_object(git_directory: Path, kind: bytes, content: bytes) -> bytes:
+    """Write a loose object with a SHA-1 name and return its id."""
     data = b"%s %d\0%s" % (kind, len(content), content)
     object_id = hashlib.sha1(data).digest()
     directory = git_directory / "objects" / object_id.hex()[:2]
@@ -62,7 +63,7 @@ def _write_tree(git_directory: Path, blobs: Mapping[bytes, bytes]) -> bytes:
             entries[name] = (b"100644 " + name, blob)
     for name, content in directories.items():
         entries[name + b"/"] = (b"40000 " + name, _write_tree(git_directory, content))
-    return _write_object(git_directory, b"tree", b"".join(b"%s\0%s" % entries[name] for name in sorted(entries)))
+    return write_object(git_directory, b"tree", b"".join(b"%s\0%s" % entries[name] for name in sorted(entries)))
 
 
 def _make_index(work_tree: Path, blobs: Mapping[bytes, bytes]) -> bytes:

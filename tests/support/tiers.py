@@ -10,6 +10,7 @@ import os
 from pathlib import PurePath
 
 RESOURCES = frozenset({"browser", "chroma", "model", "otterwiki", "postgres", "process"})
+_SHARED_RESOURCES = RESOURCES - {"model"}
 _GATES = frozenset({"crash", "fuzz", "isolation", "malformed"})
 _GATE_FILES = frozenset({"security/test_hostile_repositories.py"})
 _QUICK_FILES = frozenset({"isolation/test_boundary_types.py", "malformed/test_findings.py"})
@@ -29,10 +30,16 @@ def get_markers(path: PurePath) -> set[str]:
     return markers
 
 
-def get_group(path: PurePath) -> str:
-    """The name of the tests that run on one worker, because they share costly fixtures: a file, or a directory."""
-    has_shared_server = path.parts[-2] == "browser" and path.parts[0] == "interfaces"
-    return (path.parent if has_shared_server else path).as_posix()
+def get_group(path: PurePath) -> str | None:
+    """The name of the tests that run on one worker, because they share a server, a browser or a fork server.
+
+    None for a file that shares nothing with others.
+    """
+    folders = path.parts[:-1]
+    if "postgres" in folders:  # too many for one worker
+        kind = "gate" if folders[0] in _GATES else "storage" if folders[0] == "storage" else "app"
+        return f"postgres {kind}"
+    return " ".join(name for name in folders if name in _SHARED_RESOURCES) or None
 
 
 def choose(full: int, fast: int) -> int:

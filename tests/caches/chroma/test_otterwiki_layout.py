@@ -1,7 +1,6 @@
 """The collection layout of otterwiki-semantic-search: what other clients find, and what remains after a removal."""
 
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.caches.chroma.chroma_fixtures import (
     get_metric,
     is_helped_by_chroma,
 )
+from tests.support.fork_server import CHROMA_MODULES, run_forked
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange, IndexedPageMove
 from wikiholt.testing.fakes import make_entry
@@ -42,8 +42,8 @@ print(json.dumps(found))
 
 def read_collections(path: Path) -> dict[str, Any]:
     """What a plain Chroma client finds in a directory."""
-    command = [sys.executable, "-W", "ignore", "-c", READER_SCRIPT, str(path), json.dumps(QUERY.tolist())]
-    collections: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    command = [sys.executable, "-c", READER_SCRIPT, str(path), json.dumps(QUERY.tolist())]
+    collections: dict[str, Any] = json.loads(run_forked(command, modules=CHROMA_MODULES, text=True, check=True).stdout)
     return collections
 
 
