@@ -34,10 +34,9 @@ def get_notes(handle: WikiHandle, query: str, where: PageFilter | None = None) -
 @pytest.mark.parametrize(
     ("where", "note"),
     [
-        (PageFilter(tags=("tool",)), "no page has the tag 'tool'; did you mean 'tools'?"),
-        (PageFilter(tags=("qqqq",)), "no page has the tag 'qqqq'"),
-        (PageFilter(tags=("q" * 101,)), f"no page has the tag {'q' * 100!r}"),
-        (PageFilter(categories=("guides",)), "no page has the category 'guides'; did you mean 'Guide'?"),
+        (PageFilter(tags=("tool",)), "no page has this tag; did you mean 'tools'?"),
+        (PageFilter(tags=("qqqq",)), "no page has this tag"),
+        (PageFilter(categories=("guides",)), "no page has this category; did you mean 'Guide'?"),
         (PageFilter(path_prefix="Peopl"), "no page is at or below this path; did you mean 'People'?"),
         (
             PageFilter(path_prefix="tools/spade.md"),
@@ -61,7 +60,7 @@ def test_a_filter_that_no_page_passes_is_explained(handle: WikiHandle, where: Pa
 
 
 def test_a_field_of_the_query_is_explained_too(handle: WikiHandle) -> None:
-    assert get_notes(handle, "spade tag:tool") == ("no page has the tag 'tool'; did you mean 'tools'?",)
+    assert get_notes(handle, "spade tag:tool") == ("no page has this tag; did you mean 'tools'?",)
     assert get_notes(handle, "spade path:PEOPL") == ("no page passes the filter",)
 
 

@@ -87,7 +87,7 @@ def _explain_values(label: str, values: Sequence[str], facets: Sequence[Facet]) 
     known = {facet.value.casefold() for facet in facets}
     for value in dict.fromkeys(values[:_MAX_VALUES]):
         if value.casefold() not in known:
-            yield f"no page has the {label} {value[:_MAX_WORD_CHARS]!r}{_suggest(value, facets)}"
+            yield f"no page has this {label}{_suggest(value, facets)}"
 
 
 def _suggest(value: str, facets: Sequence[Facet]) -> str:

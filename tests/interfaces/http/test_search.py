@@ -338,6 +338,6 @@ def test_a_filter_that_no_page_passes_is_explained_in_the_notes(shared: ServedAp
         notes: list[str] = document["notes"]
         return notes
 
-    assert get_notes(tag="papr") == ["no page has the tag 'papr'; did you mean 'paper'?"]
+    assert get_notes(tag="papr") == ["no page has this tag; did you mean 'paper'?"]
     (note,) = get_notes(prefix="equipment")
     assert note.endswith("did you mean 'Equipment'? Case matters.")
