@@ -48,7 +48,7 @@ from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionK
 from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, WikiConfig
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
-from wikiholt.wikis.status import WikiStatus, read_status
+from wikiholt.wikis.status import StatusReader, WikiStatus
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
@@ -186,13 +186,43 @@ class WikiHandle:
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
         lock_timeout_s: float | None = None,
+    ) -> SyncReport:
+        """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
+        return self._run_sync(progress, pause, lock_timeout_s)
+
+    def reindex(
+        self,
+        progress: ProgressCallback = ignore_progress,
+        pause: PauseCheck = never_pause,
+        lock_timeout_s: float | None = None,
+    ) -> SyncReport:
+        """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
+        return self._run_sync(progress, pause, lock_timeout_s, from_scratch=True)
+
+    def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
+        """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
+        if not self._estimate_lock.acquire(blocking=False):
+            raise Busy("an estimate is already running", hint="wait for it to finish")
+        try:
+            components, config = self._components, self._config
+            directory = components.store.get_directory(self.wiki.id)
+            embedder, pipeline = components.embedder(), self.pages.get_pipeline()
+            try:
+                with self._open_index() as index:
+                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
+            except IndexUnavailable:
+                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
+        finally:
+            self._estimate_lock.release()
+
+    def _run_sync(
+        self,
+        progress: ProgressCallback,
+        pause: PauseCheck,
+        lock_timeout_s: float | None,
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
-        """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync.
-
-        With `from_scratch`, builds a new generation, or continues a paused one. The published one answers meanwhile.
-        """
         removing = False
 
         def check_pause() -> Pause:
@@ -210,31 +240,6 @@ class WikiHandle:
         # Only now: searches in the previous generation may have needed its file until here.
         self._components.store.remove_old_generations(self.wiki.id)
         return report
-
-    def reindex(
-        self,
-        progress: ProgressCallback = ignore_progress,
-        pause: PauseCheck = never_pause,
-        lock_timeout_s: float | None = None,
-    ) -> SyncReport:
-        """Like `sync`, from scratch."""
-        return self.sync(progress, pause, lock_timeout_s, from_scratch=True)
-
-    def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
-        """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
-        if not self._estimate_lock.acquire(blocking=False):
-            raise Busy("an estimate is already running", hint="wait for it to finish")
-        try:
-            components, config = self._components, self._config
-            directory = components.store.get_directory(self.wiki.id)
-            embedder, pipeline = components.embedder(), self.pages.get_pipeline()
-            try:
-                with self._open_index() as index:
-                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
-            except IndexUnavailable:
-                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
-        finally:
-            self._estimate_lock.release()
 
     def restore(self, at: datetime | None = None) -> Backup:
         """Publish the newest intact backup taken at or before `at`. The next sync brings it to HEAD."""
@@ -298,7 +303,7 @@ class WikiHandle:
 
     def get_status(self) -> WikiStatus:
         """The status of the wiki. Never raises; errors are part of the status."""
-        return read_status(self.wiki, self._config.source, self._components.store, self._repair)
+        return StatusReader(self.wiki, self._config.source, self._components.store, self._repair).read()
 
     def check(self) -> Sequence[str]:
         """Faults of the index, as text."""

@@ -42,55 +42,56 @@ class WikiStatus:
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
 
 
-def read_status(wiki: Wiki, source: Source, store: IndexStore, repair: IndexRepair) -> WikiStatus:
-    """The current status of a wiki. Never raises; errors are part of the status."""
-    status = _read_index(wiki, source, store)
-    try:
-        disk_bytes, quarantined = store.get_disk_bytes(wiki.id), tuple(store.list_quarantined(wiki.id))
-    except WikiholtError as store_error:
-        return replace(status, error=status.error or store_error)
-    return replace(
-        status,
-        disk_bytes=disk_bytes,
-        health=repair.health,
-        quarantined=quarantined,
-        dialect=_get_dialect_name(status.state),
-        skipped=_count_skipped(source, status.head),
-    )
+class StatusReader:
+    """Reads the status of one wiki."""
 
+    def __init__(self, wiki: Wiki, source: Source, store: IndexStore, repair: IndexRepair) -> None:
+        self._wiki = wiki
+        self._source = source
+        self._store = store
+        self._repair = repair
 
-def _count_skipped(source: Source, head: str | None) -> Mapping[str, int]:
-    try:
-        return count_extensions(source.list_other_files(head)) if head else {}
-    except WikiholtError:  # a fetch or a sync reports it
-        return {}
+    def read(self) -> WikiStatus:
+        """The current status. Never raises; errors are part of the status."""
+        status, store, wiki_id = self._read_index(), self._store, self._wiki.id
+        try:
+            disk_bytes, quarantined = store.get_disk_bytes(wiki_id), tuple(store.list_quarantined(wiki_id))
+        except WikiholtError as store_error:
+            return replace(status, error=status.error or store_error)
+        status = replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
+        return replace(status, dialect=_get_dialect_name(status.state), skipped=self._count_skipped(status.head))
 
+    def _count_skipped(self, head: str | None) -> Mapping[str, int]:
+        try:
+            return count_extensions(self._source.list_other_files(head)) if head else {}
+        except WikiholtError:  # a fetch or a sync reports it
+            return {}
 
-def _read_index(wiki: Wiki, source: Source, store: IndexStore) -> WikiStatus:
-    head: str | None = None
-    error: WikiholtError | None = None
-    try:
-        head = source.get_last_known_head()
-    except WikiholtError as source_error:
-        error = source_error
-    try:
-        with closing(store.open(wiki.id)) as index:
-            state, problems = index.get_state(), tuple(index.get_problems())
-            warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
-    except WikiholtError as index_error:
-        return WikiStatus(wiki, None, head, True, error=error or index_error)
-    if error is None and state.pages == 0:
-        error = NothingIndexed("this wiki has no indexed page", hint=_NOTHING_INDEXED_HINT)
-    return WikiStatus(
-        wiki,
-        state,
-        head,
-        state.revision != head,
-        problems,
-        error=error,
-        pages_with_warnings=warned,
-        warnings=tuple(warnings),
-    )
+    def _read_index(self) -> WikiStatus:
+        head: str | None = None
+        error: WikiholtError | None = None
+        try:
+            head = self._source.get_last_known_head()
+        except WikiholtError as source_error:
+            error = source_error
+        try:
+            with closing(self._store.open(self._wiki.id)) as index:
+                state, problems = index.get_state(), tuple(index.get_problems())
+                warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
+        except WikiholtError as index_error:
+            return WikiStatus(self._wiki, None, head, True, error=error or index_error)
+        if error is None and state.pages == 0:
+            error = NothingIndexed("this wiki has no indexed page", hint=_NOTHING_INDEXED_HINT)
+        return WikiStatus(
+            self._wiki,
+            state,
+            head,
+            state.revision != head,
+            problems,
+            error=error,
+            pages_with_warnings=warned,
+            warnings=tuple(warnings),
+        )
 
 
 def _get_dialect_name(state: IndexState | None) -> str:
