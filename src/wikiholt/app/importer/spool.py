@@ -122,10 +122,14 @@ class VectorSpool(_Spool):
 
     def find(self, wiki: str, hashes: Sequence[bytes]) -> Mapping[bytes, tuple[str, FloatArray]]:
         """The model and the vector by hash, for the hashes that this wiki has."""
-        query = "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?"
+        found: dict[bytes, tuple[str, FloatArray]] = {}
         with self._lock:
-            rows = [row for digest in hashes for row in self._connection.execute(query, (wiki, digest))]
-        return {digest: (model, np.frombuffer(vector, np.float32)) for digest, model, vector in rows}
+            for digest in hashes:
+                for model, vector in self._connection.execute(
+                    "SELECT model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
+                ):
+                    found[digest] = model, np.frombuffer(vector, np.float32)
+        return found
 
 
 @dataclass(slots=True)

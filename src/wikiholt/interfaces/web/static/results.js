@@ -100,7 +100,6 @@ async function showFreshness(answer) {
 
 function showNotes(answer, state) {
   const lines = answer.notes.map((note) => el("p", { class: "note" }, toSentence(note)));
-  if (answer.degraded && !lines.length) lines.push(el("p", { class: "note" }, "The search was degraded; the results may be incomplete."));
   if (answer.did_you_mean) lines.unshift(renderCorrection(answer, state));
   byId("notes").replaceChildren(...lines);
 }
