@@ -68,21 +68,21 @@ class Hits:
 
     right: FloatArray
     features: FloatArray
-    formerly: FloatArray
+    former_scores: FloatArray
     place: FloatArray
     sort: FloatArray
     wiki: np.ndarray
     kind: np.ndarray
     held_out: np.ndarray
 
-    def of(self, chosen: np.ndarray) -> "Hits":
+    def select(self, chosen: np.ndarray) -> "Hits":
         return Hits(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     @property
     def codes(self) -> np.ndarray:
         return np.char.endswith(self.kind, "(codes)")
 
-    def column(self, name: str) -> FloatArray:
+    def get_column(self, name: str) -> FloatArray:
         return np.asarray(self.features[:, ScoreFeatures._fields.index(name)])
 
 
@@ -93,27 +93,27 @@ def main() -> None:
     parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
     parser.add_argument("--write", action="store_true", help="write bench/results/calibration-MODEL.md")
     arguments = parser.parse_args()
-    asked = load_queries(arguments.collections, arguments.data, arguments.model)
-    found = {mode: collect_hits(mode, asked) for mode in SearchMode}
+    queries = load_queries(arguments.collections, arguments.data, arguments.model)
+    found = {mode: collect_hits(mode, queries) for mode in SearchMode}
     text = "\n".join(line for mode in SearchMode for line in format_report(mode, found))
     print(text)
     if arguments.write:
         write_result(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{describe_machine()}\n{text}")
 
 
-def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:
+def collect_hits(mode: SearchMode, queries: list[JudgedQuery]) -> Hits:
     """The hits of every query; for answerable queries also the first hit without the relevant pages."""
     rows: list[tuple[float, ScoreFeatures, float, int, int, str, str, bool]] = []
-    for each in asked:
+    for each in queries:
         about = (each.wiki, each.kind, each.held_out)
         sort = FOREIGN if each.foreign else OWN
-        rows += [(*hit, sort, *about) for hit in best_of(mode, each.rows, TOP)]
+        rows += [(*hit, sort, *about) for hit in list_best_hits(mode, each.rows, TOP)]
         if sort == OWN:
-            rows += [(*hit, NEAR, *about) for hit in best_of(mode, each.rows[each.rows[:, RIGHT] == 0], 1)]
+            rows += [(*hit, NEAR, *about) for hit in list_best_hits(mode, each.rows[each.rows[:, RIGHT] == 0], 1)]
     return Hits(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[float, ScoreFeatures, float, int]]:
+def list_best_hits(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[float, ScoreFeatures, float, int]]:
     """Relevance, features, former score and rank of each hit; no hit counts as a wrong hit."""
     possible = {
         SearchMode.HYBRID: rows[:, HYBRID] > 0,
@@ -129,12 +129,17 @@ def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[floa
     best = rank_candidates(mode, candidates)
     among = get_competition(mode, best)
     for place, each in enumerate(best[:top]):
-        yield float(rows[each.page_id, RIGHT]), get_score_features(mode, each, among), formerly(mode, each), place
+        yield (
+            float(rows[each.page_id, RIGHT]),
+            get_score_features(mode, each, among),
+            compute_former_score(mode, each),
+            place,
+        )
     if not best:
         yield 0.0, ScoreFeatures(0.0, 0.0, 0.0, 0.0), 0.0, 0
 
 
-def formerly(mode: SearchMode, candidate: Candidate) -> float:
+def compute_former_score(mode: SearchMode, candidate: Candidate) -> float:
     """The score of docs/adr/0024: the maximum over curves that were set by hand."""
     cases = tuple(SearchMode) if mode is SearchMode.HYBRID else (mode,)
     bare = candidate._replace(title_overlap=0.0)
@@ -146,7 +151,7 @@ def formerly(mode: SearchMode, candidate: Candidate) -> float:
 
 def fit_with_floor(mode: SearchMode, found: dict[SearchMode, Hits], choose: Callable[[Hits], np.ndarray]) -> Curves:
     """Fit a mode to the chosen hits; for hybrid search also its floor."""
-    fits = {each: fit(each, found[each].of(choose(found[each]))) for each in {mode, SearchMode.SEMANTIC}}
+    fits = {each: fit(each, found[each].select(choose(found[each]))) for each in {mode, SearchMode.SEMANTIC}}
     return fits[mode]._replace(floor=fits[SearchMode.SEMANTIC] if mode is SearchMode.HYBRID else None)
 
 
@@ -155,17 +160,17 @@ def fit(mode: SearchMode, hits: Hits) -> Curves:
     usable = (hits.place == 0) & (hits.sort != NEAR)
     if mode is SearchMode.SEMANTIC:
         usable &= ~hits.codes  # a model does not know them
-    both = hits.of(usable)
-    own = both.of(both.sort == OWN)
-    whether = fit_logistic([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
-    which = fit_logistic([own.column("lead")], own.right > 0, weights(own))
+    both = hits.select(usable)
+    own = both.select(both.sort == OWN)
+    whether = fit_logistic([both.get_column(name) for name in FEATURES[mode]], both.sort == OWN, compute_weights(both))
+    which = fit_logistic([own.get_column("lead")], own.right > 0, compute_weights(own))
     return Curves(
         ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))),
         ScoreCurve(-which[0], lead=which[1]),
     )
 
 
-def weights(hits: Hits) -> FloatArray:
+def compute_weights(hits: Hits) -> FloatArray:
     """Every set of queries has the same weight, whatever its size; the codes of all collections are one set."""
     groups = np.where(hits.codes, "codes", np.where(hits.sort == OWN, hits.kind, hits.wiki))
     found = np.zeros(len(groups))
@@ -177,15 +182,15 @@ def weights(hits: Hits) -> FloatArray:
     return np.asarray(found * len(found) / found.sum(), np.float32)
 
 
-def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
-    score = _likelihoods(hits.features[:, :4], hits.column("lead"), curves)
+def compute_likelihoods(hits: Hits, curves: Curves) -> FloatArray:
+    score = _multiply_curves(hits.features[:, :4], hits.get_column("lead"), curves)
     if curves.floor is None:
         return score
     by_meaning = hits.features[:, :4] * np.array([0, 1, 0, 0], np.float32)
-    return np.maximum(score, _likelihoods(by_meaning, hits.column("meaning_lead"), curves.floor))
+    return np.maximum(score, _multiply_curves(by_meaning, hits.get_column("meaning_lead"), curves.floor))
 
 
-def _likelihoods(features: FloatArray, lead: FloatArray, curves: Curves) -> FloatArray:
+def _multiply_curves(features: FloatArray, lead: FloatArray, curves: Curves) -> FloatArray:
     sums = (
         features @ np.array(curves.whether[1:5]) - curves.whether.bias,
         np.where(lead < 0, TRAILING_LEAD_WEIGHT, curves.which.lead) * lead - curves.which.bias,
@@ -202,17 +207,17 @@ class Scored:
     medium: float
     high: float = HIGH_SCORE
 
-    def of(self, chosen: np.ndarray) -> "Scored":
-        return replace(self, hits=self.hits.of(chosen), scores=self.scores[chosen])
+    def select(self, chosen: np.ndarray) -> "Scored":
+        return replace(self, hits=self.hits.select(chosen), scores=self.scores[chosen])
 
-    def first(self, sort: int) -> tuple[FloatArray, FloatArray]:
+    def get_first(self, sort: int) -> tuple[FloatArray, FloatArray]:
         """The scores of the first hits of such queries, and which are right."""
         chosen = (self.hits.sort == sort) & (self.hits.place == 0)
         return self.scores[chosen], self.hits.right[chosen]
 
 
-def scored(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
-    return Scored(hits, likelihoods(hits, curves), MEDIUM_SCORES[mode])
+def score_hits(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
+    return Scored(hits, compute_likelihoods(hits, curves), MEDIUM_SCORES[mode])
 
 
 def format_report(mode: SearchMode, found: dict[SearchMode, Hits]) -> Iterator[str]:
@@ -220,31 +225,33 @@ def format_report(mode: SearchMode, found: dict[SearchMode, Hits]) -> Iterator[s
     curves = fit_with_floor(mode, found, lambda each: ~each.held_out)
     unseen = {name: fit_with_floor(mode, found, partial(_is_elsewhere, name)) for name in NAMES}
     overall = fit_with_floor(mode, found, lambda each: np.ones(len(each.right), bool))
-    ours, codes = hits.of(~hits.codes), hits.of(hits.codes)
-    held, apart = scored(mode, ours.of(ours.held_out), curves), across(mode, ours, unseen)
+    ours, codes = hits.select(~hits.codes), hits.select(hits.codes)
+    held, apart = score_hits(mode, ours.select(ours.held_out), curves), score_unseen(mode, ours, unseen)
     yield f"\n## {mode}\n"
-    yield from constants(
+    yield from format_curves(
         {"first half": curves, **{f"without {name}": each for name, each in unseen.items()}, "all": overall}
     )
-    yield from chosen(scored(mode, ours.of(~ours.held_out), curves))
+    yield from format_thresholds(score_hits(mode, ours.select(~ours.held_out), curves))
     yield "\n" + HEADS
     yield "|" + "---|" * HEADS.count("|", 1)
-    before = replace(held, scores=held.hits.formerly, high=0.75, medium=0.25)
-    yield row("second half, formerly (.75, .25)", before)
-    yield row("**second half, fitted to the first**", held)
+    before = replace(held, scores=held.hits.former_scores, high=0.75, medium=0.25)
+    yield format_row("second half, formerly (.75, .25)", before)
+    yield format_row("**second half, fitted to the first**", held)
     for name in NAMES:
-        yield row(f"… {name}", held.of(held.hits.wiki == name))
-    yield row("**all, each collection by curves fitted to the others**", apart)
+        yield format_row(f"… {name}", held.select(held.hits.wiki == name))
+    yield format_row("**all, each collection by curves fitted to the others**", apart)
     for name in NAMES:
-        yield row(f"… {name}", apart.of(apart.hits.wiki == name))
-    coded = scored(mode, codes.of(codes.held_out), curves)
-    yield row("codes, second half, formerly", replace(coded, scores=coded.hits.formerly, high=0.75, medium=0.25))
-    yield row("codes, second half, fitted to the first", coded)
-    yield row("codes, all, fitted to the others", across(mode, codes, unseen))
-    product = scored(mode, ours, _get_product_curves(mode))
-    yield row("all but codes, as in the product (seen)", product)
+        yield format_row(f"… {name}", apart.select(apart.hits.wiki == name))
+    coded = score_hits(mode, codes.select(codes.held_out), curves)
+    yield format_row(
+        "codes, second half, formerly", replace(coded, scores=coded.hits.former_scores, high=0.75, medium=0.25)
+    )
+    yield format_row("codes, second half, fitted to the first", coded)
+    yield format_row("codes, all, fitted to the others", score_unseen(mode, codes, unseen))
+    product = score_hits(mode, ours, _get_product_curves(mode))
+    yield format_row("all but codes, as in the product (seen)", product)
     yield from format_foreign_table(held)
-    yield from reliability(held, apart)
+    yield from format_reliability(held, apart)
 
 
 def _is_elsewhere(name: str, hits: Hits) -> np.ndarray:
@@ -256,24 +263,24 @@ def _get_product_curves(mode: SearchMode) -> Curves:
     return Curves(ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode], floor)
 
 
-def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
+def score_unseen(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
     """Each collection's hits, scored by curves fitted without it."""
     scores = np.zeros(len(hits.right))
     for name, curves in unseen.items():
-        scores[hits.wiki == name] = likelihoods(hits.of(hits.wiki == name), curves)
+        scores[hits.wiki == name] = compute_likelihoods(hits.select(hits.wiki == name), curves)
     return Scored(hits, scores.astype(np.float32), MEDIUM_SCORES[mode])
 
 
-def constants(curves: dict[str, Curves]) -> Iterator[str]:
+def format_curves(curves: dict[str, Curves]) -> Iterator[str]:
     yield "| fitted to | answerable: bias | evidence | meaning | word margin | is the page: bias | lead |"
     yield "|---|---|---|---|---|---|---|"
     for name, (whether, which, _) in curves.items():
         yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.bias, which.lead))} |"
 
 
-def chosen(half: Scored) -> Iterator[str]:
+def format_thresholds(half: Scored) -> Iterator[str]:
     """The thresholds chosen on the first half."""
-    scores, right = half.first(OWN)
+    scores, right = half.get_first(OWN)
     order = np.argsort(-scores)
     precise = np.flatnonzero(np.cumsum(right[order]) / np.arange(1, len(order) + 1) >= 0.8)
     least = f"{scores[order][precise[-1]]:.2f}" if len(precise) else "no score"
@@ -281,9 +288,9 @@ def chosen(half: Scored) -> Iterator[str]:
     yield f"\nOn the first half, first hits from {least} on are right four times in five, and 3 % are below {low:.2f}."
 
 
-def row(name: str, scored: Scored) -> str:
-    mine, right = scored.first(OWN)
-    foreign, near = (scored.first(sort)[0] for sort in (FOREIGN, NEAR))
+def format_row(name: str, scored: Scored) -> str:
+    mine, right = scored.get_first(OWN)
+    foreign, near = (scored.get_first(sort)[0] for sort in (FOREIGN, NEAR))
     high, medium = scored.high, scored.medium
     cells = (
         len(right),
@@ -304,7 +311,7 @@ def row(name: str, scored: Scored) -> str:
 
 
 def format_foreign_table(held: Scored) -> Iterator[str]:
-    """Which foreign questions are recognised; two of the collections are software manuals with common words."""
+    """Which foreign questions are recognized; two of the collections are software manuals with common words."""
     hits = held.hits
     of = np.char.partition(hits.kind, " (")[:, 0]
     yield '\n| foreign questions called "nothing relevant", second half | of ' + " | of ".join(NAMES) + " |"
@@ -315,7 +322,7 @@ def format_foreign_table(held: Scored) -> Iterator[str]:
         yield f"| asked of {name} | {' | '.join(called)} |"
 
 
-def reliability(held: Scored, apart: Scored) -> Iterator[str]:
+def format_reliability(held: Scored, apart: Scored) -> Iterator[str]:
     """Mean score and share of right hits by score interval."""
     columns = [(held, 0, 0), (apart, 0, 0), (held, 1, TOP), (apart, 1, TOP)]
     yield "\nNumber of hits in each score interval, their mean score, and the share of right ones:\n"
@@ -332,7 +339,7 @@ def reliability(held: Scored, apart: Scored) -> Iterator[str]:
             mean = f"{scores[within].mean():.2f}" if within.any() else "–"
             cells.append(f"{within.sum()}, {mean}, {format_share(scored.hits.right[within] > 0, bounds=True)}")
         yield f"| {low:g} to {most:g} | {' | '.join(cells)} |"
-    later = apart.of((apart.hits.place > 0) & (apart.hits.sort == OWN))
+    later = apart.select((apart.hits.place > 0) & (apart.hits.sort == OWN))
     means = []
     for name in NAMES:
         here = later.hits.wiki == name
@@ -344,7 +351,7 @@ def reliability(held: Scored, apart: Scored) -> Iterator[str]:
     yield f"\nHits 2 to {TOP}, fitted to the others: {' · '.join(means)}."
     surest = []
     for name in NAMES:
-        scores, right = apart.of(apart.hits.wiki == name).first(OWN)
+        scores, right = apart.select(apart.hits.wiki == name).get_first(OWN)
         surest.append(f"{name} {format_share(right[np.argsort(-scores)[: len(scores) // 5]] > 0, bounds=True)}")
     yield f"\nRight of the surest fifth of first hits, fitted to the others: {', '.join(surest)}."
 

@@ -32,7 +32,7 @@ KEPT = 40
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """A query to a wiki, and its candidates without order: one row each, columns as in `IndexSearcher.rows`."""
+    """A query to a wiki, and its candidates without order: one row each, columns as in `IndexSearcher.collect_rows`."""
 
     wiki: str
     kind: str
@@ -71,10 +71,10 @@ def load_queries(directory: Path, data: Path, model: str = "") -> list[JudgedQue
     ]
 
 
-def _write(file: Path, asked: list[JudgedQuery]) -> None:
-    heads = [f"{each.wiki}\t{each.kind}\t{each.query}\t{each.terms}" for each in asked]
-    ends = np.cumsum([len(each.rows) for each in asked])
-    np.savez(file, heads=np.array(heads), ends=ends, rows=np.concatenate([each.rows for each in asked]))
+def _write(file: Path, queries: list[JudgedQuery]) -> None:
+    heads = [f"{each.wiki}\t{each.kind}\t{each.query}\t{each.terms}" for each in queries]
+    ends = np.cumsum([len(each.rows) for each in queries])
+    np.savez(file, heads=np.array(heads), ends=ends, rows=np.concatenate([each.rows for each in queries]))
 
 
 def _gather(directory: Path, service: WikiService) -> Iterator[JudgedQuery]:
@@ -87,7 +87,7 @@ def _gather(directory: Path, service: WikiService) -> Iterator[JudgedQuery]:
     ]
     vectors: dict[str, FloatArray] = {}
     for name, index in indexes.items():
-        asking = IndexSearcher(index, service.components.embedder(), vectors)
+        searcher = IndexSearcher(index, service.components.embedder(), vectors)
         for kind in kinds:
             own = kind.collection == name
             for query, text in kind.texts.items():
@@ -97,7 +97,7 @@ def _gather(directory: Path, service: WikiService) -> Iterator[JudgedQuery]:
                 relevant = set(kind.relevant[query]) if own else set()
                 left_out = kind.exclude.get(query, set()) if own else set()
                 yield JudgedQuery(
-                    name, kind.name, query, len(words.terms), asking.rows(text, words, relevant, left_out)
+                    name, kind.name, query, len(words.terms), searcher.collect_rows(text, words, relevant, left_out)
                 )
             print(name, "was asked", kind.name, flush=True)
         index.close()
@@ -125,11 +125,11 @@ class IndexSearcher:
             len(self._paths),
         )
 
-    def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
+    def collect_rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
         """Right, cosine, share, naming, and whether hybrid search has the candidate."""
-        cosines = self._vectors @ self._vector(text)
+        cosines = self._vectors @ self._embed(text)
         by_page = np.maximum.reduceat(cosines, self._begins)
-        by_page = (1 - PAGE_WEIGHT) * by_page + PAGE_WEIGHT * self._means @ self._vector(text)
+        by_page = (1 - PAGE_WEIGHT) * by_page + PAGE_WEIGHT * self._means @ self._embed(text)
         # On the common scale of all models, but not cut off at zero.
         scale = self._embedder.scale
         by_page = (by_page - scale.unrelated) / (scale.related - scale.unrelated)
@@ -151,15 +151,15 @@ class IndexSearcher:
                 if self._paths[page_id] not in left_out
             ]
         )
-        return table[sorted(set().union(*(_best(mode, table) for mode in SearchMode)))]
+        return table[sorted(set().union(*(_find_best(mode, table) for mode in SearchMode)))]
 
-    def _vector(self, text: str) -> FloatArray:
+    def _embed(self, text: str) -> FloatArray:
         if text not in self._known:
             self._known[text] = self._embedder.embed_query(to_plain_query(text))
         return self._known[text]
 
 
-def amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
+def compute_amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
     """The evidence of each candidate; -1 for a page that is none in this mode."""
     found = []
     for _, cosine, share, naming, hybrid in rows.tolist():
@@ -169,8 +169,8 @@ def amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
     return np.array(found)
 
 
-def _best(mode: SearchMode, rows: FloatArray) -> set[int]:
-    found = amounts(mode, rows)
+def _find_best(mode: SearchMode, rows: FloatArray) -> set[int]:
+    found = compute_amounts(mode, rows)
     order = np.argsort(-found, kind="stable")[:KEPT]
     return {int(at) for at in order if found[at] >= 0}
 

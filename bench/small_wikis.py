@@ -29,7 +29,7 @@ from unittest.mock import patch
 import numpy as np
 
 from bench import codes, collections
-from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, best_of
+from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, list_best_hits
 from bench.evidence import NAMES
 from bench.regression import format_share
 from bench.report import describe_machine, write_result
@@ -371,7 +371,7 @@ class FirstHits:
 def collect_hits(mode: SearchMode, found: Sequence[SmallSearch]) -> FirstHits:
     rows = []
     for each in (each for each in found if each.mode is mode):
-        right, features, *_ = next(best_of(mode, each.rows, 1))
+        right, features, *_ = next(list_best_hits(mode, each.rows, 1))
         features = features._replace(smallness=compute_smallness(each.pages))
         rows.append((features, right > 0, each.sort, each.wiki, each.size, each.is_code))
     return FirstHits(*(np.array(column) for column in zip(*rows, strict=True)))
