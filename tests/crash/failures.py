@@ -185,12 +185,14 @@ class Failure:
 
     def _cause_failure(self, writer: ChildProcess, others: list[ChildProcess]) -> None:
         """Wait for the moment of a failure that comes from outside, and cause it."""
+        is_served = self.operation == SERVE
         if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
-            if self.operation == SERVE:
+            if is_served:
                 wait_up_to(lambda: others[-1].has_ended() or writer.has_ended(), TIMEOUT_S)
             return
         if self.kind == "power cut":
-            wait_up_to(writer.has_ended, TIMEOUT_S)
+            # A service does nothing when its clients have gone, and may not have reached the moment of the failure.
+            wait_up_to(lambda: writer.has_ended() or (is_served and others[-1].has_ended()), TIMEOUT_S)
             for child in others:
                 child.send_signal(group=True) if writer.has_ended() else None
             return
