@@ -16,14 +16,13 @@ were used for a fit or a weight. Candidates are kept in bench/data/small_wikis.
 
 import argparse
 import pickle
-import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -34,6 +33,14 @@ from bench.evidence import NAMES
 from bench.regression import format_share
 from bench.report import describe_machine, write_result
 from bench.signals import open_indexes
+from bench.small_wiki_plans import (
+    Question,
+    SmallWiki,
+    plan_user_wikis,
+    plan_wikis,
+    read_questions,
+    read_user_questions,
+)
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import create_vector_cache
 from wikiholt.domain.git import Blob
@@ -54,39 +61,13 @@ from wikiholt.wikis.service import WikiService
 
 SIZES = (30, 60, 120)
 TESTED = "xquad"
-USER_QUESTIONS = Path("bench/user_questions.tsv")
 DEMO_WIKIS = Path("src/wikiholt/interfaces/cli/demo_wikis")
-USER_WIKI_PAGES, USER_FOREIGN, MAX_PAGE_CHARS = 50, 200, 9_000
-PAGES_PER_QUESTION = 6
-"""A wiki has a question for this many pages, as many near ones, and twice as many foreign ones."""
-MAX_ANSWERS = 2
-"""Relevant pages of a question that are put into a wiki; cranfield has dozens for some."""
+MAX_PAGE_CHARS = 9_000
 WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 HEADS = (
     "| wiki | questions | right | high is right | right ones called high | nothing relevant | foreign: nothing relevant "
     "| near: nothing relevant | near: high | codes: nothing relevant | foreign codes |"
 )
-
-
-class Question(NamedTuple):
-    """A question of a collection, the pages that answer it, and the pages that must not be in a wiki."""
-
-    collection: str
-    kind: str
-    text: str
-    relevant: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()
-
-    @property
-    def is_code(self) -> bool:
-        return self.kind.endswith("(codes)")
-
-
-class SmallWiki(NamedTuple):
-    """The paths of a wiki's pages, and the questions that are asked there by sort."""
-
-    pages: Sequence[str]
-    questions: Mapping[int, Sequence[Question]]
 
 
 @dataclass(frozen=True)
@@ -117,60 +98,6 @@ def main() -> None:
     if arguments.write:
         name = f"small_wikis{f'-{arguments.model}' if arguments.model else ''}"
         write_result(name, f"{__doc__}\n{describe_machine()} {len(found):,} searches.\n{text}\n")
-
-
-# Questions and wikis
-
-
-def read_questions(directory: Path, held: dict[str, set[str]]) -> list[Question]:
-    """The judged questions of a collection, and codes of its pages."""
-    return [
-        Question(kind.collection, kind.name, text, frozenset(kind.relevant[number]), frozenset(excluded))
-        for kind in (*collections.read_queries(directory), codes.make_queries(directory.name, held))
-        for number, text in kind.texts.items()
-        for excluded in (kind.exclude.get(number, ()),)
-    ]
-
-
-def plan_wikis(
-    paths: Sequence[str], own: Sequence[Question], foreign: Sequence[Question], size: int
-) -> Iterator[SmallWiki]:
-    """Wikis of this size, so that every question that has an answer is asked in one of them."""
-    rng = random.Random(f"{own[0].collection} {size}")
-    existing = set(paths)
-    left = rng.sample(own, len(own))
-    count = size // PAGES_PER_QUESTION
-    for start in range(0, len(left), count):
-        asked = left[start : start + count]
-        pages: dict[str, None] = {}
-        for question in asked:
-            answers = sorted(question.relevant & existing)
-            pages |= dict.fromkeys(rng.sample(answers, min(MAX_ANSWERS, len(answers))))
-        left_out = frozenset[str]().union(*(question.excluded for question in asked))
-        others = [path for path in rng.sample(paths, len(paths)) if path not in pages and path not in left_out]
-        chosen = [*pages, *others][:size]
-        asked = [each for each in asked if not each.relevant.isdisjoint(chosen) and each.excluded.isdisjoint(chosen)]
-        near = [each for each in own if (each.relevant | each.excluded).isdisjoint(chosen)]
-        near = rng.sample(near, min(count, len(near)))
-        yield SmallWiki(chosen, {OWN: asked, NEAR: near, FOREIGN: rng.sample(foreign, 2 * count)})
-
-
-def read_user_questions() -> list[Question]:
-    rows = [line.split("\t") for line in USER_QUESTIONS.read_text(encoding="utf-8").splitlines()]
-    return [Question(wiki, "user", text, frozenset((page,))) for wiki, page, text in rows]
-
-
-def plan_user_wikis(
-    paths: Sequence[str], own: Sequence[Question], foreign: Sequence[Question], judged: Sequence[Question]
-) -> Iterator[SmallWiki]:
-    """A wiki with all questions, and for each question the wiki without its page."""
-    rng = random.Random(own[0].collection)
-    pages = dict.fromkeys(page for question in own for page in sorted(question.relevant))
-    others = [path for path in rng.sample(paths, len(paths)) if path not in pages]
-    chosen = [*pages, *others][:USER_WIKI_PAGES]
-    yield SmallWiki(chosen, {OWN: own, FOREIGN: [*foreign, *rng.sample(judged, USER_FOREIGN)]})
-    for question in own:
-        yield SmallWiki([path for path in chosen if path not in question.relevant], {NEAR: [question]})
 
 
 # Searches

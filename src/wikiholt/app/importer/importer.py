@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from wikiholt.app.importer.shared_index import (
     DroppedRows,
@@ -308,9 +307,9 @@ class Importer:
         return None
 
     def _import_wiki(
-        self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, reusing: ReusingEmbedder
+        self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, embedder: ReusingEmbedder
     ) -> WikiImport:
-        started, embedder = time.monotonic(), cast(Embedder, reusing)
+        started = time.monotonic()
         handle = self._service.open_with_embedder(wiki.slug, embedder)
         config = self._service.get_config(wiki)
 
@@ -325,7 +324,7 @@ class Importer:
         finally:
             handle.close()
         seconds = time.monotonic() - started
-        return replace(planned, seconds=seconds, reused=reusing.reused, embedded=reusing.embedded, proof=proof)
+        return replace(planned, seconds=seconds, reused=embedder.reused, embedded=embedder.embedded, proof=proof)
 
 
 def _plan_import(

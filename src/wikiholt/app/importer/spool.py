@@ -14,11 +14,10 @@ from itertools import groupby
 from pathlib import Path
 from random import SystemRandom
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray
+from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import Busy, StorageError
 from wikiholt.indexing.pipeline import hash_text
@@ -201,9 +200,35 @@ class ReusingEmbedder:
         self.reused = 0
         self.embedded = 0
 
-    def __getattr__(self, name: str) -> Any:
-        """All but `embed_passages` is that of the other embedder."""
-        return getattr(self._embedder, name)
+    @property
+    def fingerprint(self) -> str:
+        return self._embedder.fingerprint
+
+    @property
+    def model(self) -> str:
+        return self._embedder.model
+
+    @property
+    def precision(self) -> str:
+        return self._embedder.precision
+
+    @property
+    def dimensions(self) -> int:
+        return self._embedder.dimensions
+
+    @property
+    def scale(self) -> CosineScale:
+        return self._embedder.scale
+
+    @property
+    def max_tokens(self) -> int:
+        return self._embedder.max_tokens
+
+    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        return self._embedder.get_token_spans(text)
+
+    def is_known_word(self, word: str) -> bool:
+        return self._embedder.is_known_word(word)
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [hash_text(text) for text in texts]
@@ -215,4 +240,10 @@ class ReusingEmbedder:
         with self._lock:
             self.reused += len(texts) - len(new_texts)
             self.embedded += len(new_texts)
-        return np.stack(rows) if rows else np.empty((0, self._embedder.dimensions), np.float32)
+        return np.stack(rows) if rows else np.empty((0, self.dimensions), np.float32)
+
+    def embed_query(self, text: str) -> FloatArray:
+        return self._embedder.embed_query(text)
+
+    def run_self_test(self) -> None:
+        self._embedder.run_self_test()
