@@ -238,7 +238,7 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
         # A plain form cannot send a key.
         hint, noscript = "", "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     elif isinstance(error, PageNotFound):
-        hint = "It may have been renamed or deleted. Search for it."
+        hint = "The link may be wrong or outdated. Search for the page."
     title = f"<h1>{_get_error_title(error.status)}</h1>"
     main = (
         f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}'
