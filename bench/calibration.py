@@ -9,7 +9,7 @@ fitted to the three others, because a user's wiki is always unseen.
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -27,13 +27,16 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.search import ranking
 from wikiholt.search.ranking import (
     HIGH_SCORE,
+    LARGE_WIKI_PAGES,
     MEDIUM_SCORES,
     TRAILING_LEAD_WEIGHT,
     Candidate,
     ScoreCurve,
     ScoreFeatures,
+    align_likelihoods,
     get_competition,
     get_score_features,
+    limit_likelihoods,
     rank_candidates,
 )
 
@@ -102,14 +105,14 @@ def main() -> None:
 
 
 def collect_hits(mode: SearchMode, queries: list[JudgedQuery]) -> Hits:
-    """The hits of every query; for answerable queries also the first hit without the relevant pages."""
+    """The hits of every query; for answerable queries also those without the relevant pages."""
     rows: list[tuple[float, ScoreFeatures, float, int, int, str, str, bool]] = []
     for each in queries:
         about = (each.wiki, each.kind, each.held_out)
         sort = FOREIGN if each.foreign else OWN
         rows += [(*hit, sort, *about) for hit in list_best_hits(mode, each.rows, TOP)]
         if sort == OWN:
-            rows += [(*hit, NEAR, *about) for hit in list_best_hits(mode, each.rows[each.rows[:, RIGHT] == 0], 1)]
+            rows += [(*hit, NEAR, *about) for hit in list_best_hits(mode, each.rows[each.rows[:, RIGHT] == 0], TOP)]
     return Hits(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
@@ -217,7 +220,22 @@ class Scored:
 
 
 def score_hits(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
-    return Scored(hits, compute_likelihoods(hits, curves), MEDIUM_SCORES[mode])
+    return Scored(hits, align_scores(mode, hits, compute_likelihoods(hits, curves)), MEDIUM_SCORES[mode])
+
+
+def align_scores(mode: SearchMode, hits: Hits, scores: FloatArray) -> FloatArray:
+    """The scores of each query's hits, made consistent as in the product."""
+    aligned: list[float] = []
+    starts = np.flatnonzero(hits.place == 0)
+    for part in np.split(scores, starts[1:]):
+        aligned += align_list(mode, part.tolist())
+    return np.array(aligned, np.float32)
+
+
+def align_list(mode: SearchMode, scores: Sequence[float], page_count: int = LARGE_WIKI_PAGES) -> list[float]:
+    """The same for the hits of one query, best first."""
+    candidates = limit_likelihoods([Candidate(place, likelihood=score) for place, score in enumerate(scores)])
+    return [each.likelihood or 0.0 for each in align_likelihoods(mode, candidates, page_count)]
 
 
 def format_report(mode: SearchMode, found: dict[SearchMode, Hits]) -> Iterator[str]:
@@ -268,7 +286,7 @@ def score_unseen(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Sco
     scores = np.zeros(len(hits.right))
     for name, curves in unseen.items():
         scores[hits.wiki == name] = compute_likelihoods(hits.select(hits.wiki == name), curves)
-    return Scored(hits, scores.astype(np.float32), MEDIUM_SCORES[mode])
+    return Scored(hits, align_scores(mode, hits, scores), MEDIUM_SCORES[mode])
 
 
 def format_curves(curves: dict[str, Curves]) -> Iterator[str]:

@@ -15,6 +15,7 @@ were used for a fit or a weight. Candidates are kept in bench/data/small_wikis.
 """
 
 import argparse
+import math
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from unittest.mock import patch
 import numpy as np
 
 from bench import codes, collections
-from bench.calibration import FOREIGN, NEAR, OWN, UNANSWERED, list_best_hits
+from bench.calibration import FOREIGN, NEAR, OWN, TOP, UNANSWERED, align_list, list_best_hits
 from bench.evidence import NAMES
 from bench.regression import format_share
 from bench.report import describe_machine, write_result
@@ -285,6 +286,8 @@ class FirstHits:
     """The first hits of one mode as arrays in one order."""
 
     features: FloatArray
+    """Of the first hits, and of those that follow; not a number if there are fewer."""
+    pages: np.ndarray
     right: np.ndarray
     sort: np.ndarray
     wiki: np.ndarray
@@ -298,9 +301,11 @@ class FirstHits:
 def collect_hits(mode: SearchMode, found: Sequence[SmallSearch]) -> FirstHits:
     rows = []
     for each in (each for each in found if each.mode is mode):
-        right, features, *_ = next(list_best_hits(mode, each.rows, 1))
-        features = features._replace(smallness=compute_smallness(each.pages))
-        rows.append((features, right > 0, each.sort, each.wiki, each.size, each.is_code))
+        best = list(list_best_hits(mode, each.rows, TOP))
+        smallness = compute_smallness(each.pages)
+        features = [hit[1]._replace(smallness=smallness) for hit in best]
+        features += [ranking.ScoreFeatures(*[math.nan] * 4)] * (TOP - len(best))
+        rows.append((features, each.pages, best[0][0] > 0, each.sort, each.wiki, each.size, each.is_code))
     return FirstHits(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
@@ -309,9 +314,12 @@ def score_hits(mode: SearchMode, hits: FirstHits, weights: Mapping[SearchMode, f
     curves = {
         each: ranking.ANSWERABLE_CURVES[each]._replace(smallness=weight) for each, weight in (weights or {}).items()
     }
+    scores = []
     with patch.dict(ranking.ANSWERABLE_CURVES, curves):
-        rows = (ranking.ScoreFeatures(*row) for row in hits.features.tolist())
-        return np.array([ranking.compute_likelihood(mode, row) for row in rows])
+        for features, pages in zip(hits.features.tolist(), hits.pages.tolist(), strict=True):
+            rows = (ranking.ScoreFeatures(*row) for row in features if not math.isnan(row[0]))
+            scores.append(align_list(mode, [ranking.compute_likelihood(mode, row) for row in rows], pages)[0])
+    return np.array(scores)
 
 
 def format_report(mode: SearchMode, found: Sequence[SmallSearch]) -> Iterator[str]:
@@ -384,7 +392,7 @@ def compute_log_loss(mode: SearchMode, hits: FirstHits, weight: float) -> float:
     """The log loss of the curve *answerable*. Each set of questions has the same weight, foreign ones a quarter."""
     curve = ranking.ANSWERABLE_CURVES[mode]._replace(smallness=weight)
     total = sum(
-        getattr(curve, name) * hits.features[:, ranking.ScoreFeatures._fields.index(name)]
+        getattr(curve, name) * hits.features[:, 0, ranking.ScoreFeatures._fields.index(name)]
         for name in ("evidence", "meaning", "word_margin", "smallness")
     )
     losses = np.logaddexp(0, np.where(hits.sort == OWN, -1, 1) * (total - curve.bias))

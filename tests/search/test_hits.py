@@ -87,15 +87,20 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(passages._MAX_PAGE_CHUNKS + 50))
+    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", 100)
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(150))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= passages._MAX_PAGE_CHUNKS
+    assert len(read) <= passages._MAX_LEAD_CHUNKS
 
 
-def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("read", "anchor"), [(3, "part-0"), (9, "part-8")])
+def test_the_page_of_the_first_hit_is_read_up_to_a_limit_of_its_own(
+    show: Show, monkeypatch: pytest.MonkeyPatch, read: int, anchor: str
+) -> None:
     monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 3)
+    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", read)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
-    assert show(page, "word8 ").anchor == "part-0"
+    assert show(page, "word8 ").anchor == anchor
 
 
 def test_a_query_without_a_word_has_no_mentions() -> None:

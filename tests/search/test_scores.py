@@ -18,13 +18,17 @@ from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelError
 from wikiholt.search import searcher
 from wikiholt.search.ranking import (
+    ANSWER_SUMS,
+    CLEAR_FACTOR,
     HIGH_SCORE,
     LARGE_WIKI_PAGES,
     MEDIUM_SCORES,
     SMALL_WIKI_PAGES,
+    SUMMED_PAGES,
     Candidate,
     Competition,
     ScoreFeatures,
+    align_likelihoods,
     compute_likelihood,
     get_competition,
     limit_likelihoods,
@@ -276,3 +280,46 @@ def test_likelihoods_are_finite_for_any_evidence() -> None:
             assert math.isfinite(value)
             assert 0 <= value <= 1
     assert max(MEDIUM_SCORES.values()) < HIGH_SCORE
+
+
+def align(mode: SearchMode, likelihoods: Sequence[float], page_count: int = LARGE_WIKI_PAGES) -> list[float | None]:
+    candidates = [Candidate(page_id, likelihood=likelihood) for page_id, likelihood in enumerate(likelihoods)]
+    return [candidate.likelihood for candidate in align_likelihoods(mode, candidates, page_count)]
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_pages_that_share_the_likelihood_are_an_answer_together(mode: SearchMode) -> None:
+    each = ANSWER_SUMS[mode] / SUMMED_PAGES
+    assert each < MEDIUM_SCORES[mode]
+    first, *others = align(mode, [each + 0.001] * SUMMED_PAGES + [each / 2])
+    assert first == pytest.approx(MEDIUM_SCORES[mode])
+    assert others == pytest.approx([MEDIUM_SCORES[mode]] * (SUMMED_PAGES - 1) + [MEDIUM_SCORES[mode] / 2], rel=0.02)
+    assert align(mode, [each - 0.001] * SUMMED_PAGES) == [each - 0.001] * SUMMED_PAGES
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_doubtful_page_without_others_is_no_answer(mode: SearchMode) -> None:
+    clear = CLEAR_FACTOR * MEDIUM_SCORES[mode]
+    assert clear < ANSWER_SUMS[mode]
+    first, second = align(mode, [clear - 0.01, 0.01])
+    assert first is not None
+    assert first < MEDIUM_SCORES[mode]
+    assert second is not None
+    assert 0 < second < 0.01
+    assert align(mode, [clear, 0.01]) == [clear, 0.01]
+
+
+def test_a_small_wiki_needs_fewer_pages_for_an_answer() -> None:
+    likelihoods = [0.3, 0.2, 0.1]
+    assert align(SearchMode.HYBRID, likelihoods, SMALL_WIKI_PAGES) == likelihoods
+    assert align(SearchMode.HYBRID, likelihoods) != likelihoods
+
+
+def test_several_passages_of_a_page_count_once_for_an_answer() -> None:
+    passages = [Candidate(1, chunk, likelihood=0.3) for chunk in range(5)]
+    assert max(c.likelihood or 0 for c in align_likelihoods(SearchMode.HYBRID, passages, LARGE_WIKI_PAGES)) < 0.27
+
+
+def test_no_page_is_no_answer() -> None:
+    assert align_likelihoods(SearchMode.HYBRID, [], LARGE_WIKI_PAGES) == []
+    assert align(SearchMode.HYBRID, [0.0, 0.0]) == [0.0, 0.0]

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wikiholt.domain.index import CosineScale, VectorHits
@@ -26,8 +26,9 @@ MAX_ONE_WORD_LIKELIHOOD = 0.5
 Not for codes, which have digits. Chosen with bench/calibration, see docs/adr/0046.
 """
 
-_MAX_PAGE_CHUNKS = 200
-"""Pages with more chunks than this are not scanned for query words, which would take longer than the search."""
+_MAX_PAGE_CHUNKS, _MAX_LEAD_CHUNKS = 200, 1000
+"""Pages with more chunks than this are not scanned for query words, which would take longer than the search. The second
+is for the page of the first hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,7 @@ class PassageChooser:
         for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
             if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
                 undecided.setdefault(c.page_id, position)
-        page_ids = [
-            page_id
-            for page_id, position in undecided.items()
-            if pages[page_id].chunks <= _MAX_PAGE_CHUNKS or chosen[position] is None
-        ]
-        for page_id, page_chunks in index.get_page_chunks(page_ids, _MAX_PAGE_CHUNKS).items():
+        for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages):
             position = undecided[page_id]
             chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
         return list(zip(self._limit_chance_matches(candidates, chosen, pages, stems), chosen, strict=True))
@@ -102,6 +98,24 @@ class PassageChooser:
             passages = self.nearest.get(candidate.page_id, ())[:limit]
             near.append(passages or ((candidate,) if candidate.chunk_id is not None else ()))
         return near
+
+
+def _read_scanned_pages(
+    index: WikiIndex,
+    undecided: Mapping[int, int],
+    chosen: Sequence[StoredChunk | None],
+    pages: Mapping[int, StoredPage],
+) -> Iterator[tuple[int, Sequence[StoredChunk]]]:
+    """The chunks of the pages to scan for words of the query, of long pages the first ones. `undecided` has the place
+    of each page."""
+    for places, limit in (((0,), _MAX_LEAD_CHUNKS), (range(1, len(chosen)), _MAX_PAGE_CHUNKS)):
+        page_ids = [
+            page_id
+            for page_id, place in undecided.items()
+            if place in places and (pages[page_id].chunks <= limit or chosen[place] is None)
+        ]
+        if page_ids:
+            yield from index.get_page_chunks(page_ids, limit).items()
 
 
 def _may_be_chance_match(candidate: Candidate) -> bool:

@@ -82,6 +82,24 @@ search, under four in the others.
 A single channel finds the right page less often, so its likelihoods and its thresholds are lower.
 """
 
+ANSWER_SUMS = {SearchMode.HYBRID: 0.75, SearchMode.SEMANTIC: 0.45, SearchMode.KEYWORD: 0.5}
+"""For each mode, the sum of the likelihoods of the best pages from which on the wiki has an answer, in a large wiki.
+
+Chosen with bench/calibration and bench/small_wikis, see docs/adr/0047.
+"""
+
+SUMMED_PAGES = 5
+"""Number of pages whose likelihoods are added."""
+
+SMALLNESS_REDUCTION = 0.09
+"""The share of the sum that is not required for each unit of smallness: a small wiki has few pages about a topic."""
+
+CLEAR_FACTOR = 1.5
+"""A first page this many times as likely as medium needs no others: a code may be on one page only."""
+
+_MEDIUM_STEP = 0.01
+"""How far below medium the first hit of a list without an answer is at least."""
+
 _RELATED_MIDPOINT, _RELATED_WIDTH = 0.565, 0.09
 """The cosine share at which a page is as likely related as not. Chosen by eye; there are no judgements for it."""
 
@@ -345,6 +363,26 @@ def limit_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
         lowest = min(lowest, candidate.likelihood or 0.0)
         limited.append(candidate if candidate.likelihood == lowest else candidate._replace(likelihood=lowest))
     return limited
+
+
+def align_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], page_count: int) -> list[Candidate]:
+    """The same candidates, best first; the first is at least medium if the wiki has an answer, and below if not.
+
+    It has one if the best pages together are likely enough, because equally good pages share the likelihood, or if the
+    first one is. If the first does not agree, all likelihoods are multiplied by the same factor.
+    """
+    by_page: dict[int, float] = {}
+    for candidate in candidates:
+        by_page.setdefault(candidate.page_id, candidate.likelihood or 0.0)
+        if len(by_page) == SUMMED_PAGES:
+            break
+    first, medium = next(iter(by_page.values()), 0.0), MEDIUM_SCORES[mode]
+    least_sum = ANSWER_SUMS[mode] * (1 - SMALLNESS_REDUCTION * compute_smallness(page_count))
+    has_answer = sum(by_page.values()) >= least_sum or first >= CLEAR_FACTOR * medium
+    if not first or has_answer == (first >= medium):
+        return list(candidates)
+    factor = (medium if has_answer else medium - _MEDIUM_STEP) / first
+    return [candidate._replace(likelihood=(candidate.likelihood or 0.0) * factor) for candidate in candidates]
 
 
 def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:

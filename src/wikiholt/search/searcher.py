@@ -33,8 +33,10 @@ from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageCh
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
 from wikiholt.search.ranking import (
+    SUMMED_PAGES,
     Candidate,
     Competition,
+    align_likelihoods,
     find_nearest_pages,
     get_competition,
     group_by_page,
@@ -271,10 +273,13 @@ class Searcher:
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
         if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)
-        if self._order.is_plain(request, context.version):
-            best = best[: request.depth]
-            return limit_likelihoods(with_likelihoods(mode, best, competition))[request.offset :]
+        is_plain = self._order.is_plain(request, context.version)
+        if is_plain:
+            best = best[: max(request.depth, SUMMED_PAGES * request.chunks_per_page)]
         rated = limit_likelihoods(with_likelihoods(mode, best, competition))
+        rated = align_likelihoods(mode, rated, context.page_count)
+        if is_plain:
+            return rated[request.offset : request.depth]
         fixed_count = len(candidates) if vector is not None else MAX_HITS
         return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
 
