@@ -320,6 +320,14 @@ def test_the_consent_page_escapes_names_and_cannot_be_framed(agent: Agent) -> No
     assert page.headers["cache-control"] == "no-store"
 
 
+def test_the_consent_page_names_the_wiki_and_what_the_agent_may_do(agent: Agent) -> None:
+    text = agent.http.get(agent.start().headers["location"]).text
+    assert "read and change the pages of the wiki <strong>alpha</strong>." in text
+    assert "The answer goes to <code>https://agent.example.org</code>." in text
+    other = agent.http.get(agent.start(scope="read", resource="").headers["location"]).text
+    assert "wants to read the pages of the wiki of your key." in other
+
+
 def test_a_person_can_deny(served: ServedApplication, agent: Agent) -> None:
     response = agent.consent(served.tokens["write"], action="deny")
     assert response.headers["location"] == f"{REDIRECT_URI}?error=access_denied&state=s1"

@@ -93,6 +93,17 @@ def test_a_page_has_contents_links_and_related_pages(client: TestClient) -> None
     assert "edit/Kitchen" not in client.get("/w/beta/read", params={"page": "Kitchen/Machine"}).text
 
 
+def test_a_page_without_text_says_so(tmp_path: Path) -> None:
+    application = open_test_application(tmp_path)
+    repository = Repository(tmp_path / "alpha")
+    repository.commit({"Empty.md": "", "Title.md": "# Title\n"})
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    for page in ("Empty", "Title"):
+        text = client.get("/w/alpha/read", params={"page": page}).text
+        assert '<div class="page" dir="auto"><p class="hint">This page has no text.</p></div>' in text
+    application.service.close()
+
+
 def test_the_words_of_a_query_are_marked_but_function_words_are_not(client: TestClient) -> None:
     page = client.get("/w/alpha/read", params={"page": "Kitchen/Machine", "q": "rinsing to the <water>"}).text
     assert "<mark>Rinse</mark> it." in page

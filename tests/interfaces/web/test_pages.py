@@ -226,6 +226,20 @@ def test_results_without_script_fold_less_certain_pages(client: TestClient, monk
     assert "less certain" not in search_with([Confidence.LOW])
 
 
+def test_results_without_script_name_the_folder_and_say_that_nothing_is_found(client: TestClient) -> None:
+    text = client.get("/w/alpha/find", params={"q": "odd name"}).text
+    assert '<p class="place">deep</p>' in text
+    nothing = client.get("/w/alpha/find", params={"q": '"zzqq blorp"', "mode": "keyword"}).text
+    assert "Nothing found." in nothing
+    assert "clearly relevant" not in nothing
+
+
+def test_a_missing_page_leads_to_a_search_for_its_name(client: TestClient) -> None:
+    text = client.get("/w/alpha/read", params={"page": "deep/Odd & old"}).text
+    assert 'href="./?q=Odd+%26+old"' in text
+    assert "The page path is empty." in client.get("/w/alpha/read").text
+
+
 def test_a_page_without_script_is_readable(client: TestClient) -> None:
     text = client.get("/w/alpha/read", params={"page": "Guide"}).text
     assert '<h2 id="part-two">' in text

@@ -369,7 +369,7 @@ class WikiSettings:
     )
     boost: tuple[str, ...] = setting(
         (),
-        "Factors on the score by which hits are ordered, from .1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
+        "Factors on the score by which hits are ordered, from 0.1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
         "several patterns that match a page, the last one counts.",
         check=check_boost_rule,
     )

@@ -191,14 +191,15 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         fields = {name: str(source.get(name, ""))[:_MAX_FIELD_CHARS] for name in _FIELDS}
         await run_in_threadpool(get_request_context(request).count_request)
         client = await self._check_request(fields)
+        wiki = self.find_slug(fields["resource"]) or fields["resource"]
         if form is None:
-            return _render(client, fields, "", 200)
+            return _render(client, fields, wiki, "", 200)
         if form.get("action") != "approve":
             return _redirect(fields, {"error": "access_denied"})
         try:
             code = await run_in_threadpool(self._approve, client, fields, str(form.get("key", "")))
         except WikiholtError as error:
-            return _render(client, fields, " ".join(get_public_message(error)), error.status)
+            return _render(client, fields, wiki, " ".join(get_public_message(error)), error.status)
         return _redirect(fields, {"code": code})
 
     async def _check_request(self, fields: dict[str, str]) -> OAuthClientInformationFull:
@@ -301,12 +302,16 @@ _FIELDS = ("client_id", "redirect_uri", "explicit", "state", "scope", "code_chal
 _MAX_FIELD_CHARS = 4000
 _MAX_FORM_BYTES = 64 * 1024
 _STYLE = """
-:root { color-scheme: light dark; }
+:root { color-scheme: light dark; color: light-dark(#1c2420, #e6ece8); background: light-dark(#f6f5f1, #111513); }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 3rem auto; padding: 0 1rem; }
-label, input[type=password] { display: block; width: 100%; box-sizing: border-box; font: inherit; }
-input[type=password], button { padding: .5rem; margin: .25rem 0 1rem; }
-button { font: inherit; margin-right: .5rem; } [role=alert] { border-left: .3rem solid #b00; padding-left: .8rem; }
-code { overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; } strong, code { overflow-wrap: anywhere; }
+label, input[type=password] { display: block; width: 100%; box-sizing: border-box; }
+label { font-weight: 600; }
+input[type=password], button { padding: .6rem .8rem; margin: .25rem 0 1rem; border: 1px solid #777; }
+button { margin-right: .5rem; cursor: pointer; } input, button { font: inherit; border-radius: 9px; }
+button[value=approve] { color: light-dark(#fff, #0b241b); background: light-dark(#1a6653, #85d3b8); font-weight: 600; }
+:focus-visible { outline: 2px solid light-dark(#1a6653, #85d3b8); outline-offset: 2px; }
+[role=alert] { border-left: .3rem solid #b00; padding-left: .8rem; }
 """
 _STYLE_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
@@ -323,21 +328,23 @@ def _redirect(fields: dict[str, str], answer: dict[str, str]) -> Response:
     return RedirectResponse(location, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
 
 
-def _render(client: OAuthClientInformationFull, fields: dict[str, str], problem: str, status: int) -> Response:
+def _render(
+    client: OAuthClientInformationFull, fields: dict[str, str], wiki: str, problem: str, status: int
+) -> Response:
     parts = urlsplit(fields["redirect_uri"])
     origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"
     hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(fields[name])}">' for name in _FIELDS)
-    may = "read and change pages" if "write" in fields["scope"].split() else "read pages"
-    wiki = f" of <code>{escape(fields['resource'])}</code>" if fields["resource"] else ""
+    may = "read and change" if "write" in fields["scope"].split() else "read"
+    wiki_html = f"the wiki <strong>{escape(wiki)}</strong>" if wiki else "the wiki of your key"
     name = escape((client.client_name or "An agent without a name")[:100])
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Approve an agent</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head><body><main>"
-        f"<h1>Approve an agent?</h1>{alert}<p><strong>{name}</strong> (the name is its own) wants to {may}{wiki}. "
-        f"It gets the answer at <code>{escape(origin)}</code>.</p>"
-        "<p>Approve it only if you started this just now. Revoking the key ends its access.</p>"
+        f"<h1>Approve this agent?</h1>{alert}<p>The agent calls itself <strong>{name}</strong>. "
+        f"It wants to {may} the pages of {wiki_html}. The answer goes to <code>{escape(origin)}</code>.</p>"
+        "<p>Approve it only if you started this yourself, just now. To end its access later, revoke your key.</p>"
         f'<form method="post" autocomplete="off">{hidden}<label for="key">Your key</label>'
         '<input id="key" name="key" type="password" autocomplete="off" spellcheck="false">'
         '<button name="action" value="approve">Approve</button><button name="action" value="deny">Deny</button>'

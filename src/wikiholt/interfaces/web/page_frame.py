@@ -238,7 +238,9 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
         # A plain form cannot send a key.
         hint, noscript = "", "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     elif isinstance(error, PageNotFound):
-        hint = "The link may be wrong or outdated. Search for the page."
+        hint = "The link may be wrong or outdated."
+        name = request.query_params.get("page", "").rpartition("/")[2]
+        actions = f'<a class="button" href="./?{escape(urlencode({"q": name}))}">Search for this page</a>'
     title = f"<h1>{_get_error_title(error.status)}</h1>"
     main = (
         f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}'

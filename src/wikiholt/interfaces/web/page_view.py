@@ -24,6 +24,7 @@ from wikiholt.interfaces.web.search_view import render_form
 from wikiholt.wikis.session import WikiSession
 
 _FIRST_TITLE = re.compile(r'\s*<h1(?: id="([^"]*)")?>(.*?)</h1>\s*', re.DOTALL)
+_NO_TEXT = '<p class="hint">This page has no text.</p>'
 _MIN_HEADINGS = 3
 """Pages with fewer headings have no table of contents."""
 _MAX_SIMILAR = 5
@@ -108,7 +109,7 @@ def _render_crumbs(path: str) -> str:
 def _render_text(page: PreviewDocument, contents: str) -> str:
     """Render the title, the facts, the links, the table of contents and the text of a page."""
     title = _FIRST_TITLE.match(page["html"])
-    body = page["html"][title.end() :] if title else page["html"]
+    body = (page["html"][title.end() :] if title else page["html"]).strip()
     anchor = f' id="{title[1]}"' if title and title[1] else ""
     heading = f"<h1{anchor}>{title[2] if title else escape(page['name'])}</h1>"
     cut = (
@@ -116,7 +117,7 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
     )
     return (
         f"<header>{_render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
-        f'<div class="page">{body}</div>{cut}'
+        f'<div class="page" dir="auto">{body or _NO_TEXT}</div>{cut}'
     )
 
 

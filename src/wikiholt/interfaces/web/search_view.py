@@ -61,7 +61,9 @@ def _render_result(result: SearchResult) -> Iterator[str]:
         corrected, typed = escape(result.did_you_mean), escape(result.query)
         yield f'<p class="correction">Showing results for <strong>{corrected}</strong>. '
         yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
-    if result.nothing_relevant:
+    if not result.hits:
+        yield '<p class="message">Nothing found. No page of this wiki contains these words.</p>'
+    elif result.nothing_relevant:
         yield '<p class="message">Nothing here is clearly relevant.</p>'
     if result.stale:
         yield '<p class="note">The index is behind the repository.</p>'
@@ -94,9 +96,10 @@ def _render_title(hit: Hit, query: str) -> tuple[str, str]:
     """The heading of a hit with its link, and its place in the wiki."""
     href = "read?" + urlencode({"page": hit.path, "q": query}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
     headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
-    place = " › ".join([hit.path.replace("/", " / "), *headings])
+    folder = hit.path.rpartition("/")[0].replace("/", " / ")
+    place = " › ".join([*([folder] if folder else ()), *headings])
     title = f'<h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
-    return title, f'<p class="place">{escape(place)}</p>'
+    return title, f'<p class="place">{escape(place)}</p>' if place else ""
 
 
 # OpenSearch: its description and suggestions

@@ -110,9 +110,8 @@ def validate_path(path: str) -> str:
     """The path without surrounding slashes. Raises InvalidPage."""
     stripped = path.strip("/")
     if not stripped or len(stripped) > MAX_PATH_CHARS or not _is_text(stripped):
-        raise InvalidPage(
-            f"{path[:80]!r} is not a page path", hint="use a path from the list of pages, such as guides/backup"
-        )
+        message = f"{path[:80]!r} is not a page path" if stripped else "the page path is empty"
+        raise InvalidPage(message, hint="use a path from the list of pages, such as guides/backup")
     return stripped
 
 

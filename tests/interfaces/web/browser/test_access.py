@@ -200,6 +200,52 @@ def test_the_start_page_searches_in_all_wikis(server: WebServer, visit: OpenTab)
     expect(page.locator("#app\\.preview-name")).to_have_text("Database disk full")
 
 
+# One step of the browser, so that no answer can come in between.
+_TYPE_AND_PRESS = """([text, key]) => {
+  const input = document.getElementById("app.q");
+  input.focus();
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+  input.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+}"""
+
+
+def test_enter_right_after_the_last_letter_searches_and_opens_no_other_wiki(server: WebServer, visit: OpenTab) -> None:
+    page = visit(server.url, wait=".tiles a").page
+    page.evaluate(_TYPE_AND_PRESS, ["the disk of the database is nearly full", "Enter"])
+    expect(page.locator(f"{CARDS} >> nth=0")).to_contain_text("Database disk full")
+    page.keyboard.press("Enter")
+    expect(page.locator("#app\\.preview-name")).to_have_text("Database disk full")
+
+
+def test_the_focus_stays_on_the_start_page_when_its_lists_are_replaced(server: WebServer, visit: OpenTab) -> None:
+    page = visit(server.url, wait=".tiles a").page
+    page.evaluate(_TYPE_AND_PRESS, ["the disk of the database is nearly full", "ArrowDown"])
+    first = page.locator(f"{CARDS} h2 a >> nth=0")
+    expect(first).to_have_text("Database disk full")
+    expect(page.locator("#app\\.q")).to_be_focused()
+    first.focus()
+    page.evaluate(
+        "() => { document.getElementById('app.q').value = 'what may go on the compost heap';"
+        " document.getElementById('app.q').dispatchEvent(new Event('input')); }"
+    )
+    expect(first).to_have_text("Composting")
+    expect(first).to_be_focused()
+
+
+def test_an_error_on_the_start_page_is_not_dimmed(server: WebServer, visit: OpenTab) -> None:
+    page = visit(server.url, wait=".tiles a", expected=("status of 500",)).page
+    page.route("**/api/v1/search*", lambda route: route.fulfill(status=500, json={"detail": "Internal error."}))
+    page.get_by_label("Search all wikis").fill("water")
+    expect(page.locator(".message.problem")).to_contain_text("Internal error.")
+    expect(page.locator("#app\\.state")).to_have_css("opacity", "1")
+
+
+def test_the_start_page_says_that_nothing_is_clearly_relevant(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}?q=zzqqxxy+blorptang", wait=CARDS).page
+    expect(page.locator("#app\\.count")).to_have_text("Nothing clearly relevant · 2 wikis searched")
+
+
 def test_a_full_page_opens_from_the_preview_with_the_words_marked(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=ledger+error+codes", wait=CARDS).page
     page.locator(f"{CARDS} h2 a", has_text="Ledger").first.click()

@@ -164,6 +164,14 @@ def test_a_phone_needs_no_horizontal_scrolling(server: WebServer, visit: OpenTab
     assert page.evaluate(CHECKS)["faults"] == []
 
 
+@pytest.mark.parametrize(("scheme", "background"), [("light", "rgb(246, 245, 241)"), ("dark", "rgb(17, 21, 19)")])
+def test_colours_follow_the_system_without_script(
+    server: WebServer, visit: OpenTab, scheme: str, background: str
+) -> None:
+    page = visit(f"{server.url}w/runbook/find?q=database", java_script_enabled=False, color_scheme=scheme).page
+    expect(page.locator("html")).to_have_css("background-color", background)
+
+
 @pytest.mark.parametrize("view", ["search", "page", "wikis"])
 def test_a_page_weighs_less_than_100_kb(server: WebServer, visit: OpenTab, view: str) -> None:
     sizes = measure_page(visit(f"{server.url}healthz").page, server.url + VIEWS[view][0])

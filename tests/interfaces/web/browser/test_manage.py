@@ -55,7 +55,7 @@ def test_the_index_is_rebuilt_after_an_estimate(managed: ManagedServer, visit: O
     page = open_section(managed, visit, "Index")
     page.get_by_role("button", name="Rebuild").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ chunks: about \d+ (second|minute)"))
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"\d+ passages: about \d+ (second|minute)"))
     dialog.get_by_role("button", name="Rebuild").click()
     expect(page.locator(".note.done")).to_contain_text("The index was rebuilt")
     expect(page.get_by_role("button", name="Rebuild")).to_be_enabled()
@@ -107,7 +107,7 @@ def test_the_report_lists_queries_without_a_result(managed: ManagedServer, visit
     expect(page.get_by_role("region", name="Queries without a result")).to_contain_text(query)
     page.route("**/api/v1/report*", lambda route: route.fulfill(status=404, json={"code": "no-query-log"}))
     page.get_by_label("Period").select_option("90 days")
-    expect(page.locator(STATE)).to_contain_text("not logged")
+    expect(page.get_by_role("region", name="Searches")).to_contain_text("not logged")
 
 
 def test_an_operator_changes_settings_and_sees_why_one_is_refused(managed: ManagedServer, visit: OpenTab) -> None:

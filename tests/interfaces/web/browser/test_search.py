@@ -418,6 +418,19 @@ def test_an_empty_wiki_says_why_and_asks_less_and_less_often(server: WebServer, 
     assert len(tab.requests) - before - 20 <= 8, "in 80 seconds"
 
 
+def test_the_focus_stays_in_the_list_when_results_are_replaced(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/allotment/?q=what+may+go+on+the+compost+heap", wait=CARDS).page
+    first = page.locator(f"{CARDS} h2 a >> nth=0")
+    expect(first).to_have_text("Composting")
+    first.focus()
+    page.evaluate(
+        "() => { document.getElementById('app.q').value = 'slugs';"
+        " document.getElementById('app.q').dispatchEvent(new Event('input')); }"
+    )
+    expect(first).to_have_text("Pests")
+    expect(first).to_be_focused()
+
+
 def test_an_unknown_wiki_leads_to_the_start_page(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/nosuch/", wait=".message", expected=("404",)).page
     expect(page.locator(".message")).to_contain_text("There is no wiki with this name.")

@@ -23,7 +23,13 @@ def sign_in_with_key(page: Page, token: str, *, remember: bool) -> None:
 def test_a_key_is_remembered_until_sign_out(sign_in_server: tuple[WebServer, str], visit: OpenTab) -> None:
     server, token = sign_in_server
     page = visit(f"{server.url}w/allotment/?q=compost", wait=".problem", expected=("401",)).page
-    page.locator(".problem").get_by_role("link", name="Sign in").click()
+    problem = page.locator(".problem")
+    expect(problem.locator(".title")).to_have_text("You are not signed in.")
+    hint, link = problem.locator(".hint").bounding_box(), problem.get_by_role("link", name="Sign in").bounding_box()
+    assert hint is not None
+    assert link is not None
+    assert link["y"] >= hint["y"] + hint["height"]
+    problem.get_by_role("link", name="Sign in").click()
     sign_in_with_key(page, token, remember=True)
     expect(page.locator(CARDS).first).to_contain_text("Compost")
     assert page.url.endswith("/w/allotment/?q=compost")
@@ -33,7 +39,7 @@ def test_a_key_is_remembered_until_sign_out(sign_in_server: tuple[WebServer, str
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator("h1")).to_have_text("You are signed out")
     page.goto(f"{server.url}w/allotment/?q=compost")
-    expect(page.locator(".problem")).to_contain_text("A key is required.")
+    expect(page.locator(".problem")).to_contain_text("You are not signed in.")
 
 
 def test_a_page_is_saved_with_the_cookie_of_a_sign_in(sign_in_server: tuple[WebServer, str], visit: OpenTab) -> None:

@@ -78,6 +78,5 @@ export function renderPage(page, state) {
   return el("li", {}, el("div", { class: "card listed", "data-page": page.path },
     el("h2", {}, el("a", { href, "data-page": page.path, "data-anchor": "" }, page.name)),
     page.path !== page.name && el("p", { class: "place" }, formatPath(page.path)),
-    el("p", { class: "facts" }, renderTime(page.last_updated), getCategory(page) && el("span", {}, getCategory(page)),
-      renderTags(page.tags))));
+    el("p", { class: "facts" }, renderTime(page.last_updated), getCategory(page) && el("span", {}, getCategory(page)))));
 }

@@ -45,7 +45,7 @@ async function load() {
 function showNoAccess(access) {
   byId("editor").hidden = true;
   const isMirror = access.scope && access.scope !== "read";
-  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : "You need the scope write.";
+  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : "You need a key with the scope write.";
   showMessage(byId("state"), isMirror ? "This wiki is read-only." : "You cannot write in this wiki.", reason,
     el("p", { class: "actions" }, !isMirror && renderAccessButton({ status: 403, message: "" }, "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));
 }
@@ -111,7 +111,7 @@ function renderPanel(kind, draft) {
   }
   if (kind === "changes") return [renderChangeNote(draft), ...body.childNodes];
   const cut = draft.cut && el("p", { class: "note" }, "This page is long; the preview is truncated here.");
-  return [el("article", { class: "page" }, ...body.childNodes), cut || ""];
+  return [el("article", { class: "page", dir: "auto" }, ...body.childNodes), cut || ""];
 }
 
 function renderChangeNote(draft) {

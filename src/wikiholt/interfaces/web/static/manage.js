@@ -45,7 +45,7 @@ function onHashChange() {
 function showNoAccess() {
   byId("sections").hidden = true;
   byId("section").replaceChildren();
-  showMessage(byId("state"), isBelowWiki ? "You cannot manage this wiki." : "You cannot manage wikis.", "You need the scope admin or an operator key.",
+  showMessage(byId("state"), isBelowWiki ? "You cannot manage this wiki." : "You cannot manage wikis.", "You need a key with the scope admin, or an operator key.",
     el("p", { class: "actions" }, renderAccessButton({ status: 403, message: "" }, "", load)));
 }
 

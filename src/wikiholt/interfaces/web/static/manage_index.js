@@ -94,13 +94,13 @@ class IndexSection {
       },
     });
     send("POST", "reindex", undefined, { dry_run: "true" }).then((cost) => {
-      estimate.textContent = `${plural(cost.pages, "page")} in ${plural(cost.chunks, "chunk")}: about ${formatSeconds(cost.seconds)}, and ${formatBytes(cost.disk_bytes)} of the ${formatBytes(cost.disk_free)} that are free on the disk.`;
+      estimate.textContent = `${plural(cost.pages, "page")} in ${plural(cost.chunks, "passage")}: about ${formatSeconds(cost.seconds)}, and ${formatBytes(cost.disk_bytes)} of the ${formatBytes(cost.disk_free)} that are free on the disk.`;
     }).catch((error) => estimate.replaceWith(renderError(error)));
   }
 
   finishRebuild(job) {
     this.isRebuilding = false;
-    const text = job.status === "error" ? toSentence(job.error_message || "The rebuild failed") : `The index was rebuilt: ${plural(job.pages_indexed, "page")}, ${plural(job.chunks_created, "chunk")}.`;
+    const text = job.status === "error" ? toSentence(job.error_message || "The rebuild failed") : `The index was rebuilt: ${plural(job.pages_indexed, "page")}, ${plural(job.chunks_created, "passage")}.`;
     this.note.replaceChildren(job.status === "error" ? el("p", { class: "note" }, text) : renderNote(text));
     announce(text);
   }

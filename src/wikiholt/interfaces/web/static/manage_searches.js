@@ -22,7 +22,7 @@ export function showSearches(area, access) {
       announce(plural(report.searches, "search", "searches"));
     } catch (error) {
       body.replaceChildren();
-      if (error.code === "no-query-log") showNoLog(error, access); else showProblem(byId("state"), error, load);
+      if (error.code === "no-query-log") showNoLog(body, error, access); else showProblem(byId("state"), error, load);
     }
   };
   period.addEventListener("change", load);
@@ -30,9 +30,9 @@ export function showSearches(area, access) {
   load();
 }
 
-function showNoLog(error, access) {
+function showNoLog(area, error, access) {
   const link = access.operator && el("p", { class: "actions" }, el("a", { class: "button", href: "#settings" }, "Open the settings"));
-  showMessage(byId("state"), "The searches of this wiki are not logged.", access.operator ? "Set log_queries to true to log them." : toSentence(error.hint || error.message), link || "");
+  showMessage(area, "The searches of this wiki are not logged.", access.operator ? "Set log_queries to true to log them." : toSentence(error.hint || error.message), link || "");
 }
 
 function renderReport(report) {

@@ -1,5 +1,5 @@
 // Messages in the area of results: errors with the hint of the server, countdowns, empty results.
-import { el, toSentence } from "./dom.js";
+import { byId, el, toSentence } from "./dom.js";
 import { KEY_HINT, renderAccessButton } from "./key.js";
 
 const MAX_DELAY_S = 60;
@@ -23,14 +23,16 @@ export function showMessage(area, title, text = "", ...more) {
 // names, twice as long after each further failure; at once when the browser is online again.
 export function showProblem(area, problem, retry) {
   // Screen readers need not read the same message again.
-  const isRepeated = area.textContent.startsWith(toSentence(problem.message));
+  const isSignedOut = problem.status === 401 && byId("sign-in");
+  const message = isSignedOut ? "You are not signed in." : toSentence(problem.message);
+  const isRepeated = area.textContent.startsWith(message);
   repeats = isRepeated ? repeats + 1 : 0;
   clearMessage(area);
   if (problem.code === "wiki-not-found") { showUnknownWiki(area); return; }
   // The hint about the Authorization header is for programs; users get a button.
-  const hint = /Bearer/.test(problem.hint) ? KEY_HINT : problem.hint;
+  const hint = isSignedOut ? "Sign in to read this wiki." : /Bearer/.test(problem.hint) ? KEY_HINT : problem.hint;
   const delay = problem.retryAfter || (problem.status === 429 ? 1 : problem.status === 0 ? OFFLINE_DELAY_S : 0);
-  const box = el("div", { class: delay ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, toSentence(problem.message)));
+  const box = el("div", { class: delay ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, message));
   if (hint) box.append(el("p", { class: "hint" }, toSentence(hint)));
   if (problem.status === 401 || problem.status === 403) box.append(renderAccessButton(problem, hint, retry));
   else if (delay) startCountdown(box, Math.min(MAX_DELAY_S, Math.ceil(delay * 2 ** repeats)), retry);

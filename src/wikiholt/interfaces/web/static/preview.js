@@ -117,7 +117,7 @@ export class Preview {
 
   renderPage(page) {
     const body = el("div", { class: "body" });
-    const article = el("article", { class: "page" });
+    const article = el("article", { class: "page", dir: "auto" });
     const html = parseHtml(page.html).body;
     loadImages(html);
     article.append(...html.childNodes);

@@ -142,10 +142,12 @@ export class SearchController {
 
   show(answer, state) {
     this.withheld = null;
+    const hadFocus = results.contains(document.activeElement);
     if (state.q.trim()) showResults(answer, state, this.limit, this.retryActions);
     else showPages(answer, state, this.limit, hasFilters(state));
     this.shownState = state;
     document.body.classList.toggle("pending", input.value !== state.q);
+    if (hadFocus) (results.querySelector("a[data-page]") || input).focus();
     makeRoving(results, "a[data-page]");
     this.onResults(this.state);
   }

@@ -22,6 +22,7 @@ let shown = PAGE_SIZE;
 let timer = 0;
 let finishTimer = 0;
 let running = null;
+let requested = "";
 let withheld = null;
 let isFinished = true;
 
@@ -34,6 +35,7 @@ const filterWikis = () => {
 
 function show() {
   const matches = filterWikis();
+  if (byId("wikis").contains(document.activeElement)) input.focus();
   byId("wikis").replaceChildren(...matches.slice(0, shown).map((wiki) => el("li", {},
     el("a", { href: `w/${encodeURIComponent(wiki.slug)}/` },
       el("span", { class: "initial", "aria-hidden": "true" }, Array.from(wiki.slug)[0].toUpperCase()),
@@ -65,12 +67,14 @@ function getUrl(hit) {
 
 function showAnswer(answer) {
   withheld = null;
-  document.body.classList.remove("pending");
+  document.body.classList.toggle("pending", input.value.trim() !== requested);
   const { cards, likely } = renderHits(answer.results, {}, (hit) => ({ label: hit.wiki, getUrl }));
+  const hadFocus = results.contains(document.activeElement);
   results.replaceChildren(...cards);
+  if (hadFocus) (results.querySelector("a[data-page]") || input).focus();
   makeRoving(results, "a[data-page]");
   byId("notes").replaceChildren(...answer.notes.map((note) => el("p", { class: "note" }, note)));
-  byId("count").textContent = `${plural(likely, "likely page")} · ${plural(answer.wikis.length, "wiki")} searched`;
+  byId("count").textContent = `${answer.nothing_relevant ? "Nothing clearly relevant" : plural(likely, "likely page")} · ${plural(answer.wikis.length, "wiki")} searched`;
   clearMessage(byId("state"));
   if (answer.nothing_relevant) showMessage(byId("state"), cards.length ? "Nothing here is clearly relevant." : "Nothing found.", cards.length ? "These pages match best, in case one of them helps." : "");
 }
@@ -78,7 +82,9 @@ function showAnswer(answer) {
 async function search() {
   clearTimeout(timer);
   running?.abort();
+  withheld = null;
   const query = input.value.trim();
+  requested = query;
   show();
   history.replaceState(null, "", query ? `?${new URLSearchParams({ q: query })}` : location.pathname);
   if (!query || !canSearch()) { results.replaceChildren(); byId("notes").replaceChildren(); clearMessage(byId("state")); document.body.classList.remove("pending"); return; }
@@ -92,6 +98,7 @@ async function search() {
   } catch (error) {
     if (error.name === "AbortError" || running !== controller) return;
     results.replaceChildren();
+    document.body.classList.remove("pending");
     showProblem(byId("state"), error, search);
   } finally {
     if (running === controller) { running = null; document.body.classList.remove("waiting"); }
@@ -106,7 +113,15 @@ function onInput() {
   if (!canSearch()) { show(); return; }
   document.body.classList.add("pending");
   timer = setTimeout(search, TYPING_DELAY_MS);
-  finishTimer = setTimeout(() => { isFinished = true; if (withheld) showAnswer(withheld); }, FINISHED_DELAY_MS);
+  finishTimer = setTimeout(finish, FINISHED_DELAY_MS);
+}
+
+// The query is complete: its results are final, and may be none.
+function finish() {
+  clearTimeout(finishTimer);
+  isFinished = true;
+  if (input.value.trim() !== requested) search();
+  else if (withheld) showAnswer(withheld);
 }
 
 async function load() {
@@ -136,10 +151,12 @@ byId("more").addEventListener("click", () => { shown += 10 * PAGE_SIZE; show(); 
 addGlobalShortcuts();
 document.addEventListener("keydown", (event) => {
   const focused = document.activeElement;
-  if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.querySelector("dialog[open]") || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
   const links = [...document.querySelectorAll("#app\\.wikis a, #app\\.results a[data-page]")];
   const index = links.indexOf(focused);
   if (event.key === "Escape" && focused === input) { input.value = ""; search(); }
+  // Until the answer to what is typed has come, the first link may be another one.
+  else if (event.key === "Enter" && focused === input && document.body.classList.contains("pending")) finish();
   else if (event.key === "Enter" && focused === input) links[0]?.click();
   else if (event.key === "ArrowDown" && (focused === input || index >= 0)) { event.preventDefault(); links[Math.min(index + 1, links.length - 1)]?.focus(); }
   else if (event.key === "ArrowUp" && index >= 0) { event.preventDefault(); (index ? links[index - 1] : input).focus(); }
