@@ -118,7 +118,11 @@ def test_the_headings_fit_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 30, "Last"), PLAIN)
     assert where == f"   p:1 › … › {'B' * 30} › Last"
     _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 80), PLAIN)
-    assert where == "   p:1 › …"
+    assert where == f"   p:1 › {'B' * 50}…"
+    assert len(where) == 60
+    result = make_heading_result("B" * 80)
+    _, where, *_ = format_result(replace(result, hits=(replace(result.hits[0], path="p" * 40),)), PLAIN)
+    assert where == f"   {'p' * 40}:1 › …"
 
 
 def test_page_text_cannot_contain_highlight_markers() -> None:

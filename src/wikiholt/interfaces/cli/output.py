@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
 
 _MAX_SHOWN_FACETS = 20
 _TURN, _OMITTED = " › ", " › …"
+_MIN_HEADING_CHARS = 20
+"""A long heading is cut if at least this many characters fit; else it is left out."""
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -157,6 +159,10 @@ def _format_headings(hit: Hit, style: TerminalStyle, room: int) -> str:
     shown = rows
     while shown and sum(len(_TURN + heading) for heading, _ in shown) > room - (len(shown) < len(rows)) * len(_OMITTED):
         shown = shown[1:]
+    end = room - len(_TURN) - 1
+    if rows and not shown and end >= _MIN_HEADING_CHARS:
+        heading, spans = rows[-1]
+        shown = rows = [(f"{heading[:end].rstrip()}…", tuple(span for span in spans if span.end <= end))]
     parts = [style.format_dim(_OMITTED)] if len(shown) < len(rows) else []
     parts += [style.format_dim(_TURN) + _format_matches(*row, style, style.format_dim) for row in shown]
     return "".join(parts)
