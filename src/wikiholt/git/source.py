@@ -49,6 +49,7 @@ from wikiholt.git.objects import (
     OBJECT_ID_PATTERN,
     PageFiles,
     find_entry,
+    read_all_files,
     read_attached_files,
     read_blobs,
     read_changes,
@@ -143,6 +144,9 @@ class GitSource:
 
     def list_other_files(self, revision: str) -> list[str]:
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
+
+    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        return read_all_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions; None if one is gone or a name is ambiguous."""
