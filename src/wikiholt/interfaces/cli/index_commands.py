@@ -65,14 +65,14 @@ def run_sync(context: CommandContext) -> int:
         except WikiholtError as error:
             if arguments.slug:
                 raise
-            print_error(error, slug)
+            print_error(error, arguments, slug)
             documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
             exit_code = exit_code or error.exit_code
             continue
         documents.append(build_sync_document(handle.wiki, report))
         if not arguments.json:
             skipped = handle.get_status().skipped
-            output.print_lines(output.format_sync(slug, report, skipped, context.style))
+            output.print_lines(context.complete_quoted(output.format_sync(slug, report, skipped, context.style)))
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
 
@@ -88,7 +88,7 @@ def run_reindex(context: CommandContext) -> int:
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
     lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)
-    return context.print_result(build_sync_document(handle.wiki, report), lines)
+    return context.print_result(build_sync_document(handle.wiki, report), context.complete_quoted(lines))
 
 
 def run_status(context: CommandContext) -> int:
@@ -101,11 +101,14 @@ def run_status(context: CommandContext) -> int:
         except RepositoryReplaced as error:
             if context.arguments.slug:
                 raise
-            print_error(error, slug)
+            print_error(error, context.arguments, slug)
             exit_code = error.exit_code
             continue
+        if status.error is not None:
+            status.error.hint = context.complete(status.error.hint)
         work = read_wiki_work(context.service, status.wiki.id)
-        lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
+        text = [*output.format_status(status, context.style), *format_work(work, context.style)]
+        lines += context.complete_quoted(text)
         documents.append({**build_status_document(status), **build_work_document(work)})
     context.print_result(documents[0] if context.arguments.slug else {"wikis": documents}, lines)
     return exit_code
