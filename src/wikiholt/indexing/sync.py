@@ -24,6 +24,7 @@ from wikiholt.errors import (
     IndexUnavailable,
     ModelError,
     NoPages,
+    NoPagesYet,
     SourceError,
     SyncFailed,
     WikiNotFound,
@@ -119,6 +120,9 @@ class Syncer:
         """HEAD. If it cannot be read, a damaged index is still repaired from a backup, so that searches work."""
         try:
             return self._source.get_head()
+        except NoPagesYet:
+            self._repair.require_never_indexed()
+            raise
         except SourceError:
             if not self._repair.health.is_ok and self._repair.has_backup():
                 try:

@@ -164,7 +164,7 @@ class Scheduler:
             except WikiholtError:
                 return
         if entry.revision is None and not (
-            entry.running or entry.in_progress or entry.failures or entry.missing or entry.activity
+            entry.running or entry.in_progress or entry.error or entry.missing or entry.activity
         ):
             self._request_sync(entry, SyncPriority.INTERACTIVE)
 

@@ -204,7 +204,7 @@ class SchedulerState:
         with self.changed:
             entries = self._entries.values()
             return SchedulerProgress(
-                wikis=len(entries),
+                wikis=sum(not entry.is_empty for entry in entries),
                 synced=sum(entry.revision is not None for entry in entries),
                 failed=sum(entry.revision is None and (entry.missing or entry.failures > 0) for entry in entries),
                 running=tuple((entry.wiki.slug, entry.activity) for entry in entries if entry.activity is not None),

@@ -11,6 +11,7 @@ from wikiholt.errors import (
     DatabaseUnavailable,
     LockTimeout,
     NoCommits,
+    NoPagesYet,
     SourceError,
     SourceMissing,
     WikiholtError,
@@ -86,7 +87,7 @@ class WikiTasks:
     def _compare_head(self, entry: WikiEntry) -> None:
         self._state.counts["head_checks"] += 1
         head = self._read_head(entry)
-        entry.missing = False
+        entry.mark_readable()
         if entry.failures:
             changed = head != entry.failed_head
         else:
@@ -146,7 +147,7 @@ class WikiTasks:
             if not entry.index_ok:
                 handle.sync(lock_timeout_s=0)  # it fails too, but restores a backup of the damaged index first
             raise
-        entry.missing = False
+        entry.mark_readable()
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)
         if not self.is_up_to_date(entry, result.head):
@@ -195,7 +196,7 @@ class WikiTasks:
         self._state.counts["fetches"] += 1
         entry.fetched_at = started
         head = source.get_head()
-        entry.missing = False
+        entry.mark_readable()
         if entry.failures and head == entry.failed_head and started < entry.retry_at:
             return
         if not self.is_up_to_date(entry, head, trust_token=self._multi_node) or entry.reindexing:
@@ -226,7 +227,10 @@ class WikiTasks:
 
     def _record_errors(self, entry: WikiEntry, result: "_RunResult", work: Callable[[], None]) -> None:
         try:
-            work()
+            try:
+                work()
+            except NoPagesYet as error:
+                self._mark_empty(entry, error)
         except SyncPaused:
             result.paused = True
         except (Busy, DatabaseUnavailable) as error:
@@ -247,6 +251,17 @@ class WikiTasks:
             self._record_failure(entry, result.head, WikiholtError(f"{type(error).__name__}: {error}"))
         if self._publish is not None and self._state.get(entry.wiki.id) is entry:
             self._publish(self._service, entry)
+
+    def _mark_empty(self, entry: WikiEntry, error: NoPagesYet) -> None:
+        """Record that nobody has written a page yet: not a failure. Raises NoCommits if there were pages before."""
+        entry.missing = False
+        if entry.is_empty or not self._is_registered(entry):
+            return
+        self._service.get_background_handle(entry.wiki.slug).require_never_indexed()
+        with self._state.changed:
+            entry.clear_failures()
+            entry.error, entry.checked = error, True
+        self._make_reindex_runner(entry).fail(error)
 
     def _mark_missing(self, entry: WikiEntry, error: WikiholtError) -> None:
         if not self._is_registered(entry):

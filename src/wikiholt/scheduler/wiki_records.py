@@ -9,7 +9,7 @@ from random import Random
 
 from wikiholt.domain.protocols import HeadProbe
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import NoCommits, NoPages, WikiholtError
+from wikiholt.errors import NoCommits, NoPages, NoPagesYet, WikiholtError
 
 _MAX_SKIPS = 8
 """After this many wikis of higher priority, one scheduled wiki is taken."""
@@ -133,7 +133,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerProgress:
-    """How many wikis there are, how many are at HEAD, how many failed, and what is running for which slug."""
+    """How many wikis have pages, how many are at HEAD, how many failed, and what is running for which slug."""
 
     wikis: int
     synced: int
@@ -220,6 +220,17 @@ class WikiEntry:
     def has_mirror(self) -> bool:
         """Whether its pages are read from a mirror, which a fetch brings up to date."""
         return self.is_remote or self.wiki.is_directory
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has written a page yet."""
+        return isinstance(self.error, NoPagesYet)
+
+    def mark_readable(self) -> None:
+        """Record that its source has a HEAD."""
+        self.missing = False
+        if self.is_empty:
+            self.clear_failures()
 
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Record a failure. The delay before the next try doubles with each failure, up to an hour."""

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from wikiholt.domain.index import SyncReport
-from wikiholt.errors import RepositoryReplaced, WikiholtError
+from wikiholt.errors import NoPagesYet, RepositoryReplaced, WikiholtError
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
 from wikiholt.interfaces.cli import output
@@ -62,6 +62,11 @@ def run_sync(context: CommandContext) -> int:
             handle.fetch()
             report = run_sync_work(context, handle, "sync", handle.sync)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
+        except NoPagesYet as error:
+            documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
+            if not arguments.json:
+                output.print_lines([f"{slug}: no pages yet"])
+            continue
         except WikiholtError as error:
             if arguments.slug:
                 raise
