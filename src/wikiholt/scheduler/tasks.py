@@ -38,6 +38,8 @@ _MAX_EARLY_CHECK_S = 1.0
 """How much earlier a wiki may be checked, to be checked together with others."""
 _PROBE_TTL_S = 600.0
 """How long a probe may replace the complete check of a repository at rest."""
+_LONG_FAILURE_S = 5.0
+"""A run that takes longer until it fails may have waited for a disk or a server."""
 _MAX_PREEMPT_DELAY_S = 1.0
 """Maximum time a sync continues while an urgent wiki waits."""
 
@@ -114,8 +116,10 @@ class WikiTasks:
 
     def run_sync(self, entry: WikiEntry) -> None:
         """Bring the index to HEAD, then continue a reindex job, pausing for other wikis."""
-        result = _RunResult()
+        result, began = _RunResult(), time.monotonic()
         self._record_errors(entry, result, lambda: self._sync_and_reindex(entry, result))
+        if not result.paused:
+            entry.may_hang = entry.failures > 0 and time.monotonic() - began > _LONG_FAILURE_S
         if result.paused:
             entry.in_progress = True
             self._state.counts["pauses"] += 1
@@ -184,6 +188,7 @@ class WikiTasks:
         began = time.monotonic()
         self._report_progress(entry, "fetch", SyncProgress(0, 0, 0))
         self._record_errors(entry, _RunResult(), lambda: self._fetch_once(entry, began))
+        entry.may_hang = entry.failures > 0 and time.monotonic() - began > _LONG_FAILURE_S
         if not entry.running:
             entry.activity = None
         with self._state.changed:
