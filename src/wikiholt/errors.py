@@ -41,6 +41,7 @@ WikiholtError
 │   ├── SourceCorrupt
 │   ├── RepositoryReplaced another repository is at the wiki's path
 │   └── NoCommits
+│       └── NoPagesYet    nobody has written to the repository that Wikiholt created; not a failure
 ├── IndexUnavailable      the index cannot answer                      (exit 7, HTTP 503)
 │   ├── IndexMissing
 │   │   └── IndexRepairing the index was damaged and is being rebuilt
@@ -271,6 +272,10 @@ class RepositoryReplaced(SourceError):
 
 class NoCommits(SourceError):
     code = "no-commits"
+
+
+class NoPagesYet(NoCommits):
+    code = "no-pages-yet"
 
 
 class IndexUnavailable(WikiholtError):

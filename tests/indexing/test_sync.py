@@ -9,6 +9,8 @@ import pytest
 from tests.indexing.sync_fixtures import LONG_TEXT, WIKI_ID, SyncFixture
 from tests.support.git_repository import Repository
 from wikiholt.errors import Busy, NoCommits, NoPages, SourceMissing, SyncFailed
+from wikiholt.git.process import GitRunner
+from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.plan import build_plan
 from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.indexing.sync import Syncer
@@ -26,6 +28,24 @@ def test_first_sync_indexes_every_page(wiki: SyncFixture) -> None:
     assert (report.added, report.changed, report.deleted, report.moved) == (2, 0, 0, 0)
     assert report.chunks_embedded == 2
     assert wiki.find_paths("zebra") == {"a/b.markdown"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_sync_lists_the_tree_of_a_commit_once(
+    wiki: SyncFixture, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    wiki.repository.commit({"home.md": "# Home\n\nWelcome", "picture.png": b"\x89PNG"})
+    wiki.pipeline = TextPipeline(detects_dialect=True)
+    if not first:
+        wiki.sync()
+        wiki.pipeline = replace(wiki.pipeline, target_tokens=100, overlap_tokens=10)  # builds another generation
+    commands: list[str] = []
+    spawn = GitRunner._spawn
+    monkeypatch.setattr(GitRunner, "_spawn", lambda git, *a: (commands.append(a[0][0]), spawn(git, *a))[1])
+    Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0.05).sync()
+    assert commands.count("ls-tree") == 1
+    assert len(commands) <= 5
+    wiki.assert_converged()
 
 
 def test_a_sync_with_nothing_changed_does_nothing(wiki: SyncFixture) -> None:

@@ -1,8 +1,11 @@
 """Wikis that are added, changed, damaged, removed and restored while a scheduler runs."""
 
+import os
 import shutil
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, pairwise
 
 import pytest
@@ -13,7 +16,8 @@ from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPages, SourceCorrupt, WikiNotFound
-from wikiholt.scheduler import wiki_records
+from wikiholt.scheduler import tasks, wiki_records
+from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import WikiEntry
 
 
@@ -180,3 +184,40 @@ def test_an_index_replaced_by_an_older_copy_is_brought_to_head(fixture: Schedule
     wait_until(lambda: fixture.service.get_handle("garden").get_indexed_revision() == head)
     wait_until(lambda: scheduler.get_sync_state(fixture.get_wiki_id("garden")).synced_revision == head)
     assert fixture.service.get_handle("garden").check() == []
+
+
+def is_synced(scheduler: Scheduler, wiki_id: str, commit: str) -> bool:
+    return scheduler.get_sync_state(wiki_id).synced_revision == commit
+
+
+def test_repositories_that_hang_leave_a_worker_for_other_wikis(
+    fixture: SchedulerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_LONG_FAILURE_S", 0.0)
+    monkeypatch.setattr(wiki_records, "_FIRST_RETRY_S", 0.01)
+    healthy = fixture.create_repository("healthy", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    configs = []
+    for number in range(5):
+        repository = fixture.create_repository(f"hangs{number}", {"A.md": "# A\n"})
+        configs.append(repository.path / ".git/config")
+        configs[-1].write_text("[this is no configuration")
+    scheduler = fixture.make_scheduler(workers=2)
+    wait_until(lambda: scheduler.get_counters().failing == 5)
+    wait_until(lambda: fixture.can_find("healthy", "climbing", "Beans"))
+    for config in configs:
+        config.unlink()
+        os.mkfifo(config)  # from now on, git waits until somebody writes to it
+    try:
+        wait_until(lambda: scheduler.get_counters().running == 1)
+        for number in range(5):
+            scheduler.notify_changed(fixture.get_wiki_id(f"hangs{number}"))
+            commit = healthy.commit({f"P{number}.md": f"# P{number}\n\nwordnumber{number}\n"})
+            wait_until(partial(is_synced, scheduler, fixture.get_wiki_id("healthy"), commit))
+        wait_until(lambda: scheduler.get_counters().running == 1)
+    finally:
+        for config in configs:
+            pipe = config.rename(config.with_name("pipe"))
+            config.touch()
+            with suppress(OSError):  # nobody waits
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    wait_until(lambda: scheduler.get_counters().failing == 0)

@@ -1,6 +1,7 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author, DiscoveredRepository, FileEdit
@@ -95,19 +97,68 @@ def test_a_repository_that_does_not_answer_leaves_threads_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_MAX_QUEUE_S", 0.2)
+    monkeypatch.setattr(process, "_POLL_S", 0.05)
     repository = make_repository(tmp_path / "wiki")
     source, head = GitSource(repository.path, timeout_s=8), repository.get_head()
+    blob = source.read_tree(head)["Home.md"].blob
     config = repository.path / ".git/config"
     config.rename(tmp_path / "config")
     os.mkfifo(config)
     with ThreadPoolExecutor(20) as pool:
-        readers = [pool.submit(source.read_tree, head) for _ in range(20)]
-        refused = list(islice(as_completed(readers), 12))
+        readers = [
+            pool.submit(read, value)
+            for read, value in ((source.read_tree, head), (lambda blob: list(source.read_blobs([blob], 9)), blob))
+            for _ in range(10)
+        ]
+        refused = list(islice(as_completed(readers), 17))
         assert all("get no answer" in str(reader.exception()) for reader in refused)
-        assert sum(not reader.done() for reader in readers) == 8
+        began = time.monotonic()
+        for _ in range(5):
+            with pytest.raises(SourceCorrupt, match="get no answer"):
+                source.read_tree(head)
+        assert time.monotonic() - began < 2
+        assert sum(not reader.done() for reader in readers) == 3
+    assert all("timed out" in str(reader.exception()) for reader in readers if reader not in refused)
     config.unlink()
     (tmp_path / "config").rename(config)
-    assert source.read_tree(head)
+    with ThreadPoolExecutor(20) as pool:
+        assert all(pool.map(source.read_tree, [head] * 20))
+
+
+@pytest.mark.parametrize("name", ["read_tree", "read_log"])
+def test_a_process_that_cannot_be_killed_occupies_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As on a network disk that does not answer: such a process ends when the disk answers."""
+    monkeypatch.setattr(process, "_MAX_QUEUE_S", 0.1)
+    monkeypatch.setattr(process, "_KILL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(history, "_LOG_TIMEOUT_FACTOR", 1)
+    stuck: list[subprocess.Popen[bytes]] = []
+
+    def read(source: GitSource) -> object:
+        return source.read_tree(head) if name == "read_tree" else source.read_log(1)
+
+    repository = make_repository(tmp_path / "wiki")
+    source, head = GitSource(repository.path, timeout_s=0.2), repository.get_head()
+    config = repository.path / ".git/config"
+    config.rename(tmp_path / "config")
+    os.mkfifo(config)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess.Popen, "kill", lambda process: stuck.append(process))  # noqa: PLW0108 - a method
+            for _ in range(3):
+                with pytest.raises(SourceCorrupt, match="timed out"):
+                    read(source)
+            with pytest.raises(SourceCorrupt, match="get no answer"):
+                read(source)
+        assert len(set(stuck)) == 3
+    finally:
+        for each in stuck:
+            each.kill()
+    config.unlink()
+    (tmp_path / "config").rename(config)
+    wait_until(lambda: all(each.poll() is not None for each in stuck))
+    assert read(source)
 
 
 @pytest.mark.parametrize("position", [0, 30, 59, 60, 119])

@@ -8,11 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import build_service
+from wikiholt.app.doctor import run_checks
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.app.store_migration import MigrationOutcome, StoreMigration
 from wikiholt.domain.git import Author
-from wikiholt.errors import InvalidSetting, InvalidSlug, NotWritable, SourceMissing, WikiExists, WikiholtError
+from wikiholt.errors import (
+    InvalidSetting,
+    InvalidSlug,
+    NoCommits,
+    NoPages,
+    NoPagesYet,
+    NotWritable,
+    SourceMissing,
+    WikiExists,
+    WikiholtError,
+)
+from wikiholt.git.process import GitRunner
+from wikiholt.scheduler.scheduler import Scheduler
+from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.pages.bulk_writer import BulkLine
@@ -177,3 +193,96 @@ def test_a_migration_to_another_store_needs_the_repository_there(service: WikiSe
     assert moved.outcome is MigrationOutcome.MOVED
     assert target.get_handle("notes").pages.read("Home").content.startswith("# Home")
     target.close()
+
+
+# A wiki in which nobody has written a page yet.
+
+
+@pytest.fixture
+def scheduler(service: WikiService) -> Iterator[Scheduler]:
+    scheduler = Scheduler(service, SchedulerConfig(workers=1, discovery_interval_s=0.05, get_interval=lambda _: 0.05))
+    scheduler.start()
+    yield scheduler
+    assert scheduler.stop(TIMEOUT_S)
+
+
+def wait_for_checks(scheduler: Scheduler, count: int = 5) -> None:
+    goal = scheduler.get_counters().head_checks + count
+    wait_until(lambda: scheduler.get_counters().head_checks >= goal)
+
+
+def test_a_wiki_without_a_page_yet_is_no_failure(
+    service: WikiService, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("no git process is needed")
+
+    wiki = service.create("notes", {})
+    wait_until(lambda: isinstance(scheduler.get_sync_state(wiki.id).error, NoPagesYet))
+    with monkeypatch.context() as patch:
+        patch.setattr(GitRunner, "run", fail)
+        scheduler.touch(wiki.id)
+        wait_for_checks(scheduler)
+    counters, state = scheduler.get_counters(), scheduler.get_sync_state(wiki.id)
+    assert (counters.failing, counters.failures, counters.syncs, counters.waiting) == (0, 0, 0, 0)
+    assert (state.failures, state.waiting, state.missing) == (0, False, False)
+    assert scheduler.get_progress().wikis == 0
+    assert isinstance(service.get_handle("notes").get_status().error, NoPagesYet)
+    found = run_checks(service, service.components.store.get_directory(wiki.id).parent, 60.0)
+    assert [(result.ok, result.detail) for result in found if result.subject == "wiki notes"] == [
+        (True, "no pages yet")
+    ]
+    write(service, "notes", "Home")
+    wait_until(lambda: scheduler.get_sync_state(wiki.id).synced_revision is not None)
+    assert scheduler.get_sync_state(wiki.id).error is None
+    assert service.get_handle("notes").search(SearchRequest("notescanary")).hits
+
+
+@pytest.mark.parametrize("loses_index", [False, True])
+def test_a_wiki_that_lost_all_its_pages_is_a_failure(
+    service: WikiService, scheduler: Scheduler, tmp_path: Path, loses_index: bool
+) -> None:
+    wiki = service.create("notes", {})
+    shutil.copytree(wiki.source, tmp_path / "empty")
+    write(service, "notes", "Home")
+    wait_until(lambda: scheduler.get_sync_state(wiki.id).synced_revision is not None)
+    service.get_handle("notes").backups.create()
+    shutil.rmtree(wiki.source)
+    shutil.copytree(tmp_path / "empty", wiki.source)
+    if loses_index:
+        service.components.store.delete(wiki.id)
+    wait_until(lambda: scheduler.get_counters().failing == 1)
+    for error in (scheduler.get_sync_state(wiki.id).error, service.get_handle("notes").get_status().error):
+        assert isinstance(error, NoCommits)
+        assert not isinstance(error, NoPagesYet)
+    with pytest.raises(NoCommits, match="any more"):
+        service.get_handle("notes").sync()
+
+
+def test_a_lost_branch_does_not_look_like_a_new_wiki(service: WikiService) -> None:
+    wiki = service.create("notes", {})
+    write(service, "notes", "Home")
+    (Path(wiki.source) / "refs/heads/main").unlink()
+    with pytest.raises(NoCommits) as caught:
+        service.get_handle("notes").sync()
+    assert not isinstance(caught.value, NoPagesYet)
+
+
+def test_all_pages_deleted_is_a_failure(service: WikiService, scheduler: Scheduler) -> None:
+    wiki = service.create("notes", {})
+    write(service, "notes", "Home")
+    wait_until(lambda: scheduler.get_sync_state(wiki.id).synced_revision is not None)
+    service.get_handle("notes").pages.delete("Home", ADA)
+    wait_until(lambda: isinstance(scheduler.get_sync_state(wiki.id).error, NoPages))
+    assert scheduler.get_counters().failing == 1
+
+
+def test_an_added_repository_without_commits_is_a_failure(
+    service: WikiService, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    Repository(tmp_path / "empty")
+    wiki = service.add("notes", str(tmp_path / "empty"), {})
+    wait_until(lambda: scheduler.get_counters().failing == 1)
+    error = scheduler.get_sync_state(wiki.id).error
+    assert isinstance(error, NoCommits)
+    assert not isinstance(error, NoPagesYet)

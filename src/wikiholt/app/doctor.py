@@ -14,7 +14,7 @@ from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
-from wikiholt.errors import LoginRefused, WikiholtError, make_extra_hint
+from wikiholt.errors import LoginRefused, NoPagesYet, WikiholtError, make_extra_hint
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.people import EVERYONE, GroupRules
@@ -266,7 +266,9 @@ def _check_backup(handle: WikiHandle, state: IndexState, interval_s: float) -> I
 def _check_wiki(handle: WikiHandle, backup_interval_s: float) -> Iterator[CheckResult]:
     subject = f"wiki {handle.wiki.slug}"
     status = handle.get_status()
-    if status.error is not None:
+    if isinstance(status.error, NoPagesYet):
+        yield CheckResult(subject, True, "no pages yet")
+    elif status.error is not None:
         yield CheckResult(subject, False, status.error.message, status.error.hint)
     if status.state is None:
         return

@@ -125,6 +125,9 @@ class DirectorySource(MirrorSource):
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         return {file: _to_file_entry(entry) for file, entry in super().read_tree(revision).items()}
 
+    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        return self.read_tree(revision), self.list_other_files(revision)
+
     def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
         """The files on disk now that are not pages, except ignored ones; of hidden directories only their names."""
         ignored = list_ignored_files(self._root, _TIMEOUT_S)

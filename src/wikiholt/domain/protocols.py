@@ -61,6 +61,9 @@ class Source(Protocol):
         `../mkdocs.yml`.
         """
 
+    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        """What `read_tree` and `list_other_files` return, at the cost of one of them."""
+
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions, at the cost of the difference; None if that is unknown."""
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import InvalidSetting, StorageError
+from wikiholt.errors import InvalidSetting, NoPagesYet, StorageError
 from wikiholt.git.mirror import combine_packs, make_bare_runner
+from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.source import GitSource
 from wikiholt.regular_files import fsync_path
 
@@ -27,6 +28,26 @@ class ManagedSource(GitSource):
         changed = super().fetch(stop)
         combine_packs(self._path, self._timeout_s)
         return changed
+
+    def _resolve_head(self, location: RepositoryLocation) -> str:
+        if _is_unwritten(location.git_dir):
+            raise NoPagesYet(
+                "This wiki has no pages yet.", hint="Write one over HTTP or MCP, or with `wikiholt import-pages`."
+            )
+        return super()._resolve_head(location)
+
+
+def _is_unwritten(git_dir: Path) -> bool:
+    """Whether a repository is as `git init` made it. One that has lost its branch still has objects."""
+    try:
+        return (
+            {path.name for path in (git_dir / "objects").iterdir()} <= {"info", "pack"}
+            and not any((git_dir / "objects/pack").iterdir())
+            and not any((git_dir / "refs/heads").iterdir())
+            and not (git_dir / "packed-refs").exists()
+        )
+    except OSError:
+        return False
 
 
 class RepositoryDirectory:

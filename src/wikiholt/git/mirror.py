@@ -138,6 +138,10 @@ class MirrorSource(GitSource):
         with self._mark_suspect_on_error():
             return super().read_tree(revision)
 
+    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        with self._mark_suspect_on_error():
+            return super().read_all_files(revision)
+
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         with self._mark_suspect_on_error():
             return super().get_changes(old, new)

@@ -6,7 +6,7 @@ An object that crashes git is reported as missing, and git is restarted.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -155,35 +155,55 @@ class PageFiles:
 
 def read_tree(git: GitRunner, revision: str, pages: PageFiles) -> dict[str, TreeEntry]:
     """All page files at the revision; symlinks and submodules named like a page are included with their kind."""
+    return _select_pages(_list_tree(git, revision, pages), pages)
+
+
+def read_other_files(git: GitRunner, revision: str, pages: PageFiles) -> list[str]:
+    """All files below the subdirectory that are no pages, and the files directly in the directories above it."""
+    return _select_others(git, _list_tree(git, revision, pages), revision, pages)
+
+
+def read_all_files(git: GitRunner, revision: str, pages: PageFiles) -> tuple[dict[str, TreeEntry], list[str]]:
+    """What `read_tree` and `read_other_files` return, from one listing."""
+    listing = _list_tree(git, revision, pages)
+    return _select_pages(listing, pages), _select_others(git, listing, revision, pages)
+
+
+_Listing = Sequence[tuple[bytes, str]]
+"""Mode, type and id of each file of a tree, and its name."""
+
+
+def _list_tree(git: GitRunner, revision: str, pages: PageFiles) -> _Listing:
     tree = f"{revision}:{pages.subdirectory}" if pages.subdirectory else revision
     result = git.run("ls-tree", "-r", "-z", "--full-tree", tree)
     if result.status != 0:
         raise _make_tree_error(
             git, revision, pages.subdirectory, result.to_error(f"list the files of commit {revision}")
         )
+    parts = (record.partition(b"\t") for record in result.stdout.split(b"\0")[:-1])
+    return [(description, decode_file_name(raw)) for description, _, raw in parts]
+
+
+def _select_pages(listing: _Listing, pages: PageFiles) -> dict[str, TreeEntry]:
     entries: dict[str, TreeEntry] = {}
-    for record in result.stdout.split(b"\0")[:-1]:
-        description, _, raw = record.partition(b"\t")
-        file = decode_file_name(raw)
+    for description, file in listing:
         if pages.is_page(file):
             mode, _, blob = description.split(b" ")
             entries[_find_free_name(file, entries)] = TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
     return entries
 
 
-def read_other_files(git: GitRunner, revision: str, pages: PageFiles) -> list[str]:
-    """All files below the subdirectory that are no pages, and the files directly in the directories above it."""
+def _select_others(git: GitRunner, listing: _Listing, revision: str, pages: PageFiles) -> list[str]:
+    files = [file for _, file in listing if pages.is_other(file)]
     folder, above = pages.subdirectory, ""
-    tree = f"{revision}:{folder}" if folder else revision
-    files = [file for file in _list_names(git, "-r", tree) if pages.is_other(file)]
     while folder:
         folder, above = folder.rpartition("/")[0], above + "../"
         files += [above + file for file in _list_names(git, f"{revision}:{folder}" if folder else revision)]
     return files
 
 
-def _list_names(git: GitRunner, *arguments: str) -> list[str]:
-    result = git.run("ls-tree", "-z", "--name-only", "--full-tree", *arguments)
+def _list_names(git: GitRunner, tree: str) -> list[str]:
+    result = git.run("ls-tree", "-z", "--name-only", "--full-tree", tree)
     if result.status != 0:
         raise result.to_error("list the files of a commit")
     return [decode_file_name(raw) for raw in result.stdout.split(b"\0")[:-1]]

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedReader, BufferedWriter
 from typing import IO, cast
 
 from wikiholt.errors import SourceCorrupt, SourceError, SourceMissing
@@ -22,8 +21,13 @@ times: without a limit, anybody who can push to a wiki could exhaust the service
 MAX_MEMORY_BYTES = 2 * 1024**3
 _PIPE_BLOCK_BYTES = 1 << 16
 _MAX_WAITING = 8
+_MAX_LONG_WAITS = 3
+"""As many threads wait until the timeout of their command; a sync and two requests, for example."""
 _MAX_QUEUE_S = 5.0
-"""How long a command waits while that many others get no answer."""
+"""How long others wait."""
+_POLL_S = 1.0
+_KILL_TIMEOUT_S = 5.0
+"""A killed process ends at once, unless it waits for a disk that does not answer."""
 # Variables and settings of the user or of a hook (GIT_DIR, aliases) must not change what git does here: the result
 # depends on the repository alone. Git may not use the network: in a partial clone an object that was not fetched is
 # a missing object.
@@ -70,32 +74,88 @@ class GitResult:
 
 
 class WaitLimit:
-    """Limits how many threads wait for git in one repository: one that does not answer must leave some for others."""
+    """Limits how many threads wait for git in one repository: one that does not answer must leave some for others.
+
+    `_MAX_LONG_WAITS` threads may wait longer than `_MAX_QUEUE_S` seconds for an answer. While nobody gets one, no
+    others wait at all.
+    """
 
     def __init__(self) -> None:
-        self._slots = threading.BoundedSemaphore(_MAX_WAITING)
-        self._since: dict[int, float] = {}
+        self._changed = threading.Condition()
+        self._waiting: dict[Waiting, float] = {}
+        """Since when each thread has no answer, in the order in which they began to wait."""
+        self._unanswered_since: float | None = None
+        self._stuck: list[subprocess.Popen[bytes]] = []
+        """Processes that were killed and have not ended: their disk does not answer."""
 
     @contextmanager
-    def wait(self, name: str) -> Iterator[None]:
-        """Wait for an answer of git in this block. Raises SourceCorrupt if too many others do, for too long."""
-        if not self._slots.acquire(timeout=max(0.0, _MAX_QUEUE_S - self._get_shortest_wait())):
-            raise SourceCorrupt(
-                f"`git {name}` was not started: {_MAX_WAITING} commands get no answer from this repository.",
-                hint="A slow network disk is the usual cause; try again.",
-            )
-        thread = threading.get_ident()
-        self._since[thread] = time.monotonic()
+    def wait(self, name: str) -> Iterator["Waiting"]:
+        """Wait for answers of git in this block. Raises SourceCorrupt if too many others do, for too long."""
+        waiting, began = Waiting(self), time.monotonic()
+        with self._changed:
+            while self._count() >= self._get_limit():
+                newest = max(self._waiting.values(), default=0.0)
+                remaining = min(began, newest) + _MAX_QUEUE_S - time.monotonic()
+                if remaining <= 0:
+                    raise make_unanswered_error(name)
+                self._changed.wait(remaining)
+            self._waiting[waiting] = time.monotonic()
+            if self._unanswered_since is None:
+                self._unanswered_since = self._waiting[waiting]
         try:
-            yield
+            yield waiting
         finally:
-            del self._since[thread]
-            self._slots.release()
+            with self._changed:
+                del self._waiting[waiting]
+                self._changed.notify_all()
 
-    def _get_shortest_wait(self) -> float:
-        """For how many seconds all threads have waited; 0 if there is a free slot."""
-        since = list(self._since.values())
-        return time.monotonic() - max(since) if len(since) >= _MAX_WAITING else 0.0
+    def note_answer(self, waiting: "Waiting") -> None:
+        """Record that git has answered this thread."""
+        with self._changed:
+            self._waiting[waiting] = time.monotonic()
+            self._unanswered_since = self._waiting[waiting] if len(self._waiting) > 1 else None
+
+    def must_give_up(self, waiting: "Waiting") -> bool:
+        """Whether this thread has waited too long, while enough others began before it."""
+        with self._changed:
+            is_late = waiting in list(self._waiting)[_MAX_LONG_WAITS:]
+            return is_late and time.monotonic() - self._waiting[waiting] > _MAX_QUEUE_S
+
+    def add_stuck(self, process: "subprocess.Popen[bytes]") -> None:
+        """Let a process that does not end take the place of the thread that has waited for it."""
+        with self._changed:
+            self._stuck.append(process)
+
+    def _count(self) -> int:
+        self._stuck = [process for process in self._stuck if process.poll() is None]
+        return len(self._waiting) + len(self._stuck)
+
+    def _get_limit(self) -> int:
+        since = self._unanswered_since
+        is_silent = since is not None and time.monotonic() - since > _MAX_QUEUE_S
+        return _MAX_LONG_WAITS if is_silent or self._stuck else _MAX_WAITING
+
+
+class Waiting:
+    """One thread that waits for git."""
+
+    def __init__(self, limit: WaitLimit) -> None:
+        self._limit = limit
+
+    def note_answer(self) -> None:
+        """Record that git has answered."""
+        self._limit.note_answer(self)
+
+    def wait_for_output(
+        self, selector: selectors.BaseSelector, name: str, deadline: float, timeout_s: float
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait until a pipe is ready. Raises SourceCorrupt at the deadline, or if this thread must give up."""
+        while not (ready := selector.select(max(0.0, min(_POLL_S, deadline - time.monotonic())))):
+            if time.monotonic() >= deadline:
+                raise make_timeout_error(name, timeout_s)
+            if self._limit.must_give_up(self):
+                raise make_unanswered_error(name)
+        return ready
 
 
 class GitRunner:
@@ -113,16 +173,20 @@ class GitRunner:
 
     def run(self, *arguments: str, input_data: bytes = b"", environment: Mapping[str, str] | None = None) -> GitResult:
         """Run one command with `input_data` on its standard input. Raises SourceCorrupt on timeout."""
-        with self._wait_limit.wait(arguments[0]):
+        with self._wait_limit.wait(arguments[0]) as waiting:
             process = self._spawn(arguments, subprocess.PIPE, environment)
-            stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout_s)
+            try:
+                stdout, stderr = run_to_end(process, arguments[0], input_data, self._timeout_s, waiting)
+            finally:
+                end_process(process, self._wait_limit)
         return GitResult(process.returncode, stdout, _get_first_line(stderr))
 
     @contextmanager
     def start(self, *arguments: str, timeout_factor: float = 1) -> Iterator["GitProcess"]:
         """Start a command for requests and answers; the process is ended when the block is left."""
-        timeout_s, spawned = self._timeout_s * timeout_factor, self._spawn(arguments, subprocess.DEVNULL)
-        process = GitProcess(spawned, arguments[0], timeout_s, self._wait_limit)
+        with self._wait_limit.wait(arguments[0]):
+            spawned = self._spawn(arguments, subprocess.DEVNULL)
+        process = GitProcess(spawned, arguments[0], self._timeout_s * timeout_factor, self._wait_limit)
         try:
             yield process
         finally:
@@ -165,14 +229,11 @@ class GitProcess:
         self._wait_limit = wait_limit
         self._name = name
         self._timeout_s = timeout_s
-        self._waiting_since: float | None = None
-        self._timed_out = False
-        self._closed = threading.Event()
-        self._stdin = cast(BufferedWriter, process.stdin)
-        self._stdout = cast(BufferedReader, process.stdout)
-        # A separate thread: only killing the process ends a blocked read on every platform.
-        self._watchdog = threading.Thread(target=self._enforce_timeout, name=f"git-{name}", daemon=True)
-        self._watchdog.start()
+        self._stdin = cast(IO[bytes], process.stdin)
+        self._stdout = cast(IO[bytes], process.stdout)
+        self._unread = bytearray()
+        self._selector = selectors.PollSelector()
+        self._selector.register(self._stdout, selectors.EVENT_READ)
 
     def write(self, request: bytes) -> bool:
         """Send a request of at most one pipe buffer; False if git has exited."""
@@ -185,16 +246,22 @@ class GitProcess:
 
     def read_line(self) -> bytes:
         """The next line without its newline; empty if git has exited."""
-        line = self._read_with_timeout(self._stdout.readline)
-        return line[:-1] if line.endswith(b"\n") else b""
+        while (end := self._unread.find(b"\n")) < 0:
+            if not self._read_more():
+                return b""
+        return self._take(end + 1)[:-1]
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes; fewer only if git has exited."""
-        return self._read_with_timeout(lambda: self._stdout.read(size))
+        while len(self._unread) < size and self._read_more():
+            pass
+        return self._take(size)
 
     def read_some(self) -> bytes:
-        """The next available bytes, up to one block; empty at the end."""
-        return self._read_with_timeout(lambda: self._stdout.read1(1 << 16))
+        """The next available bytes; empty at the end."""
+        if not self._unread:
+            self._read_more()
+        return self._take(len(self._unread))
 
     def wait(self) -> int:
         """Wait for git to exit and return its status."""
@@ -206,7 +273,7 @@ class GitProcess:
 
     def close(self) -> None:
         """Kill the process if it still runs, and close its pipes."""
-        self._closed.set()
+        self._selector.close()
         if self._process.poll() is None:
             self._process.kill()
         for pipe in (self._stdin, self._stdout):
@@ -214,25 +281,21 @@ class GitProcess:
                 pipe.close()
             except OSError:  # unsent requests are discarded
                 continue
-        self._process.wait()
-        self._watchdog.join()
+        end_process(self._process, self._wait_limit)
 
-    def _read_with_timeout(self, read: Callable[[], bytes]) -> bytes:
-        with self._wait_limit.wait(self._name):
-            self._waiting_since = time.monotonic()
-            data = read()
-            self._waiting_since = None
-        if self._timed_out:
-            raise make_timeout_error(self._name, self._timeout_s)
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
         return data
 
-    def _enforce_timeout(self) -> None:
-        while not self._closed.wait(min(1.0, self._timeout_s)):
-            since = self._waiting_since
-            if since is not None and time.monotonic() - since > self._timeout_s:
-                self._timed_out = True
-                self._process.kill()
-                return
+    def _read_more(self) -> bool:
+        """Wait for more output; False at its end."""
+        with self._wait_limit.wait(self._name) as waiting:
+            waiting.wait_for_output(self._selector, self._name, time.monotonic() + self._timeout_s, self._timeout_s)
+            block = os.read(self._stdout.fileno(), _PIPE_BLOCK_BYTES)
+            waiting.note_answer()
+        self._unread += block
+        return bool(block)
 
 
 def build_environment() -> dict[str, str]:
@@ -248,13 +311,36 @@ def limit_memory(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def run_to_end(
-    process: "subprocess.Popen[bytes]", name: str, input_data: bytes, timeout_s: float
-) -> tuple[bytes, bytes]:
-    """Send `input_data` to the process and return its stdout and stderr. The process has ended when this returns."""
+def end_process(process: "subprocess.Popen[bytes]", limit: WaitLimit) -> None:
+    """Wait until a process that was killed, or closed its output, has ended. One that does not end is left alone."""
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    if process.poll() is None:
+        with suppress(OSError, AttributeError):  # not on every system; `wait` alone sleeps in between
+            _wait_for_exit(process.pid)
     try:
-        output = _feed_and_read(process, name, memoryview(input_data), time.monotonic() + timeout_s, timeout_s)
+        process.wait(max(0.01, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        limit.add_stuck(process)
+
+
+def _wait_for_exit(pid: int) -> None:
+    descriptor = os.pidfd_open(pid)
+    try:
+        with selectors.PollSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            selector.select(_KILL_TIMEOUT_S)
+    finally:
+        os.close(descriptor)
+
+
+def run_to_end(
+    process: "subprocess.Popen[bytes]", name: str, input_data: bytes, timeout_s: float, waiting: Waiting
+) -> tuple[bytes, bytes]:
+    """Send `input_data` to the process and return its stdout and stderr. The process has ended or was killed then."""
+    try:
+        output = _feed_and_read(process, name, memoryview(input_data), timeout_s, waiting)
         process.wait(timeout_s)
+        waiting.note_answer()
         return output
     except subprocess.TimeoutExpired as error:
         raise make_timeout_error(name, timeout_s) from error
@@ -263,12 +349,12 @@ def run_to_end(
             process.kill()
         for pipe in (process.stdin, process.stdout, process.stderr):
             cast(IO[bytes], pipe).close()
-        process.wait()
 
 
 def _feed_and_read(
-    process: "subprocess.Popen[bytes]", name: str, rest: memoryview, deadline: float, timeout_s: float
+    process: "subprocess.Popen[bytes]", name: str, rest: memoryview, timeout_s: float, waiting: Waiting
 ) -> tuple[bytes, bytes]:
+    deadline = time.monotonic() + timeout_s
     stdin, stdout, stderr = (cast(IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr))
     output = {stdout: bytearray(), stderr: bytearray()}
     os.set_blocking(stdin.fileno(), False)
@@ -277,10 +363,7 @@ def _feed_and_read(
         selector.register(stdout, selectors.EVENT_READ)
         selector.register(stderr, selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready and time.monotonic() >= deadline:
-                raise make_timeout_error(name, timeout_s)
-            for key, _ in ready:
+            for key, _ in waiting.wait_for_output(selector, name, deadline, timeout_s):
                 pipe = cast(IO[bytes], key.fileobj)
                 if pipe is stdin:
                     rest = _write_input(stdin, rest)
@@ -288,6 +371,7 @@ def _feed_and_read(
                 else:
                     block = os.read(pipe.fileno(), _PIPE_BLOCK_BYTES)
                     output[pipe] += block
+                    waiting.note_answer()
                     done = not block
                 if done:
                     selector.unregister(pipe)
@@ -310,6 +394,14 @@ def make_timeout_error(name: str, timeout_s: float) -> SourceCorrupt:
     """The error for a git command that does not answer in time."""
     return SourceCorrupt(
         f"`git {name}` timed out after {timeout_s:g} seconds and was stopped.",
+        hint="A slow network disk is the usual cause; try again.",
+    )
+
+
+def make_unanswered_error(name: str) -> SourceCorrupt:
+    """The error for a git command that does not wait, because others get no answer either."""
+    return SourceCorrupt(
+        f"`git {name}` was not run: other commands get no answer from this repository.",
         hint="A slow network disk is the usual cause; try again.",
     )
 

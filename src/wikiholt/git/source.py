@@ -49,6 +49,7 @@ from wikiholt.git.objects import (
     OBJECT_ID_PATTERN,
     PageFiles,
     find_entry,
+    read_all_files,
     read_attached_files,
     read_blobs,
     read_changes,
@@ -118,9 +119,13 @@ class GitSource:
         is_at_path = location.git_dir in (self._path, self._path / ".git")
         is_fixed = is_at_path and not os.path.lexists(location.git_dir / "commondir")
         self._known_location = location if is_fixed else None
+        return self._head_reader.read_head(location) or self._resolve_head(location)
+
+    def _resolve_head(self, location: RepositoryLocation) -> str:
+        """HEAD, if the files are not conclusive."""
         # One thread reads HEAD of all wikis: it must not wait long for one of them.
         git = GitRunner(location, min(self._timeout_s, _HEAD_TIMEOUT_S), self._wait_limit)
-        return self._head_reader.read_head(location) or resolve_head(git, location)
+        return resolve_head(git, location)
 
     def get_head_and_probe(self) -> tuple[str, GitHeadProbe | None]:
         git_dir = self._path / ".git" if (self._path / ".git").is_dir() else self._path
@@ -143,6 +148,9 @@ class GitSource:
 
     def list_other_files(self, revision: str) -> list[str]:
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
+
+    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        return read_all_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions; None if one is gone or a name is ambiguous."""

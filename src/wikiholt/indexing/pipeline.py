@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -245,11 +245,40 @@ def _check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
 _MAX_SAMPLE_BYTES = 100_000
 
 
+class TreeReader:
+    """Reads trees of one source. Within `keep_last`, the same tree is not listed again."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._last: tuple[str, Mapping[str, TreeEntry]] | None = None
+
+    def read(self, revision: str) -> Mapping[str, TreeEntry]:
+        """Every page file at the revision."""
+        if self._last is None or self._last[0] != revision:
+            self._last = revision, self._source.read_tree(revision)
+        return self._last[1]
+
+    def read_with_others(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
+        """Every page file at the revision, and the files that are not pages."""
+        tree, others = self._source.read_all_files(revision)
+        self._last = revision, tree
+        return tree, others
+
+    @contextmanager
+    def keep_last(self) -> Iterator[None]:
+        """Keep the last tree in this block: that of a commit never changes."""
+        try:
+            yield
+        finally:
+            self._last = None
+
+
 class DialectDetector:
     """Detects the dialect of one wiki: in the first sync of a process, and in each sync while the wiki is small."""
 
-    def __init__(self, source: Source, open_index: Callable[[], WikiIndex]) -> None:
+    def __init__(self, source: Source, trees: TreeReader, open_index: Callable[[], WikiIndex]) -> None:
         self._source = source
+        self._trees = trees
         self._open_index = open_index
         self._page_count: int | None = None
 
@@ -263,8 +292,7 @@ class DialectDetector:
             pipeline = pipeline.with_dialect_of(state.recipe)
             if state.revision == revision and _is_detected(state.recipe):
                 return pipeline
-        tree = self._source.read_tree(revision)
-        other_files = self._source.list_other_files(revision)
+        tree, other_files = self._trees.read_with_others(revision)
         dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
         self._page_count = len(tree)
         return replace(pipeline, dialect=dialect)

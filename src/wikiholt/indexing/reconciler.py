@@ -17,7 +17,7 @@ from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.indexing.batch import BatchIndexer, BatchStats, PauseCheck
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.indexing.pipeline import TextPipeline, TreeReader
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
@@ -82,8 +82,9 @@ class ModelAndPipeline:
 class Reconciler:
     """Bound to one wiki's source. Remembers what it has compared. Only for the thread that holds the write lock."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, trees: TreeReader) -> None:
         self._source = source
+        self._trees = trees
         self._known_good: dict[int, _KnownGood] = {}
         self._change_dates: _ChangeDates | None = None
 
@@ -148,7 +149,7 @@ class Reconciler:
             changes = self._source.get_changes(known.revision, revision)
             if changes is not None:
                 return plan_from_diff(changes, problems, known.page_count)
-        tree = self._source.read_tree(revision)
+        tree = self._trees.read(revision)
         plan = build_plan(tree, index.get_page_blobs(), problems)
         return SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
 

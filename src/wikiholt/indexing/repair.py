@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from wikiholt.domain.index import HealthCondition, IndexHealth, VerificationResult
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Backup
-from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexUnavailable
+from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexUnavailable, NoCommits
 from wikiholt.indexing.index_backups import IndexBackups
 
 _LOG = logging.getLogger(__name__)
@@ -95,6 +95,13 @@ class IndexRepair:
     def has_backup(self) -> bool:
         """Whether there is an intact backup."""
         return self._backups is not None and self._backups.find_newest_intact() is not None
+
+    def require_never_indexed(self) -> None:
+        """Raise NoCommits if there is or was an index: a wiki that has no pages then has lost them."""
+        store, wiki_id = self._store, self._wiki_id
+        has_backup = self._backups is not None and bool(self._backups.list())
+        if store.get_published(wiki_id) is not None or store.list_quarantined(wiki_id) or has_backup:
+            raise NoCommits("The repository has no commits any more.", hint="Restore the repository from a backup.")
 
     def repair(self, reason: str, *, from_backup: bool = True) -> bool:
         """Quarantine the damaged index and replace it with another intact generation or a backup.

@@ -24,12 +24,13 @@ from wikiholt.errors import (
     IndexUnavailable,
     ModelError,
     NoPages,
+    NoPagesYet,
     SourceError,
     SyncFailed,
     WikiNotFound,
 )
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
-from wikiholt.indexing.pipeline import DialectDetector, TextPipeline
+from wikiholt.indexing.pipeline import DialectDetector, TextPipeline, TreeReader
 from wikiholt.indexing.reconciler import (
     RETRY_HINT,
     ModelAndPipeline,
@@ -74,9 +75,10 @@ class Syncer:
         self._before_publish = before_publish
         self._get_previous_model = get_previous_model
         self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
-        self._dialect_detector = DialectDetector(source, lambda: store.open(wiki_id))
-        self._reconciler = Reconciler(source)
-        self._published_reconciler = Reconciler(source)
+        self._trees = TreeReader(source)
+        self._dialect_detector = DialectDetector(source, self._trees, lambda: store.open(wiki_id))
+        self._reconciler = Reconciler(source, self._trees)
+        self._published_reconciler = Reconciler(source, self._trees)
         """For the generation that answers while another is built."""
 
     def sync(
@@ -105,7 +107,7 @@ class Syncer:
             if self._store.recover_published(self._wiki_id):
                 self._repair.log_recovered_pointer()
             # SyncPaused must not leave the lock as an error: the next writer would check the entire index.
-            with suppress(SyncPaused):
+            with suppress(SyncPaused), self._trees.keep_last():
                 head = self._get_head()
                 self._pipeline = self._dialect_detector.update(self._pipeline, head)
                 recipe = self._pipeline.build_recipe(self._embedder)
@@ -118,6 +120,9 @@ class Syncer:
         """HEAD. If it cannot be read, a damaged index is still repaired from a backup, so that searches work."""
         try:
             return self._source.get_head()
+        except NoPagesYet:
+            self._repair.require_never_indexed()
+            raise
         except SourceError:
             if not self._repair.health.is_ok and self._repair.has_backup():
                 try:
@@ -143,7 +148,7 @@ class Syncer:
     def _sync_published(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         published = self._open_published(recipe)
         try:
-            if published.get_state().recipe == recipe or not self._source.read_tree(revision):
+            if published.get_state().recipe == recipe or not self._trees.read(revision):
                 return self._reconciler.reconcile(published, published, revision, callbacks, self._get_current_model())
             return self._build_generation(recipe, revision, published, callbacks, reuse=True)
         except NoPages:

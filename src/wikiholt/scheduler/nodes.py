@@ -73,7 +73,7 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
 
 
 def _encode_state(entry: WikiEntry, *, watched: bool) -> str:
-    if not (entry.missing or entry.failures or entry.backup_error or watched):
+    if not (entry.missing or entry.error or entry.backup_error or watched):
         return ""
     return json.dumps(
         {

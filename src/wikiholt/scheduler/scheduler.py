@@ -2,9 +2,9 @@
 
 Threads: one checks HEAD of wikis that are due, one discovers wikis, `SchedulerConfig.workers` sync, one more syncs only
 urgent wikis, two fetch from remotes, one runs backups, one runs checks. They share the `SchedulerState`. A wiki has one
-run at a time. After `SchedulerConfig.slice_s` seconds a run pauses if others wait, and the wiki goes to the back of the
-queue. With several nodes, the state contains the wikis assigned to this one; requests for others are sent to their
-node.
+run at a time, and only one wiki that may hang has one. After `SchedulerConfig.slice_s` seconds a run pauses if others
+wait, and the wiki goes to the back of the queue. With several nodes, the state contains the wikis assigned to this one;
+requests for others are sent to their node.
 """
 
 import logging
@@ -164,7 +164,7 @@ class Scheduler:
             except WikiholtError:
                 return
         if entry.revision is None and not (
-            entry.running or entry.in_progress or entry.failures or entry.missing or entry.activity
+            entry.running or entry.in_progress or entry.error or entry.missing or entry.activity
         ):
             self._request_sync(entry, SyncPriority.INTERACTIVE)
 

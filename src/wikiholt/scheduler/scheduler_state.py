@@ -31,6 +31,8 @@ class SchedulerState:
         self._due: list[tuple[float, str]] = []
         self._sync_queue = WikiQueue()
         self._fetch_queue = WikiQueue()
+        self._hanging: dict[WikiQueue, WikiEntry] = {}
+        """The wiki of each queue that may hang and runs now."""
 
     def get(self, wiki_id: str) -> WikiEntry | None:
         return self._entries.get(wiki_id)
@@ -103,25 +105,39 @@ class SchedulerState:
 
     def iter_syncs(self, *, urgent_only: bool = False) -> Iterator[WikiEntry]:
         """Wikis to sync, in order, until the scheduler stops. Blocks while there is none."""
-        while (entry := self._wait_next(self._sync_queue, urgent_only)) is not None:
-            yield entry
+        return self._iter_queue(self._sync_queue, urgent_only)
 
     def iter_fetches(self) -> Iterator[WikiEntry]:
         """Wikis to fetch, in order, until the scheduler stops. Blocks while there is none."""
-        while (entry := self._wait_next(self._fetch_queue, urgent_only=False)) is not None:
-            yield entry
+        return self._iter_queue(self._fetch_queue, urgent_only=False)
 
-    def _wait_next(self, queue: WikiQueue, urgent_only: bool) -> WikiEntry | None:
-        """Wait for the next wiki; None when the scheduler stops."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.stopping or (queue.has_urgent if urgent_only else len(queue)))
-            wiki_id = None if self.stopping else queue.pop(urgent_only=urgent_only)
-            if wiki_id is None:
-                return None
-            entry = self._entries[wiki_id]
-            if queue is self._sync_queue:
-                entry.running, entry.rerun_priority = True, None
-            return entry
+    def _iter_queue(self, queue: WikiQueue, urgent_only: bool) -> Iterator[WikiEntry]:
+        """Wikis of a queue. Those that may hang share one thread, so that they leave the others to other wikis."""
+        while True:
+            with self.changed:
+                while (entry := self._pop(queue, urgent_only)) is None:
+                    if self.stopping:
+                        return
+                    self.changed.wait()
+            yield entry
+            with self.changed:
+                if self._hanging.get(queue) is entry:
+                    del self._hanging[queue]
+                    self.changed.notify_all()
+
+    def _pop(self, queue: WikiQueue, urgent_only: bool) -> WikiEntry | None:
+        if self.stopping:
+            return None
+        is_free = queue not in self._hanging
+        wiki_id = queue.pop(urgent_only=urgent_only, may_run=lambda other: is_free or not self._entries[other].may_hang)
+        if wiki_id is None:
+            return None
+        entry = self._entries[wiki_id]
+        if entry.may_hang:
+            self._hanging[queue] = entry
+        if queue is self._sync_queue:
+            entry.running, entry.rerun_priority = True, None
+        return entry
 
     def finish(self, entry: WikiEntry, next_priority: Callable[[SyncPriority | None], SyncPriority | None]) -> None:
         """End a run. `next_priority` maps the priority requested during the run to the one of the next run."""
@@ -204,7 +220,7 @@ class SchedulerState:
         with self.changed:
             entries = self._entries.values()
             return SchedulerProgress(
-                wikis=len(entries),
+                wikis=sum(not entry.is_empty for entry in entries),
                 synced=sum(entry.revision is not None for entry in entries),
                 failed=sum(entry.revision is None and (entry.missing or entry.failures > 0) for entry in entries),
                 running=tuple((entry.wiki.slug, entry.activity) for entry in entries if entry.activity is not None),

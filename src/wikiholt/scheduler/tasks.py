@@ -11,6 +11,7 @@ from wikiholt.errors import (
     DatabaseUnavailable,
     LockTimeout,
     NoCommits,
+    NoPagesYet,
     SourceError,
     SourceMissing,
     WikiholtError,
@@ -37,6 +38,8 @@ _MAX_EARLY_CHECK_S = 1.0
 """How much earlier a wiki may be checked, to be checked together with others."""
 _PROBE_TTL_S = 600.0
 """How long a probe may replace the complete check of a repository at rest."""
+_LONG_FAILURE_S = 5.0
+"""A run that takes longer until it fails may have waited for a disk or a server."""
 _MAX_PREEMPT_DELAY_S = 1.0
 """Maximum time a sync continues while an urgent wiki waits."""
 
@@ -86,7 +89,7 @@ class WikiTasks:
     def _compare_head(self, entry: WikiEntry) -> None:
         self._state.counts["head_checks"] += 1
         head = self._read_head(entry)
-        entry.missing = False
+        entry.mark_readable()
         if entry.failures:
             changed = head != entry.failed_head
         else:
@@ -113,8 +116,10 @@ class WikiTasks:
 
     def run_sync(self, entry: WikiEntry) -> None:
         """Bring the index to HEAD, then continue a reindex job, pausing for other wikis."""
-        result = _RunResult()
+        result, began = _RunResult(), time.monotonic()
         self._record_errors(entry, result, lambda: self._sync_and_reindex(entry, result))
+        if not result.paused:
+            entry.may_hang = entry.failures > 0 and time.monotonic() - began > _LONG_FAILURE_S
         if result.paused:
             entry.in_progress = True
             self._state.counts["pauses"] += 1
@@ -146,7 +151,7 @@ class WikiTasks:
             if not entry.index_ok:
                 handle.sync(lock_timeout_s=0)  # it fails too, but restores a backup of the damaged index first
             raise
-        entry.missing = False
+        entry.mark_readable()
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)
         if not self.is_up_to_date(entry, result.head):
@@ -183,6 +188,7 @@ class WikiTasks:
         began = time.monotonic()
         self._report_progress(entry, "fetch", SyncProgress(0, 0, 0))
         self._record_errors(entry, _RunResult(), lambda: self._fetch_once(entry, began))
+        entry.may_hang = entry.failures > 0 and time.monotonic() - began > _LONG_FAILURE_S
         if not entry.running:
             entry.activity = None
         with self._state.changed:
@@ -195,7 +201,7 @@ class WikiTasks:
         self._state.counts["fetches"] += 1
         entry.fetched_at = started
         head = source.get_head()
-        entry.missing = False
+        entry.mark_readable()
         if entry.failures and head == entry.failed_head and started < entry.retry_at:
             return
         if not self.is_up_to_date(entry, head, trust_token=self._multi_node) or entry.reindexing:
@@ -226,7 +232,10 @@ class WikiTasks:
 
     def _record_errors(self, entry: WikiEntry, result: "_RunResult", work: Callable[[], None]) -> None:
         try:
-            work()
+            try:
+                work()
+            except NoPagesYet as error:
+                self._mark_empty(entry, error)
         except SyncPaused:
             result.paused = True
         except (Busy, DatabaseUnavailable) as error:
@@ -247,6 +256,17 @@ class WikiTasks:
             self._record_failure(entry, result.head, WikiholtError(f"{type(error).__name__}: {error}"))
         if self._publish is not None and self._state.get(entry.wiki.id) is entry:
             self._publish(self._service, entry)
+
+    def _mark_empty(self, entry: WikiEntry, error: NoPagesYet) -> None:
+        """Record that nobody has written a page yet: not a failure. Raises NoCommits if there were pages before."""
+        entry.missing = False
+        if entry.is_empty or not self._is_registered(entry):
+            return
+        self._service.get_background_handle(entry.wiki.slug).require_never_indexed()
+        with self._state.changed:
+            entry.clear_failures()
+            entry.error, entry.checked = error, True
+        self._make_reindex_runner(entry).fail(error)
 
     def _mark_missing(self, entry: WikiEntry, error: WikiholtError) -> None:
         if not self._is_registered(entry):

@@ -9,7 +9,7 @@ from random import Random
 
 from wikiholt.domain.protocols import HeadProbe
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import NoCommits, NoPages, WikiholtError
+from wikiholt.errors import NoCommits, NoPages, NoPagesYet, WikiholtError
 
 _MAX_SKIPS = 8
 """After this many wikis of higher priority, one scheduled wiki is taken."""
@@ -41,19 +41,20 @@ class WikiQueue:
         for queue in self._queues:
             queue.pop(wiki_id, None)
 
-    def pop(self, *, urgent_only: bool = False) -> str | None:
-        """Remove and return the next wiki, or None. `urgent_only` ignores scheduled wikis."""
-        if self._skipped >= _MAX_SKIPS and self._queues[SyncPriority.SCHEDULED] and not urgent_only:
-            self._skipped = 0
-            return self._queues[SyncPriority.SCHEDULED].popitem(last=False)[0]
-        for priority in SyncPriority:
-            if priority is SyncPriority.SCHEDULED and urgent_only:
-                break
-            if self._queues[priority]:
-                scheduled = self._queues[SyncPriority.SCHEDULED]
-                skips = priority is not SyncPriority.SCHEDULED and scheduled
+    def pop(self, *, urgent_only: bool = False, may_run: Callable[[str], bool] = lambda _: True) -> str | None:
+        """Remove and return the next wiki that may run, or None. `urgent_only` ignores scheduled wikis."""
+        first = {priority: next(filter(may_run, self._queues[priority]), None) for priority in SyncPriority}
+        scheduled = first[SyncPriority.SCHEDULED]
+        if urgent_only:
+            first[SyncPriority.SCHEDULED] = None
+        elif self._skipped >= _MAX_SKIPS and scheduled is not None:
+            first = {SyncPriority.SCHEDULED: scheduled}
+        for priority, wiki_id in first.items():
+            if wiki_id is not None:
+                skips = priority is not SyncPriority.SCHEDULED and scheduled is not None
                 self._skipped = self._skipped + 1 if skips else 0
-                return self._queues[priority].popitem(last=False)[0]
+                del self._queues[priority][wiki_id]
+                return wiki_id
         return None
 
     @property
@@ -133,7 +134,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerProgress:
-    """How many wikis there are, how many are at HEAD, how many failed, and what is running for which slug."""
+    """How many wikis have pages, how many are at HEAD, how many failed, and what is running for which slug."""
 
     wikis: int
     synced: int
@@ -198,6 +199,8 @@ class WikiEntry:
     index_ok: bool = True
     """Whether its index is intact, as far as is known."""
     failures: int = 0
+    may_hang: bool = False
+    """Whether its last run took long and failed, as one that waits for a disk does."""
     failed_head: str | None = None
     error: WikiholtError | None = None
     retry_at: float = 0.0
@@ -220,6 +223,17 @@ class WikiEntry:
     def has_mirror(self) -> bool:
         """Whether its pages are read from a mirror, which a fetch brings up to date."""
         return self.is_remote or self.wiki.is_directory
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has written a page yet."""
+        return isinstance(self.error, NoPagesYet)
+
+    def mark_readable(self) -> None:
+        """Record that its source has a HEAD."""
+        self.missing = False
+        if self.is_empty:
+            self.clear_failures()
 
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Record a failure. The delay before the next try doubles with each failure, up to an hour."""

@@ -279,6 +279,10 @@ class WikiHandle:
         recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
         return state.revision if state.recipe == recipe and state.pages else None
 
+    def require_never_indexed(self) -> None:
+        """Raise NoCommits if there is or was an index: a wiki that has no pages then has lost them."""
+        self._repair.require_never_indexed()
+
     def wait_for_caches(self, timeout_s: float) -> None:
         """Wait until the caches are built and written. For a process that is about to end."""
         with self._use_live_index() as live_index:

@@ -9,7 +9,7 @@ from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import NothingIndexed, WikiholtError
+from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
@@ -71,7 +71,7 @@ class StatusReader:
         head: str | None = None
         error: WikiholtError | None = None
         try:
-            head = self._source.get_last_known_head()
+            head = self._get_head()
         except WikiholtError as source_error:
             error = source_error
         try:
@@ -92,6 +92,13 @@ class StatusReader:
             pages_with_warnings=warned,
             warnings=tuple(warnings),
         )
+
+    def _get_head(self) -> str:
+        try:
+            return self._source.get_last_known_head()
+        except NoPagesYet:
+            self._repair.require_never_indexed()
+            raise
 
 
 def _get_dialect_name(state: IndexState | None) -> str:

@@ -31,6 +31,8 @@ class CommandRunner:
         self, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch | None = None
     ) -> None:
         self._options = ["--data", str(data)]
+        self.program = f"wikiholt --data {data}"
+        """How a suggested command begins."""
         self._capsys = capsys
         if monkeypatch is not None:
             use_fake_model(monkeypatch)

@@ -34,7 +34,7 @@ def test_everything_is_backed_up_listed_and_restored(run: CommandRunner, garden:
     code, out, err = run("restore", "garden")
     assert (code, err) == (0, "")
     assert "✓ garden: restored" in out
-    assert "Next: wikiholt sync garden" in out
+    assert f"Next: {run.program} sync garden" in out
     assert run("sync", "garden")[0] == 0
 
 
@@ -120,11 +120,11 @@ def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     file.write_bytes(b"this was a registry")
     code, out, err = run("list")
     assert (code, out) == (7, "")
-    assert "`wikiholt restore --registry`" in err
+    assert f"`{run.program} restore --registry`" in err
     code, out, err = run("restore", "--registry")
     assert (code, err) == (0, "")
     assert "1 wiki, 1 key" in out
-    assert "check `wikiholt key list`" in out
+    assert f"check `{run.program} key list`" in out
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
     assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0

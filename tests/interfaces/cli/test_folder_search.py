@@ -389,7 +389,7 @@ def test_an_index_answers_when_its_sync_fails(run: Run, notes: Repository, monke
     def fail(*_: object) -> None:
         raise SourceCorrupt("a broken object", hint="run git fsck")
 
-    monkeypatch.setattr(GitSource, "read_tree", fail)
+    monkeypatch.setattr(GitSource, "read_all_files", fail)
     monkeypatch.setattr(GitSource, "get_changes", fail)
     code, out, err = run("search", "key", "--json")
     assert (code, get_paths(out)[0]) == (0, "Keys")

@@ -63,7 +63,7 @@ def test_the_first_key_names_the_wikis_that_it_closes(run: CommandRunner, garden
     assert out.startswith("wh_")
     assert out.count("\n") == 1
     assert "This is the first key. From now on, reading needs a key in: garden, pond\n" in err
-    assert "hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n" in err
+    assert f"hint: to keep a wiki open to everyone: {run.program} set SLUG public=true\n" in err
     assert "first key" not in run("key", "create", "garden")[2], "it was closed before"
     assert run("key", "create", "garden", "--json").parse()["closed_wikis"] == []
 

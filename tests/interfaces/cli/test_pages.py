@@ -180,7 +180,7 @@ def test_without_an_editor_the_browser_opens_the_address(run: CommandRunner, mon
     answer = run("open", "Home")
     assert answer.code == 2
     assert "Set EDITOR" in answer.err
-    assert "wikiholt set house url=" in answer.err
+    assert f"{run.program} set house url=" in answer.err
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
     monkeypatch.setenv("WIKIHOLT_URL", "https://wiki.example.org/{path}")

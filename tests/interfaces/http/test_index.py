@@ -33,6 +33,20 @@ def test_a_search_in_a_wiki_without_commits_says_so_without_retry(writable: Serv
     wait_until(lambda: operator.get("/w/empty/api/v1/search", params={"q": "first page"}).status_code == 200)
 
 
+def test_a_new_wiki_says_that_it_has_no_pages_yet(writable: ServedApplication) -> None:
+    operator = writable.make_client("operator")
+    assert operator.post("/api/v1/wikis", json={"slug": "fresh"}).status_code == 201
+
+    def search() -> dict[str, object]:
+        return dict(operator.get("/w/fresh/api/v1/search", params={"q": "x"}).json())
+
+    wait_until(lambda: search()["code"] != "index-missing")
+    assert (search()["code"], search()["detail"]) == ("no-pages-yet", "This wiki has no pages yet.")
+    status = operator.get("/w/fresh/api/v1/status").json()
+    assert (status["error"]["code"], status["waiting"], status["missing"]) == ("no-pages-yet", False, False)
+    assert "wikiholt_scheduler_failing 0.0" in operator.get("/metrics").text
+
+
 def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplication) -> None:
     client = writable.make_client("read")
     writable.alpha.commit({"Broken.md": b"\x00\x01\x02" * 100, "Open.md": "---\ntitle: Open\n\nText.\n"})

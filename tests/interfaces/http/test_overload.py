@@ -1,7 +1,9 @@
 """More requests than can be answered at once: few searches run, a bounded number waits, the others get 503 at once."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -11,10 +13,12 @@ import httpx
 import pytest
 
 from tests.interfaces.http.test_server import RunningServer
+from tests.support.git_repository import Repository
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application
 from wikiholt.embedding.idle_threads import count_available_cores
+from wikiholt.git import process
 from wikiholt.interfaces.http import middleware
 
 WAITING = 3
@@ -125,6 +129,38 @@ def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
     # A probe that came first may have taken the place of one of the others.
     assert set(statuses[threads:]) <= {200, 503}
     assert server.get(SEARCH).status_code == 200
+
+
+def test_repositories_that_hang_leave_threads_for_searches_in_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_MAX_QUEUE_S", 1.0)
+    with serve_application(tmp_path) as served, ThreadPoolExecutor(60) as pool:
+        service, configs = served.application.service, []
+        for number in range(5):
+            repository = Repository(tmp_path / f"hangs{number}")
+            repository.commit({"Home.md": "# Home\n"})
+            service.add(f"hangs{number}", str(repository.path), {})
+            service.get_handle(f"hangs{number}").sync()
+            configs.append(repository.path / ".git/config")
+        running = RunningServer(served)
+        for config in configs:
+            config.unlink()
+            os.mkfifo(config)  # git waits until somebody writes to it
+        try:
+            paths = [f"/w/hangs{number % 5}/api/v1/pages/Home/history" for number in range(60)]
+            answers = [pool.submit(running.get, path, "operator") for path in paths]
+            wait_until(lambda: sum(answer.done() for answer in answers) >= 45)
+            assert running.get(SEARCH).status_code == 200
+            assert sum(not answer.done() for answer in answers) == 15
+        finally:
+            for config in configs:
+                pipe = config.rename(config.with_name("pipe"))
+                config.touch()
+                with suppress(OSError):  # nobody waits
+                    os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        assert {answer.result().status_code for answer in answers} == {200, 503}
+        assert running.stop()
 
 
 def _is_refused(server: RunningServer, path: str, refused: list[httpx.Response]) -> bool:

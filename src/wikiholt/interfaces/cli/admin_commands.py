@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
@@ -59,6 +59,10 @@ def run_verify_isolation(context: CommandContext) -> int:
 
 def _print_results(context: CommandContext, results: Sequence[CheckResult]) -> int:
     style, lines = context.style, []
+    results = [
+        replace(result, detail=context.complete_quoted([result.detail])[0], advice=context.complete(result.advice))
+        for result in results
+    ]
     for result in results:
         mark = style.format_success("✓") if result.ok else style.format_error("✗")
         lines.append(f"{mark} {result.subject}: {to_safe_line(result.detail)}")
@@ -101,7 +105,7 @@ def run_model_fetch(context: CommandContext) -> int:
         f"Fetched {model.name} to {model.directory}",
         f"{card.dimensions} dimensions, {card.window} tokens, pooling {card.pooling}, licence {card.licence}",
         f"query prefix {card.query_prefix!r}, passage prefix {card.passage_prefix!r}; self-test passed",
-        f'Next: model = "{model.name}" in the settings, then wikiholt sync',
+        context.complete(f'Next: model = "{model.name}" in the settings, then wikiholt sync'),
     ]
     return context.print_result(document, lines)
 

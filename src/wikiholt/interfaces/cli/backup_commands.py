@@ -53,7 +53,7 @@ def run_backup(context: CommandContext) -> int:
         except WikiholtError as error:
             if arguments.slug:
                 raise
-            print_error(error, slug)
+            print_error(error, arguments, slug)
             documents.append({"wiki": slug, "error": {"code": error.code, "message": error.message}})
             exit_code = exit_code or error.exit_code
             continue
@@ -87,7 +87,7 @@ def run_restore(context: CommandContext) -> int:
     restored = context.service.get_handle(arguments.slug).restore(at)
     lines = [
         _format_done(context, arguments.slug, f"restored {_format_backup(restored, context.style)}"),
-        f"Next: wikiholt sync {arguments.slug}  (a running service does it automatically)",
+        context.complete(f"Next: wikiholt sync {arguments.slug}  (a running service does it automatically)"),
     ]
     return context.print_result({"wiki": arguments.slug, **build_backup_document(restored)}, lines)
 
@@ -101,7 +101,8 @@ def _restore_registry(context: CommandContext, at: datetime | None) -> int:
     if omitted:
         lines.append(f"Not restored, because they were revoked since: {', '.join(omitted)}")
     if not restored.revocations_known and restored.backup.keys:
-        lines.append("Keys that were revoked after the backup are valid again: check `wikiholt key list`.")
+        text = "Keys that were revoked after the backup are valid again: check `wikiholt key list`."
+        lines.append(context.complete(text))
     document = {
         "registry": build_registry_backup_document(restored.backup),
         "omitted_keys": omitted,
@@ -120,7 +121,8 @@ def _start_empty_registry(context: CommandContext) -> int:
     ]
     if quarantined_as:
         lines.append(f"The previous registry was renamed to {quarantined_as}.")
-    lines.append("Next: wikiholt key create --operator, then add each wiki again: wikiholt add SLUG PATH")
+    text = "Next: wikiholt key create --operator, then add each wiki again: wikiholt add SLUG PATH"
+    lines.append(context.complete(text))
     return context.print_result({"registry": None, "quarantined_as": quarantined_as}, lines)
 
 
@@ -144,7 +146,7 @@ def _list_backups(context: CommandContext) -> int:
             except RepositoryReplaced as error:
                 if arguments.slug:
                     raise
-                print_error(error, slug)
+                print_error(error, arguments, slug)
                 continue
             # Verifying reads every byte: fine for one wiki, but it could take hours for all.
             backups = directory.list_verified() if arguments.slug else directory.list()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,24 @@ CANCELLED_EXIT_CODE = 130
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _MAX_CAUSE_CHARS = 500
+_SUGGESTED_COMMAND_PATTERN = re.compile(rf"\bwikiholt (?=(?:{'|'.join(COMMANDS)})\b)")
+_LOCATION_SETTINGS = ("data", "store", "repositories.directory", "backup.directory")
+
+
+def complete_commands(text: str, arguments: Namespace) -> str:
+    """The text, with the options that select this installation in every command that it suggests."""
+    return _SUGGESTED_COMMAND_PATTERN.sub(lambda found: found[0] + _format_location(arguments), text)
+
+
+def _format_location(arguments: Namespace) -> str:
+    """The options before the command that select the installation, each with a space after it."""
+    paths = {"--data": arguments.data, "--config": arguments.config}
+    words = [word for option, path in paths.items() if path is not None for word in (option, str(path))]
+    for name, _, value in (pair.partition("=") for pair in arguments.set):
+        if name.strip() in _LOCATION_SETTINGS:
+            # The address of a database may contain a password.
+            words += ["--set", f"{name.strip()}={'…' if name.strip() == 'store' else value.strip()}"]
+    return "".join(f"{shlex.quote(to_safe_line(word))} " for word in words)
 
 
 @dataclass(slots=True)
@@ -105,6 +125,14 @@ class CommandContext:
             output.print_lines(lines)
         return 0
 
+    def complete(self, text: str) -> str:
+        """The text, with the options that select this installation in every command that it suggests."""
+        return complete_commands(text, self.arguments)
+
+    def complete_quoted(self, lines: Sequence[str]) -> list[str]:
+        """The lines, completed only where a command is in backquotes: they also contain names of files."""
+        return [self.complete(line) if "`wikiholt " in line else line for line in lines]
+
     def close(self) -> None:
         if self._service is not None:
             self._service.close()
@@ -176,8 +204,9 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
 
 
-def print_error(error: WikiholtError, slug: str = "") -> None:
-    """Print the message and the hint on stderr."""
+def print_error(error: WikiholtError, arguments: Namespace, slug: str = "") -> None:
+    """Print the message and the hint on stderr. The commands that the hint suggests are completed."""
+    error.hint = complete_commands(error.hint, arguments)
     prefix = f"{slug}: " if slug else ""
     sys.stderr.write(f"error: {prefix}{to_safe_line(error.message)}\n")
     if isinstance(error, DatabaseUnavailable) and error.__cause__ is not None:

@@ -65,7 +65,7 @@ def add_arguments(commands: Subparsers) -> None:
 def run_list(context: CommandContext) -> int:
     statuses = get_database_admin(context.service).get_statuses()
     document = {"databases": [asdict(status) for status in statuses]}
-    return context.print_result(document, _format_databases(statuses, context.style))
+    return context.print_result(document, context.complete_quoted(_format_databases(statuses, context.style)))
 
 
 def run_prepare(context: CommandContext) -> int:
@@ -115,7 +115,7 @@ def run_sweep(context: CommandContext) -> int:
         try:
             removed += service.delete_unregistered_index(wiki_id)
         except WikiholtError as error:
-            print_error(error, wiki_id)
+            print_error(error, context.arguments, wiki_id)
     lines = [*(f"  {name}" for name in removed), f"Deleted {format_count(len(removed), 'object')} without a wiki."]
     if finished:
         lines.append(f"Deleted the leftovers of {format_count(len(finished), 'move')}.")
@@ -308,7 +308,7 @@ def _get_exit_code(migrations: Sequence[WikiMigration]) -> int:
 
 def _print_migration(migration: WikiMigration, arguments: Namespace) -> None:
     if migration.error is not None:
-        print_error(migration.error, f"{migration.slug}: {_FAILED_TEXT}")
+        print_error(migration.error, arguments, f"{migration.slug}: {_FAILED_TEXT}")
     elif not arguments.json:
         counts = f" ({format_count(migration.pages, 'page')})" if migration.pages else ""
         text = (_DRY_RUN_TEXTS if arguments.dry_run else _OUTCOME_TEXTS)[migration.outcome]

@@ -99,16 +99,16 @@ def run_import(context: CommandContext) -> int:
     report = importer.run(_make_opener(arguments, settings))
     context.print_result(_build_import_document(report), _format_report(report, context.style))
     if report.unclear:
-        return _print_refusal("")
+        return _print_refusal(arguments, "")
     return SyncFailed.exit_code if report.failed else 0
 
 
-def _print_refusal(more: str) -> int:
+def _print_refusal(arguments: Namespace, more: str) -> int:
     refusal = InvalidImport(
         "the owner of these rows is unknown; nothing was imported",
         hint=f"use --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants{more}; - as SLUG excludes them",
     )
-    print_error(refusal)
+    print_error(refusal, arguments)
     return refusal.exit_code
 
 
@@ -124,7 +124,7 @@ def _import_documents(context: CommandContext) -> int:
     report = importer.run(_make_opener(arguments, context.settings))
     context.print_result(_build_document_import_document(report), _format_document_report(report, context.style))
     if report.unclear:
-        return _print_refusal(", --create for new ones")
+        return _print_refusal(context.arguments, ", --create for new ones")
     if any(wiki.error for wiki in report.wikis):
         return SyncFailed.exit_code
     return InvalidImport.exit_code if any(wiki.failed for wiki in report.wikis) else 0
@@ -312,7 +312,8 @@ def run_import_pages(context: CommandContext) -> int:
     if not arguments.json:
         results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
         slug, lines = arguments.slug, format_count(counts.total(), "line")
-        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\nNext: wikiholt sync {slug}\n")
+        next_step = context.complete(f"Next: wikiholt sync {slug}")
+        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\n{next_step}\n")
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 

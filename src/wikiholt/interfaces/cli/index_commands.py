@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from wikiholt.domain.index import SyncReport
-from wikiholt.errors import RepositoryReplaced, WikiholtError
+from wikiholt.errors import NoPagesYet, RepositoryReplaced, WikiholtError
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
 from wikiholt.interfaces.cli import output
@@ -62,17 +62,22 @@ def run_sync(context: CommandContext) -> int:
             handle.fetch()
             report = run_sync_work(context, handle, "sync", handle.sync)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
+        except NoPagesYet as error:
+            documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
+            if not arguments.json:
+                output.print_lines([f"{slug}: no pages yet"])
+            continue
         except WikiholtError as error:
             if arguments.slug:
                 raise
-            print_error(error, slug)
+            print_error(error, arguments, slug)
             documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
             exit_code = exit_code or error.exit_code
             continue
         documents.append(build_sync_document(handle.wiki, report))
         if not arguments.json:
             skipped = handle.get_status().skipped
-            output.print_lines(output.format_sync(slug, report, skipped, context.style))
+            output.print_lines(context.complete_quoted(output.format_sync(slug, report, skipped, context.style)))
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
 
@@ -88,7 +93,7 @@ def run_reindex(context: CommandContext) -> int:
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
     lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)
-    return context.print_result(build_sync_document(handle.wiki, report), lines)
+    return context.print_result(build_sync_document(handle.wiki, report), context.complete_quoted(lines))
 
 
 def run_status(context: CommandContext) -> int:
@@ -101,11 +106,14 @@ def run_status(context: CommandContext) -> int:
         except RepositoryReplaced as error:
             if context.arguments.slug:
                 raise
-            print_error(error, slug)
+            print_error(error, context.arguments, slug)
             exit_code = error.exit_code
             continue
+        if status.error is not None:
+            status.error.hint = context.complete(status.error.hint)
         work = read_wiki_work(context.service, status.wiki.id)
-        lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
+        text = [*output.format_status(status, context.style), *format_work(work, context.style)]
+        lines += context.complete_quoted(text)
         documents.append({**build_status_document(status), **build_work_document(work)})
     context.print_result(documents[0] if context.arguments.slug else {"wikis": documents}, lines)
     return exit_code

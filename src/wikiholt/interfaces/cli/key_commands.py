@@ -62,7 +62,8 @@ def run_create(context: CommandContext) -> int:
             more = f" and {len(closed) - _MAX_NAMED_WIKIS} more" if len(closed) > _MAX_NAMED_WIKIS else ""
             names = ", ".join(closed[:_MAX_NAMED_WIKIS]) + more
             sys.stderr.write(f"This is the first key. From now on, reading needs a key in: {names}\n")
-            sys.stderr.write("hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n")
+            hint = "hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n"
+            sys.stderr.write(context.complete(hint))
     return 0
 
 
@@ -71,7 +72,7 @@ def run_list(context: CommandContext) -> int:
     only = registry.get(slug) if slug else None
     wikis = {wiki.id: wiki for wiki in ([only] if only else registry.list_wikis())}
     rows = [(key, wikis.get(key.wiki_id or "")) for key in registry.keys.list(only.id if only else None)]
-    lines = _format_key_table(rows) if rows else ["No keys yet. Next: wikiholt key create SLUG"]
+    lines = _format_key_table(rows) if rows else [context.complete("No keys yet. Next: wikiholt key create SLUG")]
     return context.print_result({"keys": [build_key_document(*row) for row in rows]}, lines)
 
 

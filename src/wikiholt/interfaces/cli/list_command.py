@@ -24,7 +24,7 @@ def run_list(context: CommandContext) -> int:
         lines
         or [
             f"No wikis yet in {to_safe_line(context.describe_place())}.",
-            "Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`",
+            context.complete("Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"),
         ],
     )
 

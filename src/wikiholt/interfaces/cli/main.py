@@ -36,10 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.logs or settings.log_level != DEFAULT_LOG_LEVEL:
             from wikiholt.interfaces.cli.log_output import configure_logging
 
-            configure_logging(settings.log_level.upper(), with_time=parsed.command in _LONG_RUNNING_COMMANDS)
+            with_time = parsed.command in _LONG_RUNNING_COMMANDS
+            configure_logging(settings.log_level.upper(), parsed, with_time=with_time)
         return _run_command(parsed, settings)
     except WikiholtError as error:
-        print_error(error)
+        print_error(error, parsed)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted. Pages indexed so far are kept; the next sync continues.\n")

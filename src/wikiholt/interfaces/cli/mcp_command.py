@@ -43,7 +43,7 @@ def run_mcp(context: CommandContext) -> int:
     tool_context = ToolContext(
         scope,
         lambda: _open_session(application, slug, scope, author),
-        write_hint=f"Do without it, or ask the user to start it with `wikiholt mcp {slug} --write`.",
+        write_hint="Do without it, or ask the user to add `--write` to the command that starts it.",
     )
     application.scheduler.start()
     # In the background: the agent waits for the handshake, and loading takes seconds.

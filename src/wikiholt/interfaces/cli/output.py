@@ -271,12 +271,15 @@ def _format_problems(slug: str, result: SyncReport | WikiStatus, style: Terminal
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
+    from wikiholt.errors import NoPagesYet
     from wikiholt.git.remote_url import redact_url
 
     state = status.state
     lines = [
         style.format_bold(status.wiki.slug) + style.format_dim(f"  {to_safe_line(redact_url(status.wiki.source))}")
     ]
+    if isinstance(status.error, NoPagesYet):
+        return [*lines, "  no pages yet", f"  hint: {to_safe_line(status.error.hint)}"]
     if state is None:
         lines.append(f"  {style.format_warning('not indexed')}")
     else:

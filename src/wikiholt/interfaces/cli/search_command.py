@@ -61,7 +61,7 @@ def run_search(context: CommandContext) -> int:
         return exit_code
     from wikiholt.interfaces.cli.log_output import configure_logging
 
-    configure_logging(context.settings.log_level.upper())
+    configure_logging(context.settings.log_level.upper(), context.arguments)
     return _search_here(context, question.request)
 
 
@@ -74,7 +74,7 @@ def _ask_service(context: CommandContext, question: SearchQuestion) -> int | Non
         return None
     wikis = [decode_wiki(document) for document in answer["wikis"]]
     result: SearchResult = decode(SearchResult, answer["result"])
-    return print_hits(context, wikis, result, _make_hints(result, wikis), answer["document"])
+    return print_hits(context, wikis, result, _make_hints(context, result, wikis), answer["document"])
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:
@@ -86,7 +86,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
             _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
     result = _search(handles, failures, request)
-    return print_hits(context, wikis, result, _make_hints(result, wikis))
+    return print_hits(context, wikis, result, _make_hints(context, result, wikis))
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
@@ -98,7 +98,8 @@ def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
         # The registry raises the error for a wiki that does not exist.
         return [known.get(slug) or context.service.registry.get(slug) for slug in dict.fromkeys(context.arguments.wiki)]
     if len(words) > 1 and words[0] in known:
-        sys.stderr.write(f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n")
+        hint = f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n"
+        sys.stderr.write(context.complete(hint))
     return choose_folder_wikis(context, list(known.values()))
 
 
@@ -126,7 +127,7 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
         )
         if report.problems and len(report.problems) != problems_before:
             files = output.format_count(len(report.problems), "file")
-            sys.stderr.write(f"note: {files} could not be indexed; see `wikiholt status {slug}`\n")
+            sys.stderr.write(context.complete(f"note: {files} could not be indexed; see `wikiholt status {slug}`\n"))
     except Busy:
         if not has_index:
             raise
@@ -161,11 +162,11 @@ def _search(
     return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
 
 
-def _make_hints(result: SearchResult, wikis: Sequence[Wiki]) -> list[str]:
+def _make_hints(context: CommandContext, result: SearchResult, wikis: Sequence[Wiki]) -> list[str]:
     if not result.stale or not (result.head_revision or result.wikis):
         return []
     command = f"wikiholt sync {wikis[0].slug}" if len(wikis) == 1 else "wikiholt sync"
-    return [f"hint: run `{command}` to index the latest changes"]
+    return [context.complete(f"hint: run `{command}` to index the latest changes")]
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

@@ -83,7 +83,8 @@ def run_add(context: CommandContext) -> int:
         folder = source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
         slug = propose_free_slug(folder, [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
-    return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+    lines = [f"Added {wiki.slug}.", context.complete(f"Next: wikiholt sync {wiki.slug}")]
+    return context.print_result(build_wiki_document(wiki), lines)
 
 
 def _check_not_registered(context: CommandContext, source: str) -> None:
@@ -101,8 +102,8 @@ def _check_not_registered(context: CommandContext, source: str) -> None:
 
 def run_create(context: CommandContext) -> int:
     wiki = context.service.create(context.arguments.slug, _get_settings(context.arguments))
-    lines = [f"Created {wiki.slug}, without pages.", f"Next: wikiholt import-pages {wiki.slug} FILE.ndjson"]
-    return context.print_result(build_wiki_document(wiki), lines)
+    next_step = context.complete(f"Next: wikiholt import-pages {wiki.slug} FILE.ndjson")
+    return context.print_result(build_wiki_document(wiki), [f"Created {wiki.slug}, without pages.", next_step])
 
 
 def _get_settings(arguments: Namespace) -> dict[str, str]:
@@ -147,7 +148,7 @@ def run_rebind(context: CommandContext) -> int:
     source = to_safe_line(redact_url(wiki.source))
     lines = [
         f"The repository at {source} now belongs to {wiki.slug}. Its index, keys and backups are kept.",
-        f"Next: wikiholt sync {wiki.slug}",
+        context.complete(f"Next: wikiholt sync {wiki.slug}"),
     ]
     return context.print_result(build_wiki_document(wiki), lines)
 

@@ -137,7 +137,7 @@ def test_text_for_people(synced: CommandRunner) -> None:
     code, out, _ = synced("remove", "night")
     assert code == 0
     assert "was not touched" in out
-    assert "wikiholt add" in synced("list")[1]
+    assert f"{synced.program} add" in synced("list")[1]
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_a_failing_wiki_does_not_stop_the_others_from_syncing(
 def test_sync_without_wikis_explains_how_to_start(run: CommandRunner) -> None:
     code, _, err = run("sync")
     assert code == 3
-    assert "wikiholt add" in err
+    assert f"{run.program} add" in err
 
 
 def test_searching_before_the_first_sync_says_what_to_do(run: CommandRunner, wiki: Repository) -> None:
     run("add", "night", str(wiki.path))
     code, out, err = run("search", "-w", "night", "disks", "--no-sync")
     assert (code, out) == (7, "")
-    assert "wikiholt sync" in err
+    assert f"{run.program} sync" in err
 
 
 def test_status_and_doctor_report_problems(synced: CommandRunner, wiki: Repository) -> None:
@@ -223,7 +223,7 @@ def test_status_and_doctor_report_problems(synced: CommandRunner, wiki: Reposito
     code, out, _ = synced("doctor")
     assert code == 10
     assert "✗ wiki night: the index is behind HEAD" in out
-    assert "hint: run `wikiholt sync night`" in out
+    assert f"hint: run `{synced.program} sync night`" in out
     synced("sync")
     assert "problem: bad.md: binary" in synced("status")[1]
     wiki.path.rename(wiki.path.with_name("away"))

@@ -201,7 +201,7 @@ def test_listening_on_all_addresses_without_a_key_is_rejected(
     for host in ("0.0.0.0", "::", "192.0.2.1", "wiki.example"):
         code, error = run_command(capsys, "--data", str(tmp_path / "data"), "serve", "--host", host)
         assert code == 2
-        assert "hint: Create one first: wikiholt key create --operator" in error
+        assert f"hint: Create one first: wikiholt --data {tmp_path / 'data'} key create --operator" in error
     assert not (tmp_path / "data").exists()
 
 

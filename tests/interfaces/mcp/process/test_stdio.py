@@ -85,7 +85,7 @@ def test_in_a_folder_it_serves_its_wiki_read_only_also_to_older_clients(reposito
         refused = await _call_tool(client, "delete_page", path="Home")
         assert refused.is_error
         assert "read-only" in get_text(refused)
-        assert "`wikiholt mcp garden --write`" in get_text(refused)
+        assert "add `--write` to the command that starts it" in get_text(refused)
         assert "key" not in get_text(refused)
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
@@ -106,7 +106,7 @@ def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) 
     [
         (["no-such"], 3, "error: "),
         (["garden", "--author", "Ada"], 2, "--author"),
-        ([], 3, "hint: Write `wikiholt mcp SLUG` with one of these: garden, other"),
+        ([], 3, "mcp SLUG` with one of these: garden, other"),
     ],
 )
 def test_errors_go_to_stderr_only(

@@ -258,3 +258,13 @@ def test_a_full_page_opens_from_the_preview_with_the_words_marked(server: WebSer
     page.wait_for_load_state()
     page.keyboard.press("Control+k")
     expect(page.locator("#app\\.q")).to_be_focused()
+
+
+def test_a_wiki_without_pages_yet_does_not_need_attention(server: WebServer, visit: OpenTab) -> None:
+    error = {"code": "no-pages-yet", "message": "This wiki has no pages yet.", "hint": "Create the first page."}
+    status = {**server.get_status("runbook"), "pages": 0, "indexed_revision": None, "error": error}
+    page = visit(f"{server.url}healthz").page
+    page.route("**/api/v1/status", lambda route: route.fulfill(json=status))
+    page.goto(f"{server.url}w/runbook/status")
+    expect(page.locator(".pill")).to_have_text("No pages yet")
+    expect(page.locator("main")).to_contain_text("Create the first page.")

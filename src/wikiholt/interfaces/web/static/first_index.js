@@ -4,7 +4,7 @@ import { byId, el, toSentence } from "./dom.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
 import { renderProgress } from "./status_label.js";
 
-const FIRST_INDEX_CODES = ["index-missing", "nothing-indexed", "no-commits"];
+const FIRST_INDEX_CODES = ["index-missing", "nothing-indexed", "no-commits", "no-pages-yet"];
 const FIRST_DELAY_MS = 1500;
 const MAX_DELAY_MS = 60000;
 let round = 0;

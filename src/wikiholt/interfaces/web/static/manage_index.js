@@ -7,7 +7,7 @@ import { renderIndexStatus } from "./index_status.js";
 import { announce, renderButton, renderHead, renderNote, run } from "./manage_parts.js";
 import { clearMessage, showProblem } from "./messages.js";
 import { readUrl } from "./page_actions.js";
-import { getStatusLabel, isBusy } from "./status_label.js";
+import { getStatusLabel, hasFailed, isBusy } from "./status_label.js";
 
 const BUSY_INTERVAL_MS = 1000;
 const IDLE_INTERVAL_MS = 10000;
@@ -75,8 +75,8 @@ class IndexSection {
   finishSync(status) {
     this.isSyncing = false;
     // The status below has the error with its hint.
-    const text = status.error ? "The sync failed. The reason is below." : getStatusLabel(status)[0] === "good" ? "The index is up to date." : "The sync has ended.";
-    this.note.replaceChildren(status.error ? el("p", { class: "note" }, text) : renderNote(text));
+    const text = hasFailed(status) ? "The sync failed. The reason is below." : getStatusLabel(status)[0] === "good" ? "The index is up to date." : "The sync has ended.";
+    this.note.replaceChildren(hasFailed(status) ? el("p", { class: "note" }, text) : renderNote(text));
     announce(text);
   }
 
