@@ -236,6 +236,20 @@ def test_a_slug_as_the_first_word_gets_a_hint(run: Run, notes: Repository) -> No
     assert run("search", "my-notes")[2] == ""
 
 
+def test_a_slug_as_the_first_word_registers_no_other_folder(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("search", "key")
+    Repository(tmp_path / "other").commit({"a.md": "# A key"})
+    monkeypatch.chdir(tmp_path / "other")
+    code, out, err = run("search", "my-notes", "key")
+    assert code == 0
+    assert "Added" not in err
+    assert "search -w my-notes" in err
+    assert run("list", "--slugs")[1].split() == ["my-notes"]
+    assert "Added other" in run("search", "key")[2]
+
+
 def test_add_makes_a_free_slug_from_the_folder(run: Run, notes: Repository, tmp_path: Path) -> None:
     names = ["My Notes", "api", "東京"]
     for name in (*names[1:], "other/My Notes"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import SearchInterface, SearchMode, SearchResult, SortOrder
@@ -90,8 +91,10 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
-    """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
-    from wikiholt.interfaces.cli.selection import choose_folder_wikis
+    """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all.
+
+    No folder is registered if the first word is the name of a wiki."""
+    from wikiholt.interfaces.cli.selection import choose_folder_wikis, find_wikis_of_folder
 
     words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
     if context.arguments.wiki:
@@ -100,6 +103,8 @@ def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
     if len(words) > 1 and words[0] in known:
         hint = f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n"
         sys.stderr.write(context.complete(hint))
+        # Probably the wiki was meant, so this folder is not registered.
+        return find_wikis_of_folder(list(known.values()), Path.cwd().resolve()) or list(known.values())
     return choose_folder_wikis(context, list(known.values()))
 
 
