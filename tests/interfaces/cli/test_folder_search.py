@@ -242,7 +242,7 @@ def test_a_slug_as_the_first_word_registers_no_other_folder(
     run("search", "key")
     Repository(tmp_path / "other").commit({"a.md": "# A key"})
     monkeypatch.chdir(tmp_path / "other")
-    code, out, err = run("search", "my-notes", "key")
+    code, _, err = run("search", "my-notes", "key")
     assert code == 0
     assert "Added" not in err
     assert "search -w my-notes" in err
