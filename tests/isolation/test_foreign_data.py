@@ -128,7 +128,7 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
         return code, [f"{each['subject']}: {each['detail']}" for each in document["findings"] if not each["ok"]]
 
     assert main(["--data", str(two.data), "verify-isolation", "nosuch"]) == WikiNotFound.exit_code
-    assert "`wikiholt list` shows all wikis" in capsys.readouterr().err
+    assert f"`wikiholt --data {two.data} list` shows all wikis" in capsys.readouterr().err
     assert verify() == (0, [])
     own, foreign = (two.get_directory(number) for number in range(2))
     with closing(two.service.components.store.open(two.ids[0])) as index:

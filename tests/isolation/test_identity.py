@@ -367,7 +367,7 @@ def test_the_command_line_reports_a_replaced_wiki_and_continues(
         code, out, err = run(*command)
         assert (code, out) == (6, ""), command
         assert "hint: " in err
-        assert "wikiholt rebind garden" in err
+        assert f"wikiholt --data {file_garden.directory / 'data'} rebind garden" in err
     code, out, _ = run("rebind", "garden")
     assert (code, "keys and backups are kept" in out) == (0, True)
     assert run("status", "garden")[0] == 0

@@ -87,6 +87,7 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
+    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 50)
     monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", 100)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(150))
     assert show(page, "word7 ").anchor == "part-7"

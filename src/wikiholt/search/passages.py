@@ -108,13 +108,18 @@ def _read_scanned_pages(
 ) -> Iterator[tuple[int, Sequence[StoredChunk]]]:
     """The chunks of the pages to scan for words of the query, of long pages the first ones. `undecided` has the place
     of each page."""
-    for places, limit in (((0,), _MAX_LEAD_CHUNKS), (range(1, len(chosen)), _MAX_PAGE_CHUNKS)):
-        page_ids = [
+
+    def select(limit: int, *, is_long_lead: bool) -> list[int]:
+        return [
             page_id
             for page_id, place in undecided.items()
-            if place in places and (pages[page_id].chunks <= limit or chosen[place] is None)
+            if (not place and pages[page_id].chunks > _MAX_PAGE_CHUNKS) == is_long_lead
+            and (pages[page_id].chunks <= limit or chosen[place] is None)
         ]
-        if page_ids:
+
+    # A long page of the first hit is rare. Without one, one statement reads all pages.
+    for limit, is_long_lead in ((_MAX_PAGE_CHUNKS, False), (_MAX_LEAD_CHUNKS, True)):
+        if page_ids := select(limit, is_long_lead=is_long_lead):
             yield from index.get_page_chunks(page_ids, limit).items()
 
 

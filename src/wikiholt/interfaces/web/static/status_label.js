@@ -5,15 +5,12 @@ const ACTIVITY_LABELS = { fetch: "Fetching", sync: "Indexing", reindex: "Rebuild
 
 const isDamaged = (status) => Boolean(status.health) && status.health.condition !== "ok";
 
-const hasNoPagesYet = (status) => status.error?.code === "no-pages-yet";
-
-export const hasFailed = (status) => Boolean(status.error) && !hasNoPagesYet(status);
+export const hasFailed = (status) => Boolean(status.error) && status.error.code !== "no-pages-yet";
 
 export function getStatusLabel(status) {
   if (isDamaged(status)) return ["busy", "Being repaired"];
   if (status.activity) return ["busy", ACTIVITY_LABELS[status.activity.kind] || "Working"];
-  if (hasFailed(status)) return ["bad", "Needs attention"];
-  if (hasNoPagesYet(status)) return ["busy", "No pages yet"];
+  if (status.error) return hasFailed(status) ? ["bad", "Needs attention"] : ["busy", "No pages yet"];
   if (status.indexed_revision === null) return ["busy", "Waiting for the first sync"];
   return status.stale ? ["late", "Behind the repository"] : ["good", "Up to date"];
 }
