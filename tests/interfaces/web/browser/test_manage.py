@@ -38,7 +38,8 @@ def test_sync_now_indexes_a_commit_and_names_a_page_with_a_problem(managed: Mana
 
 def test_a_failing_sync_shows_the_reason(managed: ManagedServer, visit: OpenTab) -> None:
     page = open_section(managed, visit, "Index")
-    hidden = managed.runbook.with_name("runbook-away")
+    # Outside of the served directory, where it would be found as another wiki.
+    hidden = managed.runbook.parent.with_name("runbook-away")
     managed.runbook.rename(hidden)
     try:
         page.get_by_role("button", name="Sync now").click()
