@@ -1,9 +1,7 @@
 """Wikis that are added, changed, damaged, removed and restored while a scheduler runs."""
 
-import os
 import shutil
 import time
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, pairwise
@@ -11,7 +9,7 @@ from itertools import count, pairwise
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
-from tests.support.git_repository import Repository
+from tests.support.git_repository import Repository, hang_git
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.wiki import Wiki
@@ -196,28 +194,18 @@ def test_repositories_that_hang_leave_a_worker_for_other_wikis(
     monkeypatch.setattr(tasks, "_LONG_FAILURE_S", 0.0)
     monkeypatch.setattr(wiki_records, "_FIRST_RETRY_S", 0.01)
     healthy = fixture.create_repository("healthy", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    configs = []
-    for number in range(5):
-        repository = fixture.create_repository(f"hangs{number}", {"A.md": "# A\n"})
-        configs.append(repository.path / ".git/config")
-        configs[-1].write_text("[this is no configuration")
+    hanging = [fixture.create_repository(f"hangs{number}", {"A.md": "# A\n"}) for number in range(5)]
+    for repository in hanging:
+        (repository.path / ".git/config").write_text("[this is no configuration")
     scheduler = fixture.make_scheduler(workers=2)
     wait_until(lambda: scheduler.get_counters().failing == 5)
     wait_until(lambda: fixture.can_find("healthy", "climbing", "Beans"))
-    for config in configs:
-        config.unlink()
-        os.mkfifo(config)  # from now on, git waits until somebody writes to it
-    try:
+    with hang_git(hanging):
         wait_until(lambda: scheduler.get_counters().running == 1)
         for number in range(5):
             scheduler.notify_changed(fixture.get_wiki_id(f"hangs{number}"))
             commit = healthy.commit({f"P{number}.md": f"# P{number}\n\nwordnumber{number}\n"})
             wait_until(partial(is_synced, scheduler, fixture.get_wiki_id("healthy"), commit))
         wait_until(lambda: scheduler.get_counters().running == 1)
-    finally:
-        for config in configs:
-            pipe = config.rename(config.with_name("pipe"))
-            config.touch()
-            with suppress(OSError):  # nobody waits
-                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        assert scheduler.get_counters().waiting == 4, "four wait while one hangs"
     wait_until(lambda: scheduler.get_counters().failing == 0)

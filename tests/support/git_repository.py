@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -161,3 +161,20 @@ def limit_lock_wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator
     with monkeypatch.context() as patch:
         patch.setattr(CommitWriter, "__init__", create_hasty)
         yield
+
+
+@contextmanager
+def hang_git(repositories: Sequence[Repository]) -> Iterator[None]:
+    """In this block, every git command in these repositories waits."""
+    configs = [repository.path / ".git/config" for repository in repositories]
+    for config in configs:
+        config.unlink()
+        os.mkfifo(config)  # git waits until somebody writes to it
+    try:
+        yield
+    finally:
+        for config in configs:
+            pipe = config.rename(config.with_name("pipe"))
+            config.touch()
+            with suppress(OSError):  # nobody waits
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wikiholt.domain.index import CosineScale, VectorHits
@@ -62,7 +62,7 @@ class PassageChooser:
         for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
             if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
                 undecided.setdefault(c.page_id, position)
-        for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages):
+        for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages).items():
             position = undecided[page_id]
             chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
         return list(zip(self._limit_chance_matches(candidates, chosen, pages, stems), chosen, strict=True))
@@ -105,22 +105,21 @@ def _read_scanned_pages(
     undecided: Mapping[int, int],
     chosen: Sequence[StoredChunk | None],
     pages: Mapping[int, StoredPage],
-) -> Iterator[tuple[int, Sequence[StoredChunk]]]:
-    """The chunks of the pages to scan for words of the query, of long pages the first ones. `undecided` has the place
-    of each page."""
+) -> Mapping[int, Sequence[StoredChunk]]:
+    """Page id → its chunks, of the pages to scan for words of the query. `undecided` has the place of each page.
 
-    def select(limit: int, *, is_long_lead: bool) -> list[int]:
-        return [
-            page_id
-            for page_id, place in undecided.items()
-            if (not place and pages[page_id].chunks > _MAX_PAGE_CHUNKS) == is_long_lead
-            and (pages[page_id].chunks <= limit or chosen[place] is None)
-        ]
+    A very long page is scanned only if it has no chunk to show, and then in part.
+    """
 
-    # A long page of the first hit is rare. Without one, one statement reads all pages.
-    for limit, is_long_lead in ((_MAX_PAGE_CHUNKS, False), (_MAX_LEAD_CHUNKS, True)):
-        if page_ids := select(limit, is_long_lead=is_long_lead):
-            yield from index.get_page_chunks(page_ids, limit).items()
+    def select(page_ids: Collection[int], limit: int) -> list[int]:
+        return [each for each in page_ids if pages[each].chunks <= limit or chosen[undecided[each]] is None]
+
+    long_lead = [each for each, place in undecided.items() if not place and pages[each].chunks > _MAX_PAGE_CHUNKS]
+    found = dict(index.get_page_chunks(select(undecided.keys() - set(long_lead), _MAX_PAGE_CHUNKS), _MAX_PAGE_CHUNKS))
+    # Rare, so that one statement reads the pages of nearly all searches.
+    if long_lead:
+        found |= index.get_page_chunks(select(long_lead, _MAX_LEAD_CHUNKS), _MAX_LEAD_CHUNKS)
+    return found
 
 
 def _may_be_chance_match(candidate: Candidate) -> bool:

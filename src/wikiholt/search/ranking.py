@@ -11,9 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, VectorHits
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.4
@@ -99,9 +97,6 @@ CLEAR_FACTOR = 1.5
 
 _MEDIUM_STEP = 0.01
 """How far below medium the first hit of a list without an answer is at least."""
-
-_RELATED_MIDPOINT, _RELATED_WIDTH = 0.565, 0.09
-"""The cosine share at which a page is as likely related as not. Chosen by eye; there are no judgements for it."""
 
 _DEFAULT_SCALE = CosineScale()
 _SEMANTIC, _KEYWORD = SearchMode.SEMANTIC, SearchMode.KEYWORD
@@ -326,7 +321,7 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
 
 def _apply_curves(mode: SearchMode, features: ScoreFeatures) -> float:
     curve = (IS_THE_PAGE_CURVES if features.lead >= 0 else _TRAILING_CURVES)[mode]
-    return _apply_curve(ANSWERABLE_CURVES[mode], features) * _apply_curve(curve, features)
+    return apply_curve(ANSWERABLE_CURVES[mode], features) * apply_curve(curve, features)
 
 
 def with_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], competition: Competition) -> list[Candidate]:
@@ -335,16 +330,6 @@ def with_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], competit
         candidate
         if candidate.likelihood is not None
         else candidate._replace(likelihood=compute_likelihood(mode, get_score_features(mode, candidate, competition)))
-        for candidate in candidates
-    ]
-
-
-def with_related_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The same candidates, with the likelihood that each is related to the page they were compared with."""
-    curve = ScoreCurve(_RELATED_MIDPOINT / _RELATED_WIDTH, meaning=1 / _RELATED_WIDTH)
-    alone = Competition()
-    return [
-        candidate._replace(likelihood=_apply_curve(curve, get_score_features(SearchMode.SEMANTIC, candidate, alone)))
         for candidate in candidates
     ]
 
@@ -398,7 +383,8 @@ def get_confidence(mode: SearchMode, score: float) -> Confidence:
     return Confidence.MEDIUM if score >= MEDIUM_SCORES[mode] else Confidence.LOW
 
 
-def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
+def apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
+    """The height of a curve, between 0 and 1."""
     bias, evidence, meaning, word_margin, lead, smallness = curve
     total = (
         evidence * features.evidence
@@ -408,69 +394,3 @@ def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
         + smallness * features.smallness
     )
     return 0.5 * (1 + math.tanh((total - bias) / 2))
-
-
-# Similarity of pages, by the vectors of their passages
-
-
-MAX_PROBES = 5
-"""Vectors with which similar pages are searched: the mean of the page's passages, and some of the passages."""
-
-COMPARED_PAGES = 60
-"""Pages that are compared passage by passage. Fixed, so that a larger n only lengthens the list."""
-
-_MAX_COMPARED_CHUNKS = 64
-"""Passages of a page that are compared. A longer page is sampled evenly."""
-
-_BEST_CHUNKS = 3
-"""Passages that count for a page, so that one passage shared by chance is not enough."""
-
-
-def make_probe_vectors(vectors: FloatArray) -> FloatArray:
-    """Vectors to search with: the mean first, then passages sampled over the page."""
-    if len(vectors) == 1:
-        return vectors
-    return np.concatenate([_compute_mean(vectors)[None], _sample_evenly(vectors, MAX_PROBES - 1)])
-
-
-def find_nearest_pages(hits: Sequence[VectorHits], excluded_page_id: int) -> list[int]:
-    """The pages nearest to any of the probes, without the page itself, up to COMPARED_PAGES."""
-    page_ids = np.concatenate([probe_hits.page_ids for probe_hits in hits])
-    distances = np.concatenate([probe_hits.distances for probe_hits in hits])
-    order = np.lexsort((page_ids, distances))
-    ordered = page_ids[order]
-    _, firsts = np.unique(ordered, return_index=True)
-    return [page_id for page_id in ordered[np.sort(firsts)].tolist() if page_id != excluded_page_id][:COMPARED_PAGES]
-
-
-def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list[Candidate]:
-    """One candidate per page, by the similarity of the pages' means and of their most similar passages."""
-    if not len(rows.chunk_ids):
-        return []
-    # For each passage of the others, its highest similarity to this page; then by page, the most similar first.
-    best = (rows.vectors @ _sample_evenly(own, _MAX_COMPARED_CHUNKS).T).max(axis=1)
-    order = np.lexsort((-best, rows.page_ids))
-    pages, starts, counts = np.unique(rows.page_ids[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(starts, counts)
-    totals = np.add.reduceat(np.where(rank < _BEST_CHUNKS, best[order], 0), starts)
-    passages = totals / np.minimum(counts, _BEST_CHUNKS)
-    means = np.add.reduceat(rows.vectors[order], starts, axis=0)
-    norms = np.maximum(np.linalg.norm(means, axis=1), 1e-6)
-    similarity = (means @ _compute_mean(own) / norms + passages) / 2
-    chunks = rows.chunk_ids[order][starts]
-    candidates = zip(pages.tolist(), chunks.tolist(), (1.0 - similarity).tolist(), strict=True)
-    channels = ("semantic",)
-    return [Candidate(page, chunk, distance, None, channels, scale=scale) for page, chunk, distance in candidates]
-
-
-def _compute_mean(vectors: FloatArray) -> FloatArray:
-    total = vectors.mean(axis=0)
-    norm = float(np.linalg.norm(total))
-    return np.asarray(total / norm if norm > 1e-6 else vectors[0], np.float32)
-
-
-def _sample_evenly(vectors: FloatArray, count: int) -> FloatArray:
-    """At most `count` of the vectors, sampled evenly."""
-    if len(vectors) <= count:
-        return vectors
-    return np.asarray(vectors[np.linspace(0, len(vectors) - 1, count).astype(int)], np.float32)

@@ -12,20 +12,9 @@ from itertools import islice
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
-from wikiholt.domain.search import (
-    Confidence,
-    KeywordQuery,
-    PageFilter,
-    SearchMode,
-    SearchResult,
-    StoredPage,
-)
+from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import (
-    ModelError,
-    NothingIndexed,
-    PageNotFound,
-)
+from wikiholt.errors import ModelError, NothingIndexed, PageNotFound
 from wikiholt.search.filter_notes import FilterNotes
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
@@ -37,21 +26,23 @@ from wikiholt.search.ranking import (
     Candidate,
     Competition,
     align_likelihoods,
-    find_nearest_pages,
     get_competition,
     group_by_page,
     limit_likelihoods,
-    make_probe_vectors,
     merge_channels,
     rank_candidates,
-    score_similar,
     with_likelihoods,
     with_page_evidence,
-    with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.search_context import SearchContext, read_head
+from wikiholt.search.similar_pages import (
+    find_nearest_pages,
+    make_probe_vectors,
+    score_similar,
+    with_related_likelihoods,
+)
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.search.vector_channel import VectorChannel

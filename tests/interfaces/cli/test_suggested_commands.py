@@ -20,7 +20,7 @@ SUGGESTION_PATTERN = re.compile(rf"wikiholt (?:--\S+ \S+ )*(?:{'|'.join(COMMANDS
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The options of an installation that no command finds by itself."""
+    """The options of an installation that a command cannot find without them."""
     use_fake_model(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))

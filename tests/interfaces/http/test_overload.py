@@ -1,9 +1,7 @@
 """More requests than can be answered at once: few searches run, a bounded number waits, the others get 503 at once."""
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -13,7 +11,7 @@ import httpx
 import pytest
 
 from tests.interfaces.http.test_server import RunningServer
-from tests.support.git_repository import Repository
+from tests.support.git_repository import Repository, hang_git
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application
@@ -136,29 +134,19 @@ def test_repositories_that_hang_leave_threads_for_searches_in_others(
 ) -> None:
     monkeypatch.setattr(process, "_MAX_QUEUE_S", 1.0)
     with serve_application(tmp_path) as served, ThreadPoolExecutor(60) as pool:
-        service, configs = served.application.service, []
+        service, hanging = served.application.service, list[Repository]()
         for number in range(5):
-            repository = Repository(tmp_path / f"hangs{number}")
-            repository.commit({"Home.md": "# Home\n"})
-            service.add(f"hangs{number}", str(repository.path), {})
+            hanging.append(Repository(tmp_path / f"hangs{number}"))
+            hanging[-1].commit({"Home.md": "# Home\n"})
+            service.add(f"hangs{number}", str(hanging[-1].path), {})
             service.get_handle(f"hangs{number}").sync()
-            configs.append(repository.path / ".git/config")
         running = RunningServer(served)
-        for config in configs:
-            config.unlink()
-            os.mkfifo(config)  # git waits until somebody writes to it
-        try:
+        with hang_git(hanging):
             paths = [f"/w/hangs{number % 5}/api/v1/pages/Home/history" for number in range(60)]
             answers = [pool.submit(running.get, path, "operator") for path in paths]
             wait_until(lambda: sum(answer.done() for answer in answers) >= 45)
             assert running.get(SEARCH).status_code == 200
             assert sum(not answer.done() for answer in answers) == 15
-        finally:
-            for config in configs:
-                pipe = config.rename(config.with_name("pipe"))
-                config.touch()
-                with suppress(OSError):  # nobody waits
-                    os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
         assert {answer.result().status_code for answer in answers} == {200, 503}
         assert running.stop()
 
