@@ -95,8 +95,8 @@ SMALLNESS_REDUCTION = 0.09
 CLEAR_FACTOR = 1.5
 """A first page this many times as likely as medium needs no others: a code may be on one page only."""
 
-_MEDIUM_STEP = 0.01
-"""How far below medium the first hit of a list without an answer is at least."""
+_MEDIUM_STEP = 0.05
+"""How far above or below medium the first hit is then. Pages that are nearly as good are on the same side."""
 
 _DEFAULT_SCALE = CosineScale()
 _SEMANTIC, _KEYWORD = SearchMode.SEMANTIC, SearchMode.KEYWORD
@@ -366,7 +366,7 @@ def align_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], page_co
     has_answer = sum(by_page.values()) >= least_sum or first >= CLEAR_FACTOR * medium
     if not first or has_answer == (first >= medium):
         return list(candidates)
-    factor = (medium if has_answer else medium - _MEDIUM_STEP) / first
+    factor = (medium + (_MEDIUM_STEP if has_answer else -_MEDIUM_STEP)) / first
     return [candidate._replace(likelihood=(candidate.likelihood or 0.0) * factor) for candidate in candidates]
 
 
