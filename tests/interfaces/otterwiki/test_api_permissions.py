@@ -282,7 +282,8 @@ def test_proxy_headers_do_not_change_a_keys_scope_without_a_trusted_proxy(
 
 def test_wrong_keys_block_neither_the_shared_key_nor_the_keys_of_a_wiki(private: OtterwikiServer) -> None:
     own = create_registry_key(private, Scope.READ)
-    guesses = [f"wrong{number}" for number in range(15)] + [SHARED_KEY + "x"] * 15 + [own[:-1] + "2"] * 15
+    changed = own[:-1] + ("3" if own.endswith("2") else "2")
+    guesses = [f"wrong{number}" for number in range(15)] + [SHARED_KEY + "x"] * 15 + [changed] * 15
     # A token comes back every two seconds, so the guesses arrive together.
     with ThreadPoolExecutor(15) as pool:
         answers = list(pool.map(lambda guess: ApiClient(private, guess)("GET", "pages"), guesses))
