@@ -138,7 +138,10 @@ def _add_layer(g: GraphBuilder, x: str, at: str, shape: EncoderShape, *, last: b
 
 def _add_score(g: GraphBuilder, first_token: str, shape: EncoderShape) -> None:
     """The pooler, and the classifier with one output; both are small and stay in fp32."""
-    pooler, classifier = g.add_weight("pooler", [shape.width, shape.width]), g.add_weight("classifier", [shape.width, 1])
+    pooler, classifier = (
+        g.add_weight("pooler", [shape.width, shape.width]),
+        g.add_weight("classifier", [shape.width, 1]),
+    )
     pooled = g.add("Add", g.add("MatMul", first_token, pooler), g.add_weight("pooler.bias", [shape.width]))
     score = g.add("MatMul", g.add("Tanh", pooled), classifier)
     g.nodes.append(helper.make_node("Add", [score, g.add_weight("classifier.bias", [1])], ["score"], "bias"))

@@ -60,7 +60,9 @@ def read_texts(files: Sequence[Path]) -> Iterator[str]:
             yield from json.loads(file.read_text())
             continue
         text = file.read_text()
-        yield from (short for part in _SENTENCE_END.split(text) if len(short := part.strip("# \n")) in _SENTENCE_LENGTHS)
+        yield from (
+            short for part in _SENTENCE_END.split(text) if len(short := part.strip("# \n")) in _SENTENCE_LENGTHS
+        )
         words = text.split(" ")
         yield from (" ".join(words[at : at + WORDS_PER_TEXT]) for at in range(0, len(words), WORDS_PER_TEXT))
 
