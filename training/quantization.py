@@ -109,6 +109,5 @@ def _quantize_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         best_scale = np.where(is_better, scale, best_scale)
         best_numbers = np.where(is_better, numbers, best_numbers)
         best_error = np.minimum(error, best_error)
-    assert best_numbers is not None and best_scale is not None
     plain = (best_numbers + 8).astype(np.uint8)
     return plain[..., : WORD_BLOCK // 2] | plain[..., WORD_BLOCK // 2 :] << 4, best_scale

@@ -5,7 +5,7 @@ import pytest
 from wikiholt.embedding import load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 
-BUILT_IN_MODELS = ("granite-embedding-30m-english", "all-MiniLM-L6-v2")
+BUILT_IN_MODELS = ("wikiholt-1", "all-MiniLM-L6-v2")
 
 
 @pytest.fixture(scope="session", params=BUILT_IN_MODELS)

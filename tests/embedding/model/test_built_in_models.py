@@ -18,7 +18,7 @@ from wikiholt.embedding import identify_model
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.errors import InvalidInput
 
-WINDOWS = {"all-MiniLM-L6-v2": 256, "granite-embedding-30m-english": 512}
+WINDOWS = {"all-MiniLM-L6-v2": 256, "wikiholt-1": 512}
 TEXTS = (
     "Backups run every night at two.",
     "The kettle is in the kitchen cupboard, on the left, behind the flour and the sugar.",
@@ -146,7 +146,7 @@ import sys, socket
 def refuse(*_, **__): raise AssertionError("network")
 socket.socket.connect = refuse
 import wikiholt.embedding
-for model in ("granite-embedding-30m-english", "all-MiniLM-L6-v2"):
+for model in ("wikiholt-1", "all-MiniLM-L6-v2"):
     embedder = wikiholt.embedding.load_embedder(model)
     embedder.run_self_test()
     embedder.embed_passages(["one", "two", "three"])

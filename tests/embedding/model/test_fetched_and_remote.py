@@ -22,7 +22,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
 pytestmark = pytest.mark.model
-GRANITE = "granite-embedding-30m-english"
+GRANITE = "wikiholt-1"
 PAGES: dict[str, str | bytes | None] = {
     "backup.md": "# Backups\n\nCopies of every disk are taken at midnight and kept for thirty days.",
     "coffee.md": "# Coffee machine\n\nDescale it once a month with vinegar and rinse it twice.",

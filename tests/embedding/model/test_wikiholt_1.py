@@ -1,4 +1,4 @@
-"""granite-embedding-30m-english: the pack of its package, its byte-level vocabulary, its scale."""
+"""wikiholt-1: the pack of its package, its byte-level vocabulary, its scale."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from wikiholt.embedding.model_loader import load_model
 from wikiholt.errors import ModelCorrupt, ModelMissing
 from wikiholt.search.request import SearchRequest
 
-MODEL = "granite-embedding-30m-english"
+MODEL = "wikiholt-1"
 PACK = f"{MODEL}-int8.hmsemb"
 PAGES: dict[str, str | bytes | None] = {
     "backup.md": "# Backups\n\nCopies of every disk are taken at midnight and kept for thirty days.",
