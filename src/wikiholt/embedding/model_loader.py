@@ -214,7 +214,8 @@ def _start_with_tensors(graph: bytes, tensors: dict[str, Array], weights: memory
     options = _make_options()
     # The graphs of weights in other packages name a file, which must exist, even if all weights come from here.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(WEIGHTS_PLACEHOLDER))
-    shared, copied = {}, {}
+    shared: dict[str, onnxruntime.OrtValue] = {}
+    copied: dict[str, onnxruntime.OrtValue] = {}
     for name, tensor in tensors.items():
         is_mapped = tensor.flags.aligned and np.may_share_memory(tensor, mapped)
         (shared if is_mapped else copied)[name] = onnxruntime.OrtValue.ortvalue_from_numpy(tensor)

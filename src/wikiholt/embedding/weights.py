@@ -48,7 +48,8 @@ class NibbleTable:
     def __getitem__(self, rows: IntArray | slice) -> FloatArray:
         pairs = self.pairs[rows]
         numbers = np.concatenate([pairs & 15, pairs >> 4], axis=-1).astype(np.float32) - np.float32(8)
-        return np.asarray((numbers * self.scales[rows]).reshape(len(numbers), -1), np.float32)
+        width = 2 * pairs.shape[1] * pairs.shape[2]  # written out, since there may be no rows
+        return np.asarray((numbers * self.scales[rows]).reshape(len(numbers), width), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,12 @@ def _read_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         key, at = _read_integer(message, at)
-        value, at = _read_integer(message, at)
+        number, at = _read_integer(message, at)
         if key & 7:  # bytes, of which the integer is the length
-            value, at = message[at : at + value], at + value
-        yield key >> 3, value
+            yield key >> 3, message[at : at + number]
+            at += number
+        else:
+            yield key >> 3, number
 
 
 def _read_integer(message: memoryview, at: int) -> tuple[int, int]:
