@@ -63,7 +63,7 @@ def test_without_configuration_the_defaults_apply(user_data: Path) -> None:
     settings = load_settings()
     assert settings.data == user_data / "wikiholt"
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
-        "granite-embedding-30m-english",
+        "wikiholt-1",
         200,
         True,
     )
@@ -232,7 +232,7 @@ def test_the_environment_is_read_as_text() -> None:
         }
     )
     assert (settings.chunk_target_tokens, settings.search_stale_check, settings.lock_timeout) == (300, False, 1.5)
-    assert settings.model == "granite-embedding-30m-english"
+    assert settings.model == "wikiholt-1"
 
 
 @pytest.mark.usefixtures("here")
