@@ -132,7 +132,7 @@ def format_card(arguments: argparse.Namespace, shape: EncoderShape, files: Seque
             f"alike = {arguments.alike}",
         ]
     )
-    check = "tolerance = 0.5" if arguments.reranker else "fidelity = 0.99 # lowest cosine to the references"
+    check = "tolerance = 1.0" if arguments.reranker else "fidelity = 0.99 # lowest cosine to the references"
     lines = [
         f"# {arguments.base} Made by training/export.py from the weights of training/README.md.",
         f'name = "{arguments.name}"',
