@@ -117,6 +117,11 @@ class InterpretedQuery:
         requirements = (KeywordQuery(phrases=q.phrases if phrases else (), excluded=q.excluded) for q in queries)
         return [required for required in dict.fromkeys(requirements) if required.phrases or required.excluded]
 
+    def without_exclusions(self) -> "InterpretedQuery":
+        query = replace(self.query, excluded=())
+        variants = (replace(variant, query=replace(variant.query, excluded=())) for variant in self.variants)
+        return replace(self, query=query, variants=tuple(variants))
+
     def compute_shares(self, scores: KeywordScores) -> dict[int, float]:
         """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
         shares: dict[int, float] = {}

@@ -147,6 +147,7 @@ class Searcher:
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         context.notes += self._filter_notes.explain_words(fields.text, state.version)
+        context.notes += self._filter_notes.explain_exclusions(request, interpreted, state.version)
         if allowed is not None and not len(allowed):
             context.notes += self._filter_notes.explain_empty(request.where, state.version)
         if request.rerank and request.mode is SearchMode.KEYWORD:
