@@ -142,3 +142,11 @@ def test_an_option_is_searched_as_text(tmp_path: Path) -> None:
         answer = handle.search(SearchRequest("badblocks -wsv", mode=mode))
         assert answer.hits[0].path == "disks"
         assert answer.notes == ()
+
+
+def test_a_long_option_has_a_note_that_says_how_to_exclude_the_word(handle: WikiHandle) -> None:
+    note = '-leaves was searched as a word, because docker is a program; to leave out pages with it, write -"leaves"'
+    assert get_notes(handle, "docker heap -leaves") == (note,)
+    assert get_notes(handle, 'docker heap -"leaves"') == (
+        '-"leaves" left out 1 page; to search for it instead, write "leaves"',
+    )

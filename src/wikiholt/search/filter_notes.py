@@ -10,7 +10,7 @@ from wikiholt.errors import InvalidQuery
 from wikiholt.search.keyword_channel import AllowedPages
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import SearchRequest
-from wikiholt.text.keyword_query import PHRASE_PATTERN, find_exclusions
+from wikiholt.text.keyword_query import PHRASE_PATTERN, find_exclusions, find_long_options
 from wikiholt.text.links import fold_path
 from wikiholt.text.properties import parse_condition
 
@@ -59,14 +59,20 @@ class FilterNotes:
         ]
 
     def explain_exclusions(self, request: SearchRequest, interpreted: InterpretedQuery, version: int) -> list[str]:
-        """How many pages the exclusions of the query left out, and how to search for the words instead."""
+        """How many pages the exclusions of the query left out, and how to read them, and options, the other way."""
+        options = find_long_options(request.query)[:_MAX_VALUES]
+        notes = [
+            f"-{word} was searched as a word, because {command} is a program; to leave out pages with it, write"
+            f' -"{word}"'
+            for word, command in options
+        ]
         count = self._allowed_pages.count_excluded(request, interpreted, version)
         if not count:
-            return []
+            return notes
         typed = [text[:_MAX_WORD_CHARS] for text in find_exclusions(request.query)[:_MAX_VALUES]]
         words = " ".join(text[1:] if text[1:2] in _QUOTATION_MARKS else f'"{text[1:]}"' for text in typed)
         pages = "1 page" if count == 1 else f"{count:,} pages"
-        return [f"{' '.join(typed)} left out {pages}; to search for it instead, write {words}"]
+        return [*notes, f"{' '.join(typed)} left out {pages}; to search for it instead, write {words}"]
 
     def _is_property(self, name: str, version: int) -> bool:
         """Whether a page has the property, with any value. The filter is the same for every value that is typed."""

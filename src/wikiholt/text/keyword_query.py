@@ -20,7 +20,7 @@ from wikiholt.text.analysis import (
     normalize_term,
     split_languages,
 )
-from wikiholt.text.command_names import is_after_command
+from wikiholt.text.command_names import find_command
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
 
@@ -31,6 +31,7 @@ FIELD_PATTERN = re.compile(
     r"""(?:(?<=\s)|^)(?P<minus>-?)(?P<name>tag|path|title):(?P<value>["“”„«][^"“”„«»]*["“”»]?|[^\s"“”„«»]\S*)"""
 )
 _HYPHENATED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?![A-Za-z]?\d{{1,3}}(?!\w))(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
+_MIN_LONG_OPTION = 4
 _PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
 
@@ -87,16 +88,28 @@ def find_exclusions(text: str) -> list[str]:
     return [*phrases, *(f"-{text[start:end]}" for start, end in _find_excluded_words(text))]
 
 
+def find_long_options(text: str) -> list[tuple[str, str]]:
+    """The options of a query, without hyphens, that may be meant as exclusions, each with the program before it."""
+    words = ((text[start:end], command) for start, end, command in _iter_hyphenated_words(text))
+    return [(word, command) for word, command in words if command and word.isalpha() and len(word) >= _MIN_LONG_OPTION]
+
+
 def _find_excluded_words(text: str) -> list[tuple[int, int]]:
-    """The spans of the excluded words, without their hyphens. None is in quotation marks or the option of a command."""
+    """The spans of the excluded words, without their hyphens."""
+    return [(start, end) for start, end, command in _iter_hyphenated_words(text) if not command]
+
+
+def _iter_hyphenated_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """The span of each word after a hyphen, not in quotation marks, and the program whose option it is, or ""."""
     unquoted = PHRASE_PATTERN.sub(_blank, text)
-    matches = _HYPHENATED_WORD_PATTERN.finditer(unquoted)
-    return [match.span(1) for match in matches if not is_after_command(unquoted[: match.start()])]
+    for match in _HYPHENATED_WORD_PATTERN.finditer(unquoted):
+        yield *match.span(1), find_command(unquoted[: match.start()])
 
 
 def _replace_excluded(text: str, replace_word: Callable[[str], str]) -> str:
     """The text with each excluded word and its hyphen replaced."""
-    parts, position = [], 0
+    parts: list[str] = []
+    position = 0
     for start, end in _find_excluded_words(text):
         parts += text[position : start - 1], replace_word(text[start:end])
         position = end
