@@ -181,6 +181,7 @@ def test_the_option_of_a_command_excludes_nothing(query: str) -> None:
         ("printer make -model", ["-model"]),
         ('ls -"steam button"', ['-"steam button"']),
         ('"ls" colours -printer', ["-printer"]),
+        ('find "this phrase" -printer', ["-printer"]),
         ("猫 -犬", ["-犬"]),
         ("-printer", ["-printer"]),
     ],

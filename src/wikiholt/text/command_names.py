@@ -39,11 +39,14 @@ _WORD_NAMES = """
 _WORDS = frozenset(_WORD_NAMES.split())
 """Programs that are also ordinary words. A hyphen begins an option if the name is the only word of the query so far."""
 
-_PLAIN_WORD = re.compile(r"[^\W\d_]{2,}")
+_PLAIN_WORD = re.compile(r"[^\W\d_]{2,}|\x00+")
 
 
 def find_command(text: str) -> str:
-    """The name of a program in this beginning of a query, if a hyphen after it begins an option; else empty."""
+    """The name of a program in this beginning of a query, if a hyphen after it begins an option; else empty.
+
+    NUL characters stand for what is in quotation marks.
+    """
     words = [word.strip("`$('\"").rpartition("/")[2].casefold() for word in text.split()]
     program = next((word for word in words if word in _PROGRAMS), "")
     # Arguments such as "-k2", "." or "f" are no words.
