@@ -2,11 +2,13 @@
 
     python -m bench.names WIKIS [--data DIR] [--fake-model] [--modes MODE …] [--write]
 
-WIKIS is a directory with a wiki in each folder. Indexes are kept in bench/data/names. `--fake-model` needs seconds instead of
-minutes, but the figures of `hybrid` and `semantic` before are then those of vectors of words. Every page that searches return is
-searched by its file name with and without extension, and by its title. It is found if it is the first hit, or if that hit has the
-same name (case, accents, separators and extension do not count). "Shared" is the number of queries that are names of
-several pages.
+WIKIS is a directory with a wiki in each folder. Indexes are kept in bench/data/names. Every page with text is searched by its
+file name with and without extension, and by its title. It is found if it is the first hit, or if that hit has the same
+name (case, accents, separators and extension do not count). "Shared" is the number of queries that are names of several
+pages.
+
+`--fake-model` needs seconds instead of minutes. The figures of `hybrid` and `semantic` before are then those of vectors that are
+sums of random vectors of words.
 """
 
 import argparse
@@ -49,7 +51,8 @@ def measure_wikis(arguments: argparse.Namespace) -> Iterator[str]:
             cells: list[str] = []
             shared = 0
             for kind in KINDS:
-                queries = [(query, page) for page in pages if (query := make_query(page, kind))]
+                # Without hidden pages, which have no text.
+                queries = [(query, page) for page in pages if page.chunks and (query := make_query(page, kind))]
                 cells += (count_found(handle, queries, pages, mode, names=names) for names in (True, False))
                 shared += sum(len(find_owners(query, pages)) > 1 for query, _ in queries)
             row = f"| {directory.name} | {len(pages)} | {mode} | {' | '.join(cells)} | {shared} |"
@@ -68,9 +71,8 @@ def open_wiki(service: WikiService, directory: Path, embedder: Embedder | None) 
 
 
 def list_pages(handle: WikiHandle) -> list[StoredPage]:
-    """The pages that a search can return."""
     with handle._use_live_index() as live:
-        return [page for page in live.index.list_pages(PageFilter(), None)[1] if page.chunks]
+        return list(live.index.list_pages(PageFilter(), None)[1])
 
 
 def make_query(page: StoredPage, kind: str) -> str:
