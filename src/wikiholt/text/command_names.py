@@ -45,7 +45,7 @@ _PLAIN_WORD = re.compile(r"[^\W\d_]{2,}|\x00+")
 def find_command(text: str) -> str:
     """The name of a program in this beginning of a query, if a hyphen after it begins an option; else empty.
 
-    NUL characters stand for what is in quotation marks.
+    What is in quotation marks is given as NUL characters.
     """
     words = [word.strip("`$('\"").rpartition("/")[2].casefold() for word in text.split()]
     program = next((word for word in words if word in _PROGRAMS), "")
