@@ -26,6 +26,8 @@ MAX_ONE_WORD_LIKELIHOOD = 0.5
 Not for codes, which have digits. Chosen with bench/calibration, see docs/adr/0046.
 """
 
+_CERTAIN_CHANNELS = frozenset({"pinned", "name"})
+
 _MAX_PAGE_CHUNKS, _MAX_LEAD_CHUNKS = 200, 1000
 """Pages with more chunks than this are not scanned for query words, which would take longer than the search. The second
 is for the page of the first hit."""
@@ -123,13 +125,13 @@ def _read_scanned_pages(
 
 
 def _may_be_chance_match(candidate: Candidate) -> bool:
-    """Whether the page was found by its words, and neither a reranker nor a pin vouches for it."""
+    """Whether the page was found by its words, and neither a reranker, a pin nor its name vouches for it."""
     is_likely = (candidate.likelihood or 0.0) > MAX_ONE_WORD_LIKELIHOOD
     return (
         is_likely
         and bool(candidate.keyword_share)
         and candidate.order_score is None
-        and "pinned" not in candidate.channels
+        and not _CERTAIN_CHANNELS.intersection(candidate.channels)
     )
 
 

@@ -18,6 +18,13 @@ from wikiholt.errors import ModelError, NothingIndexed, PageNotFound
 from wikiholt.search.filter_notes import FilterNotes
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
+from wikiholt.search.own_names import (
+    add_named_pages,
+    find_missing_pages,
+    find_named_pages,
+    move_named_pages,
+    with_name_likelihoods,
+)
 from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, get_stems, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
@@ -147,6 +154,7 @@ class Searcher:
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         context.notes += self._filter_notes.explain_words(fields.text, state.version)
+        context.notes += self._filter_notes.explain_exclusions(request, interpreted, state.version)
         if allowed is not None and not len(allowed):
             context.notes += self._filter_notes.explain_empty(request.where, state.version)
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -251,6 +259,8 @@ class Searcher:
             if request.mode is not SearchMode.SEMANTIC and context.interpreted.query
             else {}
         )
+        context.named = find_named_pages(context, self._keywords.find_matching_page_ids)
+        shares = add_named_pages(context.named, shares)
         if started is not None:
             # While the model runs, so that less is left to do after it.
             context.matcher = self._hit_builder.make_matcher(context.interpreted.expanded)
@@ -262,12 +272,14 @@ class Searcher:
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
         competition = get_competition(mode, candidates, context.page_count)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
+        best = move_named_pages(best, context.named)
         if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)
         is_plain = self._order.is_plain(request, context.version)
         if is_plain:
             best = best[: max(request.depth, SUMMED_PAGES * request.chunks_per_page)]
-        rated = limit_likelihoods(with_likelihoods(mode, best, competition))
+        rated = with_name_likelihoods(with_likelihoods(mode, best, competition), context.named)
+        rated = limit_likelihoods(rated)
         rated = align_likelihoods(mode, rated, context.page_count)
         if is_plain:
             return rated[request.offset : request.depth]
@@ -285,6 +297,7 @@ class Searcher:
             is_plain = self._order.is_plain(context.request, context.version)
             page_count = context.request.chunks_per_page + 1 if is_plain else MAX_HITS
             found = self._search_by_meaning(context, vector, page_count, VECTOR_CANDIDATES)[:MAX_HITS]
+            found += find_missing_pages(context, vector, self._vectors, self._scale, shares, found)
             return self._with_page_evidence(context, vector, found)
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
