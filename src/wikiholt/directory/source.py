@@ -173,7 +173,9 @@ class DirectorySource(MirrorSource):
         for blob in ids:
             yield self._read_from_disk(blob, limit) if blob in elsewhere else next(mirrored)
 
-    def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+    def _find_change_dates(
+        self, files: Sequence[str], revision: str, since: str | None
+    ) -> tuple[dict[str, datetime], bool]:
         """The modification time that each file had when its content was first seen."""
         rows = {decode_file_name(os.fsencode(path)): row for path, row in load_table(self._path).rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
@@ -183,7 +185,10 @@ class DirectorySource(MirrorSource):
                     dates[file] = _to_datetime(stamp.mtime_ns)
         missing = [file for file in files if file not in dates]
         commits = [self._find_commit(id_) if id_ else None for id_ in (revision, since)] if missing else []
-        return dates | dict(super().get_change_dates(missing, commits[0] or "", commits[1]) if missing else {})
+        if not missing:
+            return dates, True
+        others, is_complete = super()._find_change_dates(missing, commits[0] or "", commits[1])
+        return dates | others, is_complete
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:  # noqa: ARG002
         """The attachable files in a directory on disk now, by name."""

@@ -14,6 +14,7 @@ from wikiholt.domain.git import (
     Blob,
     Commit,
     FileEdit,
+    FileHistories,
     FileVersion,
     LogEntry,
     TreeChange,
@@ -61,6 +62,7 @@ from wikiholt.git.repository import (
     CheckedObjects,
     RepositoryLocation,
     find_repository,
+    get_file_type,
     has_outside_references,
     has_written_links,
     make_unreadable_error,
@@ -162,24 +164,60 @@ class GitSource:
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file last changed; `wikiholt.git.history` defines that."""
-        names = {self._page_files.to_repository_path(file): file for file in files}
-        before = _validate_commit_id(since) if since else None
-        dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before, self._ancestry)
-        return {names[name]: date for name, date in dates.items()}
+        return self._find_change_dates(files, revision, since)[0]
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
         """The former names of page files; `wikiholt.git.history` defines which are found."""
+        return self._find_former_files(files, revision)[0]
+
+    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        dates, has_all_dates = self._find_change_dates(files, revision, since)
+        former, has_all_names = self._find_former_files(files, revision)
+        return FileHistories(dates, former, self._find_history_fault(is_complete=has_all_dates and has_all_names))
+
+    def _find_change_dates(
+        self, files: Sequence[str], revision: str, since: str | None
+    ) -> tuple[dict[str, datetime], bool]:
+        """When each file last changed, and whether the history is complete as far as needed."""
+        names = {self._page_files.to_repository_path(file): file for file in files}
+        before = _validate_commit_id(since) if since else None
+        dates, is_complete = find_change_dates(
+            self._open_git(), list(names), _validate_commit_id(revision), before, self._ancestry
+        )
+        return {names[name]: date for name, date in dates.items()}, is_complete
+
+    def _find_former_files(self, files: Sequence[str], revision: str) -> tuple[Mapping[str, Sequence[str]], bool]:
+        """The former names of page files, and whether the history is complete as far as needed."""
         if not files:
-            return {}
+            return {}, True
         git, pages = self._open_git(), self._page_files
-        history = self._renames = read_renames(git, self._find_commit(revision), self._renames, self._ancestry)
+        is_shallow = self._is_shallow()
+        history = read_renames(git, self._find_commit(revision), self._renames, self._ancestry)
+        self._renames = None if is_shallow or not history.is_complete else history
         found = find_former_files(history, map(pages.to_repository_path, files))
         prefix = f"{pages.subdirectory}/" if pages.subdirectory else ""
         inside = (
             (file.removeprefix(prefix), [name.removeprefix(prefix) for name in names if name.startswith(prefix)])
             for file, names in found.items()
         )
-        return {file: names for file, names in inside if names}
+        return {file: names for file, names in inside if names}, history.is_complete
+
+    def _is_shallow(self) -> bool:
+        return bool(get_file_type(self._find_location().common_dir / "shallow"))
+
+    def _find_history_fault(self, *, is_complete: bool) -> str:
+        """Why the history is not complete, and how to complete it; empty if it is."""
+        if self._is_shallow():
+            return "this clone is shallow, and older commits are missing; `git fetch --unshallow` fetches them"
+        if is_complete:
+            return ""
+        partial = self._open_git().run("config", "--get-regexp", r"^remote\..*\.promisor$")
+        if partial.status == 0:
+            return (
+                "this clone is partial (`--filter`), and old versions of files are missing;"
+                " `git fetch --refetch --no-filter` fetches them"
+            )
+        return "commits or files in it are missing or damaged; `git fsck` lists them"
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         at = self._find_commit(revision)

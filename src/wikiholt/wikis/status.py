@@ -10,6 +10,7 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
+from wikiholt.indexing.history_warning import HistoryWarnings
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
@@ -40,6 +41,8 @@ class WikiStatus:
     pages_with_warnings: int = 0
     warnings: tuple[PageWarnings, ...] = ()
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
+    history_warning: str = ""
+    """Why dates may be wrong and former names missing."""
 
 
 class StatusReader:
@@ -78,6 +81,7 @@ class StatusReader:
             with closing(self._store.open(self._wiki.id)) as index:
                 state, problems = index.get_state(), tuple(index.get_problems())
                 warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
+                history_warning = HistoryWarnings(self._wiki.id, self._store).read(state.generation)
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
         if error is None and state.pages == 0:
@@ -91,6 +95,7 @@ class StatusReader:
             error=error,
             pages_with_warnings=warned,
             warnings=tuple(warnings),
+            history_warning=history_warning,
         )
 
     def _get_head(self) -> str:
