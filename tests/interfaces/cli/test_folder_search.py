@@ -417,3 +417,60 @@ def test_no_color_turns_colors_off(run: Run, notes: Repository, monkeypatch: pyt
     assert "\x1b[" not in run("--no-color", "search", "key")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run("search", "key")[1]
+
+
+def test_in_a_folder_of_a_repository_only_that_folder_is_registered(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(notes.path / "docs")
+    _, out, err = run("search", "rotate the key", "--json")
+    assert get_paths(out) == ["Soup"]
+    assert f"Added my-notes-docs: 1 page at HEAD in {notes.path / 'docs'}\n" in err
+    assert f"wikiholt add '{notes.path}'" in err
+
+
+def test_a_repository_root_still_means_all_of_it(run: Run, notes: Repository) -> None:
+    notes.commit({"mkdocs.yml": "site_name: Notes\n"})
+    assert sorted(get_paths(run("search", "water key", "--json")[1])) == ["Keys", "docs/Soup"]
+
+
+def test_a_folder_of_code_is_searched_with_its_repository(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.commit({"src/main.c": "int main;"})
+    monkeypatch.chdir(notes.path / "src")
+    code, _, err = run("search", "key")
+    assert (code, err) == (0, f"Added my-notes: 2 pages at HEAD in {notes.path}\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"mkdocs.yml": "site_name: x\n"}, "docs"),
+        ({"mkdocs.yml": "nav: !ENV [a]\ndocs_dir: 'docs/guides'  # here\n"}, "docs/guides"),
+        ({"mkdocs.yml": "docs_dir: ../elsewhere\n"}, "docs/guides/deep"),
+        ({"docs/.obsidian/app.json": "{}"}, "docs"),
+    ],
+)
+def test_the_documents_or_the_vault_that_contain_the_folder_are_registered(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch, files: dict[str, str | bytes | None], place: str
+) -> None:
+    notes.commit({"docs/guides/deep/Page.md": "# Page", **files})
+    monkeypatch.chdir(notes.path / "docs/guides/deep")
+    err = run("search", "page")[2]
+    assert f" at HEAD in {notes.path / place}\n" in err
+    assert ("It contains this folder" in err) == (place != "docs/guides/deep")
+
+
+def test_a_vault_without_git_is_registered_from_a_folder_in_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = tmp_path / "vault"
+    (vault / ".obsidian").mkdir(parents=True)
+    (vault / "deep").mkdir()
+    (vault / "Beans.md").write_text("# Beans")
+    monkeypatch.chdir(vault / "deep")
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+    _, out, err = run("search", "beans", "--json")
+    assert f"Added vault: 1 page in {vault}\n" in err
+    assert get_paths(out) == ["Beans"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, InvalidPage, InvalidSource, NoCommits, PageNotFound, WikiNotFound
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.cli.command import CommandContext
+from wikiholt.interfaces.cli.folder_scope import find_repository_root, find_scope, get_home, is_home_or_above
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.text.page_names import is_page_file, strip_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
@@ -115,58 +117,59 @@ def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
     return [wiki for wiki in found if root is None or Path(wiki.source).resolve().is_relative_to(root)]
 
 
-def find_repository_root(folder: Path) -> Path | None:
-    """The root of the git repository that contains the folder, or None."""
-    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
-
-
 def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
-    """Register the repository around the folder, or the folder itself; None if it has no pages outside of other wikis.
+    """Register the folder, or the vault, the documents or the repository that it is part of.
 
-    The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
+    None if there are no pages outside of other wikis. The home directory and those above it are never registered.
+    Raises InvalidSource if there are very many pages.
     """
-    root = find_repository_root(folder) or folder
     if is_home_or_above(folder):
         return None
-    service = context.service
-    slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
-    settings: dict[str, str] = {}
-    pages = _count_committed_pages(context, root)
-    state = " at HEAD"
-    if not pages:
-        settings["kind"], state = "directory", ""
-        pages = count_files(
-            root, {str(other) for wiki in service.list_wikis() if (other := get_root(wiki)) is not None}
-        )
+    repository = find_repository_root(folder)
+    place = find_scope(folder, repository)
+    (source, settings), pages = _find_pages(context, place, repository)
+    if not pages and repository is not None:  # a folder of code belongs to the pages of its repository
+        place = repository
+        (source, settings), pages = _find_pages(context, place, repository)
     if not pages:
         return None
+    name = place.name if repository in (None, place) else f"{repository.name}-{place.name}"
+    slug = propose_free_slug(name, {wiki.slug for wiki in context.service.list_wikis()})
     if pages > MAX_AUTOMATIC_PAGES:
+        options = f" --subdirectory {settings['subdirectory']}" if "subdirectory" in settings else ""
         raise InvalidSource(
-            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
+            f"{place} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
             "a search does not index it automatically.",
-            hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
+            hint=f"To index it: `wikiholt add {slug} {source}{options}`."
+            " To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
-    wiki = service.add(slug, str(root), settings)
+    wiki = context.service.add(slug, str(source), settings)
     context.arguments.changes_registry = True
-    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(root))}\n")
+    state = "" if wiki.is_directory else " at HEAD"
+    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(place))}\n")
+    if place not in (folder, repository):
+        sys.stderr.write(f"It contains this folder, {to_safe_line(str(folder))}.\n")
+    if repository not in (None, place):
+        command = f"wikiholt add {shlex.quote(str(repository))}"
+        sys.stderr.write(context.complete(f"To search the whole repository, run `{command}`.\n"))
     return wiki
 
 
-def get_home() -> Path:
-    """The home directory with links resolved."""
-    return Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
+def _find_pages(
+    context: CommandContext, place: Path, repository: Path | None
+) -> tuple[tuple[Path, dict[str, str]], int]:
+    """The source and the settings of a wiki of this place, and its number of pages: at HEAD, else on disk."""
+    if repository is not None:
+        settings = {} if place == repository else {"subdirectory": place.relative_to(repository).as_posix()}
+        if pages := _count_committed_pages(context, repository, settings):
+            return (repository, settings), pages
+    others = {str(other) for wiki in context.service.list_wikis() if (other := get_root(wiki)) is not None}
+    return (place, {"kind": "directory"}), count_files(place, others)
 
 
-def is_home_or_above(folder: Path) -> bool:
-    """Whether the folder, or the repository around it, is or contains the home directory."""
-    return get_home().is_relative_to(find_repository_root(folder) or folder)
-
-
-def _count_committed_pages(context: CommandContext, root: Path) -> int:
-    """The number of pages at HEAD; 0 if the folder is no repository or has no commit."""
-    if not (root / ".git").exists():
-        return 0
-    source = context.service.get_source(Wiki("", "", str(root), datetime.now(UTC)))
+def _count_committed_pages(context: CommandContext, repository: Path, settings: Mapping[str, str]) -> int:
+    """The number of pages at HEAD; 0 without a commit."""
+    source = context.service.get_source(Wiki("", "", str(repository), datetime.now(UTC), settings))
     try:
         return len(source.read_tree(source.get_head()))
     except NoCommits:
