@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -474,3 +475,29 @@ def test_a_vault_without_git_is_registered_from_a_folder_in_it(
     _, out, err = run("search", "beans", "--json")
     assert f"Added vault: 1 page in {vault}\n" in err
     assert get_paths(out) == ["Beans"]
+
+
+def test_an_option_of_another_program_in_a_query_is_a_word(run: Run, notes: Repository) -> None:
+    notes.commit({"Disks.md": "# Disks\n\nCheck with badblocks -wsv.", "Other.md": "# Other\n\nThe badblocks list."})
+    code, out, err = run("search", "badblocks", "-wsv", "--json")
+    assert code == 0
+    assert get_paths(out)[0] == "Disks"
+    assert "note: there is no wiki 'sv', so -wsv is searched as a word\n" in err
+    code, out, err = run("search", "badblocks", "-wmy-notes", "--json")
+    assert (code, err) == (0, "")
+    assert run("search", "badblocks", "-w", "sv")[0] == 3
+
+
+@pytest.mark.parametrize("when", ["yesterday", "2 weeks ago", "1 day", "3 months ago"])
+def test_pages_since_a_day_in_words(run: Run, notes: Repository, when: str) -> None:
+    code, out, _ = run("search", "key", "--since", when, "--json")
+    assert (code, get_paths(out)) == (1, []), "the commits of the test are older"
+    notes.commit({"New.md": f"---\nupdated: {datetime.now(UTC):%Y-%m-%d}\n---\n# New key"})
+    assert get_paths(run("search", "key", "--since", when, "--json")[1]) == ["New"]
+
+
+def test_a_day_that_is_no_day_is_refused_with_examples(run: Run, notes: Repository) -> None:
+    for when in ("someday", "99999 years ago"):
+        code, _, err = run("search", "key", "--since", when)
+        assert code == 2
+        assert "2 weeks ago" in err
