@@ -501,3 +501,18 @@ def test_a_day_that_is_no_day_is_refused_with_examples(run: Run, notes: Reposito
         code, _, err = run("search", "key", "--since", when)
         assert code == 2
         assert "2 weeks ago" in err
+
+
+def test_sync_and_status_say_that_the_history_is_incomplete(run: Run, notes: Repository, tmp_path: Path) -> None:
+    notes.commit({"Tea.md": "# Tea"})
+    notes.run_git("clone", "--quiet", "--depth=1", f"file://{notes.path}", str(tmp_path / "shallow"))
+    assert run("add", str(tmp_path / "shallow"))[0] == 0
+    warning = "  warning: dates and former names of pages are incomplete: this clone is shallow"
+    for command in ("sync", "status"):
+        code, out, _ = run(command, "shallow")
+        assert code == 0
+        assert warning in out
+        assert "git fetch --unshallow" in json.loads(run(command, "shallow", "--json")[1])["history_warning"]
+    Repository(tmp_path / "shallow").run_git("fetch", "--quiet", "--unshallow")
+    assert warning not in run("sync", "shallow")[1]
+    assert json.loads(run("status", "shallow", "--json")[1])["history_warning"] is None
