@@ -62,6 +62,9 @@ class Source(Protocol):
         `../mkdocs.yml`.
         """
 
+    def count_ignored(self, revision: str) -> Mapping[str, int]:
+        """How many files that are named like a page each ignore pattern of the wiki excludes."""
+
     def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
         """What `read_tree` and `list_other_files` return, at the cost of one of them."""
 

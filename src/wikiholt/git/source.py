@@ -54,6 +54,7 @@ from wikiholt.git.objects import (
     read_attached_files,
     read_blobs,
     read_changes,
+    read_names,
     read_other_files,
     read_tree,
 )
@@ -69,7 +70,7 @@ from wikiholt.git.repository import (
     read_start,
 )
 from wikiholt.git.tree_editor import validate_page_file
-from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.ignore_patterns import build_matcher, count_ignored
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _HEAD_TIMEOUT_S = 10.0
@@ -103,6 +104,7 @@ class GitSource:
             build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
             build_matcher(ignore),
         )
+        self._ignore = tuple(ignore)
         self._timeout_s = timeout_s
         self._confined_to = confined_to
         self._wait_limit = WaitLimit()
@@ -150,6 +152,14 @@ class GitSource:
 
     def list_other_files(self, revision: str) -> list[str]:
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
+
+    def count_ignored(self, revision: str) -> Mapping[str, int]:
+        """How many files that are named like a page each ignore pattern of the wiki excludes."""
+        if not self._ignore:
+            return {}
+        return count_ignored(
+            self._ignore, read_names(self._open_git(), _validate_commit_id(revision), self._page_files)
+        )
 
     def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
         return read_all_files(self._open_git(), _validate_commit_id(revision), self._page_files)

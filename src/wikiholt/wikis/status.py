@@ -38,6 +38,8 @@ class WikiStatus:
     """The dialect of the indexed pages."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """The number of files at HEAD that are not pages, by extension."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """The number of files that would be pages without an ignore pattern, by pattern."""
     pages_with_warnings: int = 0
     warnings: tuple[PageWarnings, ...] = ()
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
@@ -62,13 +64,14 @@ class StatusReader:
         except WikiholtError as store_error:
             return replace(status, error=status.error or store_error)
         status = replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
-        return replace(status, dialect=_get_dialect_name(status.state), skipped=self._count_skipped(status.head))
-
-    def _count_skipped(self, head: str | None) -> Mapping[str, int]:
+        status = replace(status, dialect=_get_dialect_name(status.state))
+        if status.head is None:
+            return status
         try:
-            return count_extensions(self._source.list_other_files(head)) if head else {}
+            skipped = count_extensions(self._source.list_other_files(status.head))
+            return replace(status, skipped=skipped, ignored=self._source.count_ignored(status.head))
         except WikiholtError:  # a fetch or a sync reports it
-            return {}
+            return status
 
     def _read_index(self) -> WikiStatus:
         head: str | None = None

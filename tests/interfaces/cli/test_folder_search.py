@@ -516,3 +516,46 @@ def test_sync_and_status_say_that_the_history_is_incomplete(run: Run, notes: Rep
     Repository(tmp_path / "shallow").run_git("fetch", "--quiet", "--unshallow")
     assert warning not in run("sync", "shallow")[1]
     assert json.loads(run("status", "shallow", "--json")[1])["history_warning"] is None
+
+
+CODE = {
+    "package.json": "{}",
+    "Parser.approved.md": "# Expected key\n",
+    "vendor/lib/Readme.md": "# A key of others\n",
+    "docs/vendor/List.md": "# Vendors with a key\n",
+}
+
+
+def test_fixtures_and_generated_files_of_code_are_ignored_and_counted(run: Run, notes: Repository) -> None:
+    notes.commit(CODE)
+    _, out, err = run("search", "key", "--json")
+    assert sorted(get_paths(out)) == ["Keys", "docs/Soup", "docs/vendor/List"]
+    assert "Added my-notes: 3 pages at HEAD" in err
+    assert "wikiholt set my-notes ignore=" in err
+    assert json.loads(run("status", "my-notes", "--json")[1])["ignored"] == {"*.approved.md": 1, "/vendor/": 1}
+    assert "  2 pages ignored: 1 *.approved.md, 1 /vendor/\n" in run("status", "my-notes")[1]
+    assert run("set", "my-notes", "ignore=")[0] == 0
+    assert run("sync", "my-notes")[0] == 0
+    assert len(get_paths(run("search", "key", "--json")[1])) == 5
+    assert json.loads(run("status", "my-notes", "--json")[1])["ignored"] == {}
+
+
+def test_nothing_of_code_is_ignored_in_a_wiki_that_is_added(run: Run, notes: Repository) -> None:
+    notes.commit(CODE)
+    assert run("add", str(notes.path))[0] == 0
+    assert len(get_paths(run("search", "key", "--json")[1])) == 5
+
+
+def test_fixtures_of_code_without_git_are_ignored_and_counted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tool"
+    (folder / "_site").mkdir(parents=True)
+    for file in ("Cargo.toml", "Guide.md", "Out.approved.md", "_site/Guide.md"):
+        (folder / file).write_text("# Key")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+    _, out, err = run("search", "key", "--json")
+    assert get_paths(out) == ["Guide"]
+    assert f"Added tool: 1 page in {folder}\n" in err
+    assert json.loads(run("status", "tool", "--json")[1])["ignored"] == {"*.approved.md": 1, "_site/": 1}

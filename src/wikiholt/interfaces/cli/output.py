@@ -299,6 +299,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         size = format_size(status.disk_bytes)
         lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
     lines += [*_format_problems(status.wiki.slug, status, style), *_format_skipped(status.skipped, style)]
+    if status.ignored:
+        counts = ", ".join(f"{count} {pattern}" for pattern, count in status.ignored.items())
+        text = f"{format_count(sum(status.ignored.values()), 'page')} ignored: {counts}"
+        lines.append(style.format_dim(f"  {to_safe_line(text)}"))
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))

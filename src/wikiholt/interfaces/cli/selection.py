@@ -21,6 +21,8 @@ from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.folder_scope import find_repository_root, find_scope, get_home, is_home_or_above
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.text.code_folders import propose_ignored
+from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import is_page_file, strip_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
 
@@ -152,7 +154,16 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     if repository not in (None, place):
         command = f"wikiholt add {shlex.quote(str(repository))}"
         sys.stderr.write(context.complete(f"To search the whole repository, run `{command}`.\n"))
+    if "ignore" in settings:
+        _report_ignored(context, slug, settings["ignore"])
     return wiki
+
+
+def _report_ignored(context: CommandContext, slug: str, patterns: str) -> None:
+    """Say what the search ignores in a folder of code, and how to include it."""
+    sys.stderr.write(f"Test fixtures and generated files are ignored: {to_safe_line(patterns)}\n")
+    commands = f"`wikiholt set {slug} ignore=` and `wikiholt sync {slug}`"
+    sys.stderr.write(context.complete(f"To include them, run {commands}.\n"))
 
 
 def _find_pages(
@@ -161,33 +172,50 @@ def _find_pages(
     """The source and the settings of a wiki of this place, and its number of pages: at HEAD, else on disk."""
     if repository is not None:
         settings = {} if place == repository else {"subdirectory": place.relative_to(repository).as_posix()}
-        if pages := _count_committed_pages(context, repository, settings):
-            return (repository, settings), pages
+        committed, other_files = _read_committed_files(context, repository, settings)
+        if committed:
+            count, ignored = _leave_out(committed, [*committed, *other_files])
+            return (repository, settings | ignored), count
     others = {str(other) for wiki in context.service.list_wikis() if (other := get_root(wiki)) is not None}
-    return (place, {"kind": "directory"}), count_files(place, others)
+    files = list_files(place, others)
+    if files is None:
+        return (place, {"kind": "directory"}), MAX_AUTOMATIC_PAGES + 1
+    pages, ignored = _leave_out(list(filter(is_page_file, files)), files)
+    return (place, {"kind": "directory"} | ignored), pages
 
 
-def _count_committed_pages(context: CommandContext, repository: Path, settings: Mapping[str, str]) -> int:
-    """The number of pages at HEAD; 0 without a commit."""
+def _leave_out(pages: Sequence[str], files: Collection[str]) -> tuple[int, dict[str, str]]:
+    """The number of pages without the test fixtures and generated files of a folder of code, and the setting for it."""
+    patterns = propose_ignored(files)
+    is_ignored = build_matcher(patterns)
+    count = sum(not is_ignored(page) for page in pages)
+    return (count, {"ignore": ",".join(patterns)}) if patterns and count else (len(pages), {})
+
+
+def _read_committed_files(
+    context: CommandContext, repository: Path, settings: Mapping[str, str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The pages and the other files at HEAD; none without a commit."""
     source = context.service.get_source(Wiki("", "", str(repository), datetime.now(UTC), settings))
     try:
-        return len(source.read_tree(source.get_head()))
+        pages, others = source.read_all_files(source.get_head())
     except NoCommits:
-        return 0
+        return (), ()
+    return list(pages), others
 
 
-def count_files(root: Path, left_out: Collection[str] = ()) -> int:
-    """The number of page files below a folder, except in the folders to leave out. Stops early, and returns a number
-    above the limit, if there are many files of any kind."""
-    pages = files = 0
+def list_files(root: Path, left_out: Collection[str] = ()) -> list[str] | None:
+    """The files below a folder, except in the folders to leave out; None if there are too many for a search."""
+    pages, files = 0, []
     for folder, directories, names in os.walk(root):
         visible = [name for name in directories if not name.startswith(".") and name != "node_modules"]
         directories[:] = [name for name in visible if os.path.join(folder, name) not in left_out]  # noqa: PTH118
-        files += len(names)
+        prefix = "" if folder == str(root) else f"{os.path.relpath(folder, root)}/"
+        files += [f"{prefix}{name}" for name in names]
         pages += sum(map(is_page_file, names))
-        if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:
-            return MAX_AUTOMATIC_PAGES + 1
-    return pages
+        if pages > MAX_AUTOMATIC_PAGES or len(files) > MAX_AUTOMATIC_FILES:
+            return None
+    return files
 
 
 def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:

@@ -113,6 +113,7 @@ class IndexStatusDocument(TypedDict):
     model: str | None
     dialect: str | None
     skipped: dict[str, int]
+    ignored: dict[str, int]
     disk_bytes: int
     error: ErrorDocument | None
     health: IndexHealthDocument
