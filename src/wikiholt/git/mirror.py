@@ -164,7 +164,7 @@ class MirrorSource(GitSource):
     def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
         with self._mark_suspect_on_error():
             histories = super().read_file_histories(files, revision, since)
-        if histories.fault:
+        if histories.fault and not self._is_shallow():
             mark_suspect(self._path)
         return histories
 
