@@ -430,6 +430,22 @@ def test_in_a_folder_of_a_repository_only_that_folder_is_registered(
     assert f"wikiholt add '{notes.path}'" in err
 
 
+def test_another_folder_of_the_repository_is_registered_too(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.commit({"guides/Key.md": "# A key guide", "src/main.c": "int main;"})
+    monkeypatch.chdir(notes.path / "docs")
+    run("search", "soup")
+    monkeypatch.chdir(notes.path / "guides")
+    _, out, err = run("search", "key", "--json")
+    assert get_paths(out) == ["Key"]
+    assert "Added my-notes-guides: 1 page" in err
+    monkeypatch.chdir(notes.path / "src")
+    code, out, err = run("search", "key", "--json")
+    assert (code, err) == (0, ""), "a folder without pages has the wikis of its repository"
+    assert {hit["wiki"] for hit in json.loads(out)["results"]} == {"my-notes-docs", "my-notes-guides"}
+
+
 def test_a_repository_root_still_means_all_of_it(run: Run, notes: Repository) -> None:
     notes.commit({"mkdocs.yml": "site_name: Notes\n"})
     assert sorted(get_paths(run("search", "water key", "--json")[1])) == ["Keys", "docs/Soup"]

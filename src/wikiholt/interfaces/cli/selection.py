@@ -108,19 +108,28 @@ def choose_folder_wikis(context: CommandContext, known: Sequence[Wiki]) -> Seque
     folder = Path.cwd().resolve()
     if wikis := find_wikis_of_folder(known, folder):
         return wikis
-    wiki = register_folder(context, folder)
-    return [wiki] if wiki is not None else require_wikis(context, folder)
+    others = _find_wikis_of_repository(known, folder)
+    wiki = register_folder(context, folder, or_repository=not others)
+    return [wiki] if wiki is not None else others or require_wikis(context, folder)
 
 
 def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
-    """The wikis that the folder belongs to; in a repository within a wiki's folder, only those of that repository."""
+    """The wikis that the folder belongs to, or that are in it; not those of other folders of its repository."""
+    found = _find_wikis_of_repository(wikis, folder)
+    roots = [get_root(wiki) or folder for wiki in found]
+    is_related = any(folder.is_relative_to(root) or root.is_relative_to(folder) for root in roots)
+    return found if is_related else []
+
+
+def _find_wikis_of_repository(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
+    """The wikis that contain the folder, else all of its repository. Not those outside of a repository around it."""
     root = find_repository_root(folder)
     found = find_wikis_of_directory(wikis, folder)
     return [wiki for wiki in found if root is None or Path(wiki.source).resolve().is_relative_to(root)]
 
 
-def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
-    """Register the folder, or the vault, the documents or the repository that it is part of.
+def register_folder(context: CommandContext, folder: Path, *, or_repository: bool = True) -> Wiki | None:
+    """Register the folder, or the vault or the documents that it is part of, or its repository if it has no pages.
 
     None if there are no pages outside of other wikis. The home directory and those above it are never registered.
     Raises InvalidSource if there are very many pages.
@@ -130,7 +139,7 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     repository = find_repository_root(folder)
     place = find_scope(folder, repository)
     (source, settings), pages = _find_pages(context, place, repository)
-    if not pages and repository is not None:  # a folder of code belongs to the pages of its repository
+    if not pages and repository is not None and or_repository:
         place = repository
         (source, settings), pages = _find_pages(context, place, repository)
     if not pages:
