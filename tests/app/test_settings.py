@@ -86,9 +86,9 @@ def test_overrides_take_precedence_over_environment_and_file(here: Path) -> None
 
 def test_the_data_directory_comes_from_argument_environment_or_working_directory(here: Path) -> None:
     environ = {"WIKIHOLT_DATA": "from-environment"}
-    assert load_settings(environ=environ).data == Path("from-environment")
+    assert load_settings(environ=environ).data == here / "from-environment"
     assert load_settings(data=here / "x", environ=environ).data == here / "x"
-    assert load_settings(overrides={"data": "y"}, environ=environ).data == Path("y")
+    assert load_settings(overrides={"data": "y"}, environ=environ).data == here / "y"
 
 
 def test_a_local_data_directory_is_preferred_also_from_below(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,14 @@
 """Syncs with bad pages or bad models: the good pages are indexed, the others are listed as problems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.indexing.sync_fixtures import WIKI_ID, SyncFixture
+from wikiholt.domain.git import FileHistories
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import ModelSelfTestFailed, SyncFailed
 from wikiholt.git.source import GitSource
@@ -143,15 +143,13 @@ def test_unchanged_problem_files_cost_nothing_in_an_incremental_sync(
     wiki.repository.commit({"bad.md": b"\x00\x01\x02\xff" * 64, "good.md": "fine"})
     wiki.sync()
     requested: list[str] = []
-    real = GitSource.get_change_dates
+    real = GitSource.read_file_histories
 
-    def recording_get_change_dates(
-        self: GitSource, files: Sequence[str], revision: str, since: str | None
-    ) -> Mapping[str, datetime]:
+    def record(self: GitSource, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
         requested.extend(files)
         return real(self, files, revision, since)
 
-    monkeypatch.setattr(GitSource, "get_change_dates", recording_get_change_dates)
+    monkeypatch.setattr(GitSource, "read_file_histories", record)
     wiki.repository.commit({"new.md": "brand new"})
     assert wiki.sync().added == 1
     assert requested == ["new.md"]

@@ -3,7 +3,8 @@
 A lease is a row of the wiki's `state` with a holder, an expiry time by the server's clock, and a fence number that
 grows with every acquisition. A thread renews the leases of this process. A process that is suspended too long loses its
 lease to the next one that acquires it. Every write calls `check_fence` in its own transaction, which fails for an old
-fence. The row stays locked until the end of that transaction, so nobody can acquire the lease meanwhile.
+fence or another holder: a standby that was behind when it was promoted counts fences from where it was. The row stays
+locked until the end of that transaction, so nobody can acquire the lease meanwhile.
 """
 
 import logging
@@ -50,21 +51,6 @@ _RELEASE_STATEMENT = (
 )
 
 
-def check_fence(connection: Connection, fence: int | None) -> None:
-    """Renew the writer's lease and lock it until the end of this transaction. Raises Busy if the fence is outdated.
-
-    The search path must be the wiki's schema. Without a fence nothing is checked.
-    """
-    if fence is None:
-        return
-    statement = (
-        "UPDATE state SET until = clock_timestamp() + text::float8 * interval '1 second'"
-        " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
-    )
-    if not connection.execute(statement, (WRITE_LEASE, fence)).rowcount:
-        raise make_lost_lease_error()
-
-
 def make_lost_lease_error() -> Busy:
     return Busy("another process has taken over writing this wiki's index", hint="the other process continues")
 
@@ -82,6 +68,21 @@ class Lease:
     @property
     def parameters(self) -> dict[str, object]:
         return {"name": self.name, "holder": self.holder, "fence": self.fence}
+
+
+def check_fence(connection: Connection, lease: Lease | None) -> None:
+    """Renew the writer's lease and lock it until the end of this transaction. Raises Busy if another writer has it.
+
+    The search path must be the wiki's schema. Without a lease nothing is checked.
+    """
+    if lease is None:
+        return
+    statement = (
+        "UPDATE state SET until = clock_timestamp() + text::float8 * interval '1 second'"
+        " WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+    )
+    if not connection.execute(statement, lease.parameters).rowcount:
+        raise make_lost_lease_error()
 
 
 class LeaseManager:
