@@ -167,7 +167,7 @@ class WikiRegistrar:
         return added
 
     def _apply_settings(self, wiki: Wiki) -> Wiki:
-        """Apply Otterwiki's settings to a registered wiki. Raises WikiholtError if its hidden pages may be searchable."""
+        """Apply Otterwiki's settings to a registered wiki. Raises WikiholtError if pages cannot be hidden."""
         changes = self._find_changes(wiki.settings)
         try:
             return self._service.configure(wiki.slug, changes) if changes else wiki
