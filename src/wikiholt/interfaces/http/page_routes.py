@@ -96,7 +96,7 @@ def list_pages(
     params: Annotated[PageListParams, parse_query(PageListParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List the pages that match the filters, sorted by path: of the index or, until the first sync has ended, of git."""
+    """List the pages that match the filters, sorted by path."""
     wiki = context.open_wiki(Scope.READ)
     where = wiki.to_git_filter(params.to_filter())
     with suppress(IndexMissing), wiki.handle.open_snapshot() as snapshot:
@@ -106,6 +106,7 @@ def list_pages(
             if_none_match,
             lambda: build_page_list_document(snapshot.pages.list(where, params.limit, params.offset), wiki.path_style),
         )
+    # From git: until the first sync has ended, the index has only a part of the pages.
     listed = wiki.handle.pages.list(where, params.limit, params.offset)
     return make_json_response(build_page_list_document(listed, wiki.path_style))
 
