@@ -10,7 +10,7 @@ import pytest
 from tests.indexing.sync_fixtures import WIKI_ID, SyncFixture
 from wikiholt.domain.git import FileHistories
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import ModelSelfTestFailed, SyncFailed
+from wikiholt.errors import ModelSelfTestFailed, ModelUnavailable, SyncFailed
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.sync import Syncer
@@ -181,6 +181,25 @@ def test_a_text_that_the_model_rejects_does_not_affect_other_pages(wiki: SyncFix
     wiki.embedder = RejectingModel()
     wiki.repository.commit({"a.md": "cursed", "b.md": "fine"})
     assert [p.file for p in wiki.sync().problems] == ["a.md"]
+
+
+def test_a_sync_that_is_lost_in_its_first_long_pages_keeps_what_it_has_embedded(wiki: SyncFixture) -> None:
+    class LostModel(FakeEmbedder):
+        def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+            if len(self.embedded) > 350:
+                raise ModelUnavailable("the process is gone", hint="")
+            return super().embed_passages(texts)
+
+    words = " ".join(f"word{number}" for number in range(150))
+    part = f"## Part {{}} of {{}}\n\n{words}\n\n"
+    pages = {f"page-{page:02}.md": "".join(part.format(number, page) for number in range(15)) for page in range(40)}
+    wiki.repository.commit({**pages})
+    with pytest.raises(ModelUnavailable):
+        Syncer(WIKI_ID, wiki.store, wiki.source, LostModel(), wiki.pipeline, 1).sync()
+    report = wiki.sync()
+    assert report.pages == 40
+    assert report.unchanged > 15
+    wiki.assert_converged()
 
 
 def test_a_model_that_returns_only_zero_vectors_fails_the_sync(wiki: SyncFixture) -> None:

@@ -5,12 +5,13 @@ While one batch is embedded (the model releases the GIL), the next one is read a
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from itertools import chain
 
 import numpy as np
 
@@ -31,6 +32,8 @@ _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
 _EMBED_TEXTS_ON_GPU = 4_096
 """Texts per embedding call on a GPU, which computes them in large batches."""
+_MAX_BATCH_TEXTS = 256
+"""Texts per transaction, unless a single page has more: seconds of work, which is what a crash loses."""
 _MOVED_BATCH_PAGES = 400
 """Moved pages per transaction: they take little time, so that a transaction may have more of them."""
 _BATCHES_AHEAD = 8
@@ -140,7 +143,7 @@ class BatchIndexer:
         entries = self._move_pages(entries, moved, stats, on_progress, pause)
         with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
             pending: _Batch | None = None
-            for results in prepared:
+            for results in chain.from_iterable(map(_split_results, prepared)):
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
                     raise SyncPaused
@@ -300,6 +303,20 @@ class BatchIndexer:
         if embedded.not_embedded:
             raise SyncPaused
         on_progress(stats)
+
+
+def _split_results(results: Sequence[PreparedPage | PageProblem]) -> Iterator[list[PreparedPage | PageProblem]]:
+    """The results in parts of at most `_MAX_BATCH_TEXTS` texts, or of one page."""
+    part: list[PreparedPage | PageProblem] = []
+    count = 0
+    for result in results:
+        texts = len(result.texts) if isinstance(result, PreparedPage) else 0
+        if part and count + texts > _MAX_BATCH_TEXTS:
+            yield part
+            part, count = [], 0
+        part.append(result)
+        count += texts
+    yield part
 
 
 def _build_entries(batch: _Batch, embedded: _EmbedResult, dimensions: int) -> tuple[list[PageEntry], list[PageProblem]]:
