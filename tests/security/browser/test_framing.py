@@ -15,7 +15,7 @@ from tests.support.uvicorn_server import run_server
 
 BASE = "http://127.0.0.1:8765"
 REDIRECT_URI = "https://agent.example.org/callback"
-PATHS = ("/", "/w/alpha/", "/w/alpha/sign-in", "/w/alpha/read?page=Home", "/docs", "/api/v1/me", "/no-such-page")
+PATHS = ("/", "/w/alpha/", "/w/alpha/sign-in", "/w/alpha/read?page=Home", "/docs", "/api/v1/me")
 
 
 @pytest.fixture(scope="module")
