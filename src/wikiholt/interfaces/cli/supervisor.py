@@ -43,7 +43,7 @@ LISTENS, WARM, ALIVE, DRAIN = b"L", b"W", b"A", b"D"
 ALIVE_INTERVAL_S = 5
 """How often a child reports that it runs."""
 _MAX_SILENT_CHECKS = 12
-"""A child that was silent at so many successive checks is killed. Time in which nothing runs, as in a paused virtual
+"""After this number of successive checks a silent child is killed. Time in which nothing runs, as in a paused virtual
 machine, is one check."""
 STOP_LIMIT_S = 45.0
 """How long children have to end after SIGTERM. Longer than requests and syncs get."""
