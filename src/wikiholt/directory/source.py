@@ -240,7 +240,7 @@ class DirectorySource(MirrorSource):
         """Wait while git changes the files of the checkout: meanwhile some of them are missing. Raises Busy."""
         lock, deadline = self._top / ".git" / "index.lock", time.monotonic() + _GIT_TIMEOUT_S
         with suppress(OSError):
-            while time.time() - lock.stat().st_mtime < _STALE_LOCK_AGE_S:
+            while abs(time.time() - lock.stat().st_mtime) < _STALE_LOCK_AGE_S:  # the clock may have been set back
                 if stop() or time.monotonic() > deadline:
                     raise Busy(f"Git is changing the files in {self._top}.", hint="The next sync reads them.")
                 time.sleep(_GIT_POLL_INTERVAL_S)

@@ -27,12 +27,13 @@ from wikiholt.storage.postgres.pool import Connection
 _LOG = logging.getLogger(__name__)
 WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
 _POLL_INTERVAL_S = 0.05
+# No lease lasts an hour: one that ends later is older than a change of the server's clock.
 _TAKE_STATEMENT = """
 INSERT INTO {state} AS known (name, text, holder, until, fence)
 VALUES (%(name)s, %(text)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second', 1)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder, until = excluded.until,
     fence = known.fence + 1
-WHERE known.holder IS NULL OR known.until < clock_timestamp()
+WHERE known.holder IS NULL OR known.until NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 hour'
 RETURNING fence
 """
 # A locked row belongs to a writer that is writing now; it renews the lease itself.
