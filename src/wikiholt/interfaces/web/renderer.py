@@ -168,7 +168,7 @@ def _set_anchors(state: StateCore) -> None:
 
 
 _MAX_MARKS = 500
-_TEXT_PATTERN = re.compile(r"(<[^>]*+>)|([^<]++)")
+_TEXT_PATTERN = re.compile(r"(<[^>]*+(?:>|\Z))|([^<]++)")
 
 
 def highlight_words(html: str, query: str, language: str) -> str:
