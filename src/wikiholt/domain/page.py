@@ -87,7 +87,7 @@ class Page:
     warnings: tuple[str, ...] = ()
     blocks: tuple[MarkdownBlock, ...] = ()
     name_in_content: bool = False
-    """Whether the name comes from the blob (title or first heading) and not from the file's name."""
+    """Whether the name comes from the blob (title or heading) and not from the file's name."""
     words: int = 0
     length: int = 0
     """Characters of the file, including the frontmatter."""

@@ -21,6 +21,7 @@ from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.indexing.page_process import PageProcess, is_large
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 from wikiholt.indexing.plan import needs_blob, plan_move
@@ -207,20 +208,23 @@ class BatchIndexer:
     def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
-        ahead: deque[tuple[list[PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        pages = PageProcess(self._pipeline, self._embedder)
         try:
             for files in iter_batches(entries):
                 tasks, problems = self._read_batch({file: entries[file] for file in files})
                 if workers is None:
-                    yield [*problems, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    yield [*problems, *map(pages.prepare, tasks)]
                     continue
-                ahead.append((problems, workers.submit(tasks)))
+                collect = workers.submit([task for task in tasks if not is_large(task)])
+                ahead.append(([*problems, *map(pages.prepare, filter(is_large, tasks))], collect))
                 if len(ahead) > _BATCHES_AHEAD:
-                    problems, collect = ahead.popleft()
-                    yield [*problems, *collect()]
-            for problems, collect in ahead:
-                yield [*problems, *collect()]
+                    ready, collect = ahead.popleft()
+                    yield [*ready, *collect()]
+            for ready, collect in ahead:
+                yield [*ready, *collect()]
         finally:
+            pages.close()
             if workers is not None:
                 workers.close()
 

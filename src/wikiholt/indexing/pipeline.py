@@ -144,13 +144,6 @@ class TextPipeline:
         except Exception as error:  # noqa: BLE001 - an error in one page must not stop the others
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
-    def prepare_batch(
-        self, source: Source, entries: Mapping[str, TreeEntry], tokenizer: PageTokenizer
-    ) -> list[PreparedPage | PageProblem]:
-        """Read and prepare these files. Returns one result per entry, irregular files first."""
-        tasks, problems = self.read_batch(source, entries)
-        return [*problems, *(self.prepare(task, tokenizer) for task in tasks)]
-
     def read_batch(
         self,
         source: Source,
