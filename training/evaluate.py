@@ -43,7 +43,9 @@ def score_pages(queries: torch.Tensor, vectors: torch.Tensor, pages: torch.Tenso
 def evaluate_retriever(weights: Weights, data: "Dataset", fold: int | None, sets: Path | None, name: str) -> None:
     """Print the ranks of the right pages of questions, and nDCG@10 of each judged set."""
     model = Transformer(weights, ROBERTA_POSITION_OFFSET).to(DEVICE).eval()
-    parts = [f"{kind} {first}/{three}/{ten} of {count}" for kind, (first, three, ten, count) in _rank(model, data, fold)]
+    parts = [
+        f"{kind} {first}/{three}/{ten} of {count}" for kind, (first, three, ten, count) in _rank(model, data, fold)
+    ]
     if sets is not None:
         gains = _measure_sets(model, data.tokenizer, sets)
         mean = sum(gains.values()) / len(gains)

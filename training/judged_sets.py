@@ -1,6 +1,6 @@
 """Write the judged collections as the file that `training.evaluate` reads.
 
-    python -m training.judged_sets COLLECTIONS OUTPUT
+python -m training.judged_sets COLLECTIONS OUTPUT
 """
 
 import json

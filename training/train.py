@@ -88,7 +88,9 @@ class Dataset:
     def draw_candidates(self, items: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Passages and teacher's scores for these items: the right passage first, then `count` - 1 others."""
         noise = torch.rand(len(items), CANDIDATES - 1, device=DEVICE)
-        columns = torch.cat([torch.zeros(len(items), 1, device=DEVICE, dtype=torch.long), noise.argsort()[:, : count - 1] + 1], 1)
+        columns = torch.cat(
+            [torch.zeros(len(items), 1, device=DEVICE, dtype=torch.long), noise.argsort()[:, : count - 1] + 1], 1
+        )
         return self.candidates[items].gather(1, columns), self.teacher[items].gather(1, columns)
 
 
@@ -152,7 +154,9 @@ def find_candidates(model: Transformer, state: dict) -> torch.Tensor:
     chooser = random.Random(SEED)
     rows = []
     for number, (wiki, right) in enumerate(zip(state["item_wikis"], state["item_passages"], strict=True)):
-        own = torch.tensor(by_wiki[wiki], device=DEVICE) if not isinstance(by_wiki[wiki], torch.Tensor) else by_wiki[wiki]
+        own = (
+            torch.tensor(by_wiki[wiki], device=DEVICE) if not isinstance(by_wiki[wiki], torch.Tensor) else by_wiki[wiki]
+        )
         by_wiki[wiki] = own
         nearest = own[(vectors[own] @ query_vectors[number]).topk(min(60, len(own))).indices].tolist()
         others = [passage for passage in nearest if passage not in right]
@@ -191,7 +195,9 @@ def tune_cross_encoder(weights: Weights, pairs: PairTokens, state: dict, minutes
     return model.eval()
 
 
-def distil_retriever(data: Dataset, weights: Weights, fold: int | None, minutes: float, rate: float, guide: float) -> Weights:
+def distil_retriever(
+    data: Dataset, weights: Weights, fold: int | None, minutes: float, rate: float, guide: float
+) -> Weights:
     """Train a retriever to order candidates as the teacher does; with a guide, also to stay near granite's vectors."""
     model = Transformer(weights, ROBERTA_POSITION_OFFSET).to(DEVICE).train()
     schedule, items, batch = Schedule(model, rate, minutes), data.choose_items(fold), 48
@@ -214,7 +220,9 @@ def distil_retriever(data: Dataset, weights: Weights, fold: int | None, minutes:
             others = queries @ vectors[:, 0].T / TEMPERATURE
             loss = loss + IN_BATCH_WEIGHT * functional.cross_entropy(others, torch.arange(batch, device=DEVICE))
             if guide:
-                near = (vectors * passage_vectors[passages]).sum(-1).mean() + (queries * query_vectors[numbers]).sum(-1).mean()
+                near = (vectors * passage_vectors[passages]).sum(-1).mean() + (queries * query_vectors[numbers]).sum(
+                    -1
+                ).mean()
                 loss = loss + guide * (2 - near)
             schedule.step(loss)
     print(f"retriever: {schedule.steps} steps", flush=True)
@@ -235,7 +243,9 @@ def distil_reranker(data: Dataset, fold: int | None, minutes: float) -> Weights:
             with torch.autocast(DEVICE, torch.bfloat16):
                 logits = model(*data.pairs.take(numbers.repeat_interleave(size), passages.flatten())).view(batch, size)
             wanted = functional.softmax(teacher / TEACHER_TEMPERATURE, -1)
-            order = functional.kl_div(functional.log_softmax(logits / TEACHER_TEMPERATURE, -1), wanted, reduction="batchmean")
+            order = functional.kl_div(
+                functional.log_softmax(logits / TEACHER_TEMPERATURE, -1), wanted, reduction="batchmean"
+            )
             schedule.step(order + 0.05 * functional.mse_loss(logits, teacher))
     print(f"reranker: {schedule.steps} steps", flush=True)
     return model.get_weights()
