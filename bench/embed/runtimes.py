@@ -3,7 +3,7 @@
     python -m bench.embed.runtimes [--corpus BUNDLE] [--rounds 6] [--only NAME …]
 
 Needs the packages openvino, nncf and ctranslate2 beside Wikiholt. Every engine embeds the same texts of 150 to 250
-tokens, one text a call, in a thread per core. Prints a table; compare CPU time if other programs run meanwhile.
+tokens, one text a call, in a thread per core. Prints a table, with the cosines to the product's vectors; compare CPU time if other programs run meanwhile.
 """
 
 import random
@@ -25,7 +25,7 @@ from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.model_card import EMBEDDER
 from wikiholt.embedding.model_files import ModelFiles, find_model, get_variant
-from wikiholt.embedding.model_loader import _make_options, _read_tensors, read_encoder_tensors
+from wikiholt.embedding.model_loader import _make_options, read_encoder_tensors
 
 Engine = Callable[[np.ndarray], np.ndarray]
 """Token ids → a vector of any length."""
@@ -41,16 +41,12 @@ def start_onnx(
 ) -> Engine:
     """The product's int8 graph, changed, with other options; a vector, or the values of `outputs`."""
     directory, card = find_model(DEFAULT_MODEL, EMBEDDER)
-    variant, files = get_variant(card, "int8"), ModelFiles(directory, card)
-    tensors = _read_tensors(files, variant, files.map_file(variant.weights))
-    model = onnx.ModelProto.FromString(files.read_verified(variant.graph))
+    model = onnx.ModelProto.FromString(ModelFiles(directory, card).read_verified(get_variant(card, "int8").graph))
     change(model)
     settings = _make_options()
     for name, value in options.items():
         setattr(settings, name, value)
     settings.add_session_config_entry("session.intra_op.allow_spinning", "1" if spins else "0")
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
-    settings.add_external_initializers(list(tensors), values)
     session = onnxruntime.InferenceSession(model.SerializeToString(), settings, disabled_optimizers=["LayerNormFusion"])
     if outputs:
         return lambda ids: session.run(outputs, {"input_ids": ids[None]})
@@ -208,7 +204,6 @@ def list_engines(texts: Sequence[np.ndarray]) -> dict[str, Callable[[], Engine]]
     unoptimized = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return {
         "product, int8": lambda: load_embedder()._compute_vector,
-        "product, fp32": lambda: load_embedder(precision="fp32")._compute_vector,
         "onnxruntime, static int8": lambda: start_static(texts),
         "onnxruntime, graph not optimized": lambda: start_onnx(same, graph_optimization_level=unoptimized),
         "onnxruntime, opset 23": lambda: start_onnx(set_opset_23),
@@ -245,14 +240,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=TURNS)
     parser.add_argument("--only", nargs="*", default=[""])
     arguments = parser.parse_args()
-    exact = load_embedder(precision="fp32")
+    product = load_embedder()
     pages = passages.sample_pages(arguments.corpus, 1_000)
-    texts = get_token_ids(exact, pages, CALIBRATION + TURN * arguments.rounds)
+    texts = get_token_ids(product, pages, CALIBRATION + TURN * arguments.rounds)
     calibration, texts = texts[:CALIBRATION], texts[CALIBRATION:]
     queries = [
-        exact._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * arguments.rounds)
+        product._model.tokenizer.encode_query(text) for text in passages.find_headings(pages, 10 * arguments.rounds)
     ]
-    known = np.stack([exact._compute_vector(ids) for ids in texts[: 2 * TURN]])
+    known = np.stack([product._compute_vector(ids) for ids in texts[: 2 * TURN]])
     makers = list_engines(calibration)
     engines = {name: make() for name, make in makers.items() if any(part in name for part in arguments.only)}
     spent = {name: ([], []) for name in engines}

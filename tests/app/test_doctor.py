@@ -52,6 +52,20 @@ def test_a_wiki_without_an_indexed_page_is_a_fault(wiki: DamagedWiki) -> None:
     assert "this wiki has no indexed page" in "\n".join(format_status(status, TerminalStyle(use_color=False)))
 
 
+def test_a_link_at_the_root_is_no_fault_and_one_elsewhere_is(wiki: DamagedWiki) -> None:
+    (wiki.repository.path / "CONTRIBUTING.md").symlink_to("page-0.md")
+    wiki.repository.commit({})
+    wiki.handle.sync()
+    assert get_failures(wiki) == []
+    assert [problem.file for problem in wiki.handle.get_status().problems] == ["CONTRIBUTING.md"]
+    (wiki.repository.path / "deep").mkdir()
+    (wiki.repository.path / "deep" / "Link.md").symlink_to("../page-0.md")
+    wiki.repository.commit({})
+    wiki.handle.sync()
+    (fault,) = get_failures(wiki)
+    assert fault.detail.startswith("1 pages could not be indexed; the first: deep/Link.md")
+
+
 def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki) -> None:
     wiki.handle.backups.create(BackupReason.REQUESTED)
     assert get_failures(wiki, interval=1e-6) == []

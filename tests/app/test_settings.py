@@ -63,7 +63,7 @@ def test_without_configuration_the_defaults_apply(user_data: Path) -> None:
     settings = load_settings()
     assert settings.data == user_data / "wikiholt"
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
-        "granite-embedding-30m-english",
+        "wikiholt-1",
         200,
         True,
     )
@@ -86,9 +86,9 @@ def test_overrides_take_precedence_over_environment_and_file(here: Path) -> None
 
 def test_the_data_directory_comes_from_argument_environment_or_working_directory(here: Path) -> None:
     environ = {"WIKIHOLT_DATA": "from-environment"}
-    assert load_settings(environ=environ).data == Path("from-environment")
+    assert load_settings(environ=environ).data == here / "from-environment"
     assert load_settings(data=here / "x", environ=environ).data == here / "x"
-    assert load_settings(overrides={"data": "y"}, environ=environ).data == Path("y")
+    assert load_settings(overrides={"data": "y"}, environ=environ).data == here / "y"
 
 
 def test_a_local_data_directory_is_preferred_also_from_below(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_the_environment_is_read_as_text() -> None:
         }
     )
     assert (settings.chunk_target_tokens, settings.search_stale_check, settings.lock_timeout) == (300, False, 1.5)
-    assert settings.model == "granite-embedding-30m-english"
+    assert settings.model == "wikiholt-1"
 
 
 @pytest.mark.usefixtures("here")

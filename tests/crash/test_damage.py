@@ -65,7 +65,9 @@ def test_a_directory_link_or_pipe_at_the_path_of_an_index_is_damage_and_not_a_st
     wiki.assert_healthy()
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "write.lock", "health.json", "activity.json", "reindex.json"])
+@pytest.mark.parametrize(
+    "name", ["CURRENT", "write.lock", "health.json", "activity.json", "reindex.json", "history.json"]
+)
 @pytest.mark.parametrize("damage", OTHER_FILE)
 def test_a_directory_link_or_pipe_at_the_path_of_a_small_file_blocks_nothing(
     wiki: DamagedWiki, name: str, damage: DamageFunction

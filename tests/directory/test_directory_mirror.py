@@ -184,6 +184,9 @@ def test_a_scan_waits_while_git_changes_the_files(vault: Vault, monkeypatch: pyt
         vault.open().fetch()
     os.utime(lock, (OLD_TIME_S, OLD_TIME_S))  # of a process that was killed long ago
     assert set(vault.read()) == {"Home.md", "New.md"}
+    vault.write("Newer.md", "text")
+    os.utime(lock, (4e9, 4e9))  # of a process that was killed before the clock was set back
+    assert set(vault.read()) == {"Home.md", "New.md", "Newer.md"}
 
 
 def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: Vault, tmp_path: Path) -> None:

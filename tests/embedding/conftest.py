@@ -2,21 +2,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from wikiholt.embedding import load_embedder
+from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 
-BUILT_IN_MODELS = ("granite-embedding-30m-english", "all-MiniLM-L6-v2")
+MINILM = "all-MiniLM-L6-v2"
 
 
-@pytest.fixture(scope="session", params=BUILT_IN_MODELS)
+@pytest.fixture(scope="session", params=[DEFAULT_MODEL, MINILM])
 def int8(request: pytest.FixtureRequest) -> Iterator[OnnxEmbedder]:
-    """Each built-in model that has both precisions, in int8."""
+    """The default model, and the one with both precisions, in int8."""
     with load_embedder(request.param, precision="int8", threads=2) as embedder:
         yield embedder
 
 
 @pytest.fixture(scope="session")
-def fp32(int8: OnnxEmbedder) -> Iterator[OnnxEmbedder]:
-    """The model of `int8` in fp32."""
-    with load_embedder(int8.model, precision="fp32", threads=2) as embedder:
+def fp32() -> Iterator[OnnxEmbedder]:
+    """The model that has both precisions, in fp32."""
+    with load_embedder(MINILM, precision="fp32", threads=2) as embedder:
         yield embedder

@@ -25,7 +25,7 @@ CLOSEST = {
         "which storey are you on": 0,
         "LAMPS": 3,
     },
-    "granite-embedding-30m-english": {
+    "wikiholt-1": {
         "nightly backup of our documents": 1,
         "automobile": 2,
         "downstairs or upstairs": 0,

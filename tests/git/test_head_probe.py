@@ -12,9 +12,10 @@ import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.errors import SourceCorrupt, SourceMissing
+from wikiholt.git.head import HeadReader
 from wikiholt.git.head_probe import GitHeadProbe
 from wikiholt.git.repository import RepositoryLocation
-from wikiholt.git.source import GitSource, HeadReader
+from wikiholt.git.source import GitSource
 
 _GRANULARITY_NS = 2_000_000_000
 
@@ -165,7 +166,7 @@ def test_packed_refs_at_rest_are_parsed_once(repository: Repository, monkeypatch
     file = make_packed(repository)
     reader, location = HeadReader(), RepositoryLocation(file.parent, file.parent)
     commit = reader.read_head(location)
-    monkeypatch.setattr("wikiholt.git.source._find_in_packed_refs", None)
+    monkeypatch.setattr("wikiholt.git.head._find_in_packed_refs", None)
     assert reader.read_head(location) == commit
 
 

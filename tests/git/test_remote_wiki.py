@@ -248,7 +248,7 @@ def test_the_command_line_adds_syncs_and_searches_a_url_and_shows_no_password(
     assert "ops/backup" in capsys.readouterr().out
     assert run("add", "gone", url.replace("wiki", "absent")) == 6
     assert run("add", "bad", url.replace("http:", "ftp:")) == 2
-    for command in (["list"], ["list", "--json"], ["status"], ["status", "far", "--json"], ["remove", "far"]):
+    for command in (["list"], ["list", "--json"], ["status"], ["status", "far", "--json"], ["remove", "far", "--yes"]):
         assert run(*command) == 0
     seen = capsys.readouterr()
     assert "***@127.0.0.1" in seen.out

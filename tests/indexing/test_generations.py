@@ -306,7 +306,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     expected = before.get_handle("notes").search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     before.close()
 
-    service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"precision": "fp32"}))
+    service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"model": "all-MiniLM-L6-v2"}))
     handle = service.get_handle("notes")
     done: list[object] = []
     rebuild = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
@@ -324,8 +324,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     assert answers
     state = handle.get_status().state
     assert state is not None
-    assert "/fp32/" in state.recipe.fingerprint
-    assert (state.recipe.model, state.recipe.precision) == (DEFAULT_MODEL, "fp32")
+    assert state.recipe.model == "all-MiniLM-L6-v2" != DEFAULT_MODEL
     after = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert "sourdough" in after.hits[0].name
     assert after.hits[0].distance != expected.hits[0].distance, "by the new weights"

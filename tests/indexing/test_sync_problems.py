@@ -1,16 +1,16 @@
 """Syncs with bad pages or bad models: the good pages are indexed, the others are listed as problems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.indexing.sync_fixtures import WIKI_ID, SyncFixture
+from wikiholt.domain.git import FileHistories
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import ModelSelfTestFailed, SyncFailed
+from wikiholt.errors import ModelSelfTestFailed, ModelUnavailable, SyncFailed
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.sync import Syncer
@@ -143,15 +143,13 @@ def test_unchanged_problem_files_cost_nothing_in_an_incremental_sync(
     wiki.repository.commit({"bad.md": b"\x00\x01\x02\xff" * 64, "good.md": "fine"})
     wiki.sync()
     requested: list[str] = []
-    real = GitSource.get_change_dates
+    real = GitSource.read_file_histories
 
-    def recording_get_change_dates(
-        self: GitSource, files: Sequence[str], revision: str, since: str | None
-    ) -> Mapping[str, datetime]:
+    def record(self: GitSource, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
         requested.extend(files)
         return real(self, files, revision, since)
 
-    monkeypatch.setattr(GitSource, "get_change_dates", recording_get_change_dates)
+    monkeypatch.setattr(GitSource, "read_file_histories", record)
     wiki.repository.commit({"new.md": "brand new"})
     assert wiki.sync().added == 1
     assert requested == ["new.md"]
@@ -183,6 +181,25 @@ def test_a_text_that_the_model_rejects_does_not_affect_other_pages(wiki: SyncFix
     wiki.embedder = RejectingModel()
     wiki.repository.commit({"a.md": "cursed", "b.md": "fine"})
     assert [p.file for p in wiki.sync().problems] == ["a.md"]
+
+
+def test_a_sync_that_is_lost_in_its_first_long_pages_keeps_what_it_has_embedded(wiki: SyncFixture) -> None:
+    class LostModel(FakeEmbedder):
+        def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+            if len(self.embedded) > 350:
+                raise ModelUnavailable("the process is gone", hint="")
+            return super().embed_passages(texts)
+
+    words = " ".join(f"word{number}" for number in range(150))
+    part = f"## Part {{}} of {{}}\n\n{words}\n\n"
+    pages = {f"page-{page:02}.md": "".join(part.format(number, page) for number in range(15)) for page in range(40)}
+    wiki.repository.commit({**pages})
+    with pytest.raises(ModelUnavailable):
+        Syncer(WIKI_ID, wiki.store, wiki.source, LostModel(), wiki.pipeline, 1).sync()
+    report = wiki.sync()
+    assert report.pages == 40
+    assert report.unchanged > 15
+    wiki.assert_converged()
 
 
 def test_a_model_that_returns_only_zero_vectors_fails_the_sync(wiki: SyncFixture) -> None:

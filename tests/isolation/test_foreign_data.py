@@ -151,6 +151,20 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
     assert before == {file: file.read_bytes() for file in before}
 
 
+def test_verify_isolation_finds_a_passage_with_the_text_of_another_wiki(two: TwoWikis) -> None:
+    slug = two.wikis[0].slug
+    assert [check.ok for check in check_isolation(two.service, slug)] == [True]
+    own, foreign = (two.get_directory(number) / "g000001.sqlite" for number in range(2))
+    with closing(sqlite3.connect(own, isolation_level=None)) as db:
+        db.execute("ATTACH ? AS other", (str(foreign),))
+        db.execute("UPDATE main.chunks SET content = (SELECT content FROM other.chunks WHERE id = 1) WHERE id = 1")
+    (fault,) = check_isolation(two.service, slug)
+    assert (fault.ok, fault.detail) == (
+        False,
+        "rows of the published index: page 1 is not as it was written",
+    )
+
+
 def test_a_generation_of_another_wiki_is_never_published_instead_of_a_lost_one(two: TwoWikis) -> None:
     two.service.close()
     shutil.copy(two.get_directory(1) / "g000001.sqlite", two.get_directory(0) / "g000007.sqlite")

@@ -374,4 +374,4 @@ def test_the_command_line_reports_a_replaced_wiki_and_continues(
     assert run("rebind", "nowhere")[0] == 3
     shutil.rmtree(file_garden.path)
     assert run("rebind", "garden")[0] == 6
-    assert run("remove", "garden")[0] == 0
+    assert run("remove", "garden", "--yes")[0] == 0

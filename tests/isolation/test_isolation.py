@@ -270,5 +270,5 @@ def test_with_the_real_model_similar_wikis_stay_isolated(tmp_path: Path, capsys:
             out = capsys.readouterr().out
             assert find_codes(out) == {me.code}
             assert len(json.loads(out)["results"]) == 3
-    assert main(["--data", str(tmp_path / "data"), "remove", wikis[1].slug]) == 0
+    assert main(["--data", str(tmp_path / "data"), "remove", wikis[1].slug, "--yes"]) == 0
     assert find_codes_on_disk(tmp_path / "data") == {wikis[0].code, wikis[2].code}

@@ -36,6 +36,11 @@ def test_a_row_of_tildes_before_a_backtick_is_read_once() -> None:
     assert measure_seconds(lambda data: to_plain_text(data.decode()), b"~" * 50_000 + b"`~") < 3
 
 
+def test_two_hundred_thousand_carriage_returns_are_read_once() -> None:
+    assert measure_seconds(lambda data: parse_text(data.decode()), b"x\n" + b"\r" * 200_000) < 3
+    assert parse_text("a\r\r\nb\rc\r\n").body == "a\nb c\n"
+
+
 def test_a_very_long_heading_is_not_repeated_in_every_chunk() -> None:
     page = parse_text("word " * 5_000 + "\n===\n\n" + "A sentence. " * 5_000)
     assert len(page.headings[0].text) <= 500

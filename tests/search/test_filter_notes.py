@@ -111,3 +111,42 @@ def test_a_property_is_looked_up_once_while_its_value_is_typed(tmp_path: Path) -
         for value in ("d", "dr", "dra", "draft"):
             assert len(get_notes(handle, f"spade status:{value}")) == 1
     assert [bool(call.args[1]) for call in find.call_args_list].count(True) == 1
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_an_exclusion_says_how_many_pages_it_left_out_and_how_to_search_for_the_word(
+    handle: WikiHandle, mode: SearchMode
+) -> None:
+    def search(query: str, where: PageFilter | None = None) -> tuple[list[str], tuple[str, ...]]:
+        answer = handle.search(SearchRequest(query, 5, mode, where or PageFilter()))
+        return sorted(hit.path for hit in answer.hits), answer.notes
+
+    found, notes = search("heap -leaves")
+    assert notes == ('-leaves left out 1 page; to search for it instead, write "leaves"',)
+    assert "tools/rake" not in found
+    assert search("heap", PageFilter(path_prefix="tools"))[1] == ()
+    assert search("heap -leaves", PageFilter(path_prefix="People"))[1] == ()
+    assert search("heap -kangaroo")[1] == ()
+    _, notes = search('garden -leaves -"every two weeks"')
+    assert notes == (
+        '-"every two weeks" -leaves left out 2 pages; to search for it instead, write "every two weeks" "leaves"',
+    )
+
+
+def test_an_option_is_searched_as_text(tmp_path: Path) -> None:
+    made = SearchFixture(tmp_path)
+    made.repository.commit({**PAGES, "disks.md": "# Disks\n\nRun badblocks -wsv on the disk and wait."})
+    handle = made.open_handle()
+    handle.sync()
+    for mode in SearchMode:
+        answer = handle.search(SearchRequest("badblocks -wsv", mode=mode))
+        assert answer.hits[0].path == "disks"
+        assert answer.notes == ()
+
+
+def test_a_long_option_has_a_note_that_says_how_to_exclude_the_word(handle: WikiHandle) -> None:
+    note = '-leaves was searched as a word, because docker is a program; to leave out pages with it, write -"leaves"'
+    assert get_notes(handle, "docker heap -leaves") == (note,)
+    assert get_notes(handle, 'docker heap -"leaves"') == (
+        '-"leaves" left out 1 page; to search for it instead, write "leaves"',
+    )

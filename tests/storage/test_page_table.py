@@ -31,3 +31,9 @@ def test_the_facet_tags_has_those_in_the_text_too() -> None:
     tags = (Facet("daily", 2),)
     facets = Facets(2, (), tags, (), (PropertyFacets("Tags", ()), PropertyFacets("status", ())))
     assert facets.requested == (PropertyFacets("Tags", tags), PropertyFacets("status", ()))
+
+
+def test_a_property_with_another_value_on_every_page_has_only_the_most_frequent_values() -> None:
+    values = tuple(Facet(f"value {number}", 1) for number in range(5000))
+    facets = Facets(5000, (), values, (), (PropertyFacets("tags", ()), PropertyFacets("id", values)))
+    assert [facet.values for facet in facets.requested] == [values[:1000]] * 2

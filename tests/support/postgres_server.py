@@ -43,6 +43,7 @@ class PostgresServer:
         self.place = place
         self._options = _OPTIONS | dict(options or {})
         self.port = 0
+        self._data = place / "data"
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._secret = secrets.token_hex(8)
         self._bin = self._find_binaries()
@@ -77,7 +78,7 @@ class PostgresServer:
         where = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.place}"]
         with (self.place / "log").open("ab") as log:
             self._child = subprocess.Popen(
-                [self._bin / "postgres", "-D", self.place / "data", *where, *options],
+                [self._bin / "postgres", "-D", self._data, *where, *options],
                 stderr=log,
                 stdout=log,
                 user=self._uid,
@@ -108,6 +109,25 @@ class PostgresServer:
         self.stop()
         self.start()
 
+    def make_standby(self) -> None:
+        """Copy the server as a standby, which has nothing of what the server writes from now on."""
+        standby = self.place / "standby"
+        standby.mkdir(mode=0o700)
+        if self._user is not None:
+            os.chown(standby, self._user.pw_uid, self._user.pw_gid)
+        command = [self._bin / "pg_basebackup", "--pgdata", standby, "--checkpoint=fast", "--no-sync"]
+        command += ["--dbname", self.get_dsn()]
+        subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
+
+    def fail_over(self) -> None:
+        """End the server as in a crash, and promote its standby, which answers at the same address."""
+        self.stop(signal.SIGQUIT)
+        self._data = self.place / "standby"
+        subprocess.run(["touch", self._data / "standby.signal"], check=True, user=self._uid)
+        self.start()
+        with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
     @property
     def _uid(self) -> int | None:
         return self._user.pw_uid if self._user else None
@@ -133,7 +153,7 @@ class PostgresServer:
         return ["--set", "scram_iterations=1"] if is_supported else []
 
     def _init_cluster(self) -> None:
-        data, password = self.place / "data", self.place / "password"
+        data, password = self._data, self.place / "password"
         data.mkdir()
         password.write_text(self._secret)
         self.place.chmod(0o755)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 from psycopg import sql
@@ -132,10 +133,10 @@ def read_lease_expiry(store: PostgresStore, wiki_id: str, name: str = WRITE_LEAS
     return float(until_s)
 
 
-def expire_leases(store: PostgresStore, wiki_id: str) -> None:
-    """End the leases of the wiki, as if their holders had not renewed them in time."""
+def expire_leases(store: PostgresStore, wiki_id: str, offset: LiteralString = "- interval '1 second'") -> None:
+    """Change the end of the leases of the wiki, as if their holders had not renewed them in time."""
     placement = store.placements.get(wiki_id)
-    statement = sql.SQL("UPDATE {} SET until = clock_timestamp() - interval '1 second' WHERE holder IS NOT NULL")
+    statement = sql.SQL("UPDATE {} SET until = clock_timestamp() " + offset + " WHERE holder IS NOT NULL")
     with store.placements.get_operator_connections(placement).write_transaction() as connection:
         connection.execute(statement.format(sql.Identifier(placement.schema, "state")))
 

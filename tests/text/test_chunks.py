@@ -20,9 +20,9 @@ from wikiholt.text.segmentation import TokenCounter, TokenSpans
 MAX_TOKENS = 254
 
 
-LONGEST_WORDS = {"granite-embedding-30m-english": 1_500, "all-MiniLM-L6-v2": 1_000}
+LONGEST_WORDS = {"wikiholt-1": 1_500, "all-MiniLM-L6-v2": 1_000}
 """For each model, the maximum number of letters of one word in a chunk; granite has tokens of eight equal letters."""
-EXTRA_TOKENS = {"granite-embedding-30m-english": 3, "all-MiniLM-L6-v2": 0}
+EXTRA_TOKENS = {"wikiholt-1": 3, "all-MiniLM-L6-v2": 0}
 """By how much a chunk may exceed its target. In granite's vocabulary the space is a part of the word after it: the
 first word of a chunk has lost it, and then needs more tokens than in the page."""
 

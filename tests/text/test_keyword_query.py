@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.text.markdown_samples import MALFORMED_TEXTS, parse_text
 from wikiholt.domain.search import KeywordQuery
 from wikiholt.text.bm25 import build_page_terms, to_terms
-from wikiholt.text.keyword_query import parse_query
+from wikiholt.text.keyword_query import find_exclusions, find_plain_words, parse_query, to_plain_query
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,51 @@ def test_many_threads_find_the_same_terms() -> None:
     assert len(results) == 6
     assert all(found == results[0] for found in results)
     assert len(expected) == len(results[0])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "badblocks -wsv",
+        "ls -la",
+        "/bin/ls -lah",
+        "what does rm -rf do",
+        "sudo apt-get install -qq nginx",
+        "git rebase -i",
+        "git push -force",
+        "kubectl get pods -n prod",
+        "find . -type f -name pages",
+        "kill -HUP",
+        "sort -k2 -nr",
+        "search --rerank",
+        "run -i -j4 -v2",
+        "it is -10 degrees",
+    ],
+)
+def test_the_option_of_a_command_excludes_nothing(query: str) -> None:
+    assert find_exclusions(query) == []
+    assert parse_query(query).excluded == ()
+    assert to_plain_query(query) == query
+    options = [word.lstrip("-") for word in query.split() if word.startswith("-")]
+    assert {query[start:end] for start, end in find_plain_words(query)} >= set(options)
+
+
+@pytest.mark.parametrize(
+    ("query", "typed"),
+    [
+        ("drum -printer", ["-printer"]),
+        ("frobnicate -wsv", ["-wsv"]),
+        ("vpn -SSH -k8s -2023", ["-SSH", "-k8s", "-2023"]),
+        ("how to make tea -coffee", ["-coffee"]),
+        ("printer make -model", ["-model"]),
+        ('ls -"steam button"', ['-"steam button"']),
+        ('"ls" colours -printer', ["-printer"]),
+        ('find "this phrase" -printer', ["-printer"]),
+        ("猫 -犬", ["-犬"]),
+        ("-printer", ["-printer"]),
+    ],
+)
+def test_any_other_hyphen_before_a_word_excludes_it(query: str, typed: list[str]) -> None:
+    assert find_exclusions(query) == typed
+    assert len(parse_query(query).excluded) == len(typed)
+    assert not any(text in to_plain_query(query) for text in typed) or query == typed[0]

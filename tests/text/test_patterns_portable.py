@@ -5,8 +5,6 @@ possessive quantifier after one character or set is correct everywhere, and so i
 """
 
 import ast
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 import wikiholt.text
+from tests.support.page_patterns import collect_patterns
 
 _SOURCES = Path(wikiholt.text.__file__).resolve().parents[1]
 _QUANTIFIER = r"(?:[*+?]|\{\d*,?\d*\})\+"
@@ -72,15 +71,9 @@ def test_no_pattern_has_a_possessive_quantifier_after_a_group() -> None:
     assert not found, f"write (?>(?:...)*) for (?:...)*+ in {found}"
 
 
+@pytest.mark.slow
 def test_no_atomic_group_captures() -> None:
     assert list(find_captures_in_atomic_groups(parser.parse("(?>(?:(a)|b)*)c")))
-    modules = [
-        importlib.import_module(f"wikiholt.text.{each.name}") for each in pkgutil.iter_modules(wikiholt.text.__path__)
-    ]
-    patterns = {value for module in modules for value in vars(module).values() if isinstance(value, re.Pattern)}
-    assert len(patterns) > 50
-    assert not [
-        pattern.pattern
-        for pattern in patterns
-        if any(find_captures_in_atomic_groups(parser.parse(pattern.pattern, pattern.flags)))
-    ]
+    patterns = collect_patterns()
+    assert len(patterns) > 200
+    assert not [each.place for each in patterns if any(find_captures_in_atomic_groups(each.parse()))]

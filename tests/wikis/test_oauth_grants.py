@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from wikiholt.domain.wiki import Key, Scope
-from wikiholt.errors import Busy
 from wikiholt.wikis import oauth_grants
 from wikiholt.wikis.oauth_grants import GrantKind, OAuthGrant
 from wikiholt.wikis.registry import Registry
@@ -70,13 +69,25 @@ def test_a_token_ends_when_its_key_expires(registry: Registry, monkeypatch: pyte
     assert registry.oauth.find(GrantKind.ACCESS, access) is None
 
 
-def test_clients_are_limited_until_somebody_approves_them(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_unapproved_client_makes_room_for_a_new_one(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     approve(registry)
-    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS", 1)
-    registry.oauth.add_client("second", {"client_name": "B"})
-    with pytest.raises(Busy):
-        registry.oauth.add_client("third", {})
-    assert registry.oauth.find_client("second") == {"client_name": "B"}
+    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS", 4)
+    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS_OF_NETWORK", 2)
+
+    def add(client_id: str, network: str) -> list[str]:
+        """Add a client, and return the names of those that are left."""
+        registry.oauth.add_client(client_id, {"client_name": client_id}, network)
+        return [name for name in ("a", "b1", "b2", "b3", "c", "d") if registry.oauth.find_client(name)]
+
+    add("a", "network a")
+    add("b1", "network b")
+    assert add("b2", "network b") == ["a", "b1", "b2"]
+    assert add("b3", "network b") == ["a", "b2", "b3"]  # the oldest of the same network
+    assert add("c", "network c") == ["a", "b2", "b3", "c"]
+    assert add("d", "network d") == ["b2", "b3", "c", "d"]  # the oldest of all
+    assert registry.oauth.find_client("d") == {"client_name": "d"}
     assert registry.oauth.find_client("client-of-wiki-0") == {"client_name": "Ägent"}
     assert registry.oauth.find_client("nul\0") is None
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
+from wikiholt.domain.git import EntryKind
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
@@ -281,9 +282,11 @@ def _check_wiki(handle: WikiHandle, backup_interval_s: float) -> Iterator[CheckR
     yield from _check_backup(handle, status.state, backup_interval_s)
     if status.stale and status.error is None:
         yield CheckResult(subject, False, "the index is behind HEAD", sync)
-    if status.problems:
-        first = status.problems[0]
-        detail = f"{len(status.problems)} pages could not be indexed; the first: {first.file}: {first.detail}"
+    # CONTRIBUTING.md and the like are often links at the root, to a page that is indexed under its own name.
+    problems = [problem for problem in status.problems if problem.reason != EntryKind.SYMLINK or "/" in problem.file]
+    if problems:
+        first = problems[0]
+        detail = f"{len(problems)} pages could not be indexed; the first: {first.file}: {first.detail}"
         yield CheckResult(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and fix the pages")
     elif not faults and not status.stale and status.state.pages:
         counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"

@@ -14,6 +14,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.storage.sqlite.query_log import QUERY_LOG_FILE, get_query_log_owner
 from wikiholt.storage.sqlite.schema import get_owner
+from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 _ADVICE = "see docs/security.md#a-suspected-leak; keep the file as evidence before you repair anything"
@@ -53,10 +54,11 @@ def _run_check(find_fault: Callable[[], str]) -> str:
 def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     store, source = service.components.store, service.get_source(wiki)
     yield "published index", partial(_check_published, partial(store.open, wiki.id), wiki, source)
+    handle = service.get_handle(wiki.slug)
+    yield "rows of the published index", partial(_check_rows, handle)
     databases = service.components.databases
     if databases is not None:
         yield "rights in PostgreSQL", partial(_check_roles, databases, wiki)
-    handle = service.get_handle(wiki.slug)
     for backup in handle.backups.list():
         yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
     directory = store.get_directory(wiki.id)
@@ -64,6 +66,14 @@ def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
         get_file_owner = _choose_reader(file.name)
         if get_file_owner is not None:
             yield file.name, partial(_check_file, file, get_file_owner, wiki)
+
+
+def _check_rows(handle: WikiHandle) -> str:
+    """Compare the passages and all else in the index with their checksums: text of another wiki may replace a row."""
+    try:
+        return "; ".join(handle.check())
+    except IndexMissing:
+        return ""
 
 
 def _check_roles(databases: DatabaseAdmin, wiki: Wiki) -> str:

@@ -31,6 +31,7 @@ from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, Source
 from wikiholt.git.mirror import MirrorSource, SharedHead, make_bare_runner
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.tree_editor import validate_page_file
+from wikiholt.text.ignore_patterns import count_ignored
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _SKIPPED_DIRECTORIES = ("node_modules/",)
@@ -130,23 +131,39 @@ class DirectorySource(MirrorSource):
 
     def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
         """The files on disk now that are not pages, except ignored ones; of hidden directories only their names."""
-        ignored = list_ignored_files(self._root, _TIMEOUT_S)
         files: list[str] = []
-        for folder, directories, names in os.walk(self._root):
-            prefix = os.path.relpath(folder, self._root) + "/" if folder != str(self._root) else ""
-            visible = [name for name in directories if not name.startswith(".")]
+        for prefix, directories, names in self._walk(self._is_left_out):
             files += [_decode_name(f"{prefix}{name}/") for name in directories if name.startswith(".")]
-            directories[:] = [name for name in visible if not self._is_left_out(f"{prefix}{name}/", ignored)]
-            others = (f"{prefix}{name}" for name in names if f"{prefix}{name}" not in ignored)
-            files += [file for file in map(_decode_name, others) if self._files.is_other(file)]
+            files += [
+                file for file in (_decode_name(f"{prefix}{name}") for name in names) if self._files.is_other(file)
+            ]
         depth = len(self._root.parts) - len(self._top.parts)
         for level in range(1, depth + 1):
             files += [f"{'../' * level}{name}" for name in list_names(self._root.parents[level - 1], "")]
         return files
 
-    def _is_left_out(self, directory: str, ignored: frozenset[str]) -> bool:
-        is_ignored = directory in ignored or directory.rstrip("/") in ignored
-        return is_ignored or self._files.is_ignored_by_user(_decode_name(directory))
+    def count_ignored(self, revision: str) -> Mapping[str, int]:  # noqa: ARG002
+        """How many files on disk now each ignore pattern of the wiki excludes; hidden ones do not count."""
+        own = self._ignore[len(_SKIPPED_DIRECTORIES) :]
+        if not own:
+            return {}
+        walked = self._walk(lambda directory: f"{directory.split('/')[-2]}/" in _SKIPPED_DIRECTORIES)
+        files = (_decode_name(f"{prefix}{name}") for prefix, _, names in walked for name in names)
+        return count_ignored(own, filter(self._files.has_page_name, files))
+
+    def _walk(self, is_left_out: Callable[[str], bool]) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Each directory on disk that is not hidden, left out or ignored by git: its path, and the names in it."""
+        ignored = list_ignored_files(self._root, _TIMEOUT_S)
+        for folder, directories, names in os.walk(self._root):
+            prefix = os.path.relpath(folder, self._root) + "/" if folder != str(self._root) else ""
+            yield prefix, list(directories), [name for name in names if f"{prefix}{name}" not in ignored]
+            paths = {name: f"{prefix}{name}/" for name in directories if not name.startswith(".")}
+            directories[:] = [
+                name for name, path in paths.items() if not {path, path.rstrip("/")} & ignored and not is_left_out(path)
+            ]
+
+    def _is_left_out(self, directory: str) -> bool:
+        return self._files.is_ignored_by_user(_decode_name(directory))
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         changes = super().get_changes(old, new)
@@ -173,7 +190,9 @@ class DirectorySource(MirrorSource):
         for blob in ids:
             yield self._read_from_disk(blob, limit) if blob in elsewhere else next(mirrored)
 
-    def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+    def _find_change_dates(
+        self, files: Sequence[str], revision: str, since: str | None
+    ) -> tuple[dict[str, datetime], bool]:
         """The modification time that each file had when its content was first seen."""
         rows = {decode_file_name(os.fsencode(path)): row for path, row in load_table(self._path).rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
@@ -183,7 +202,10 @@ class DirectorySource(MirrorSource):
                     dates[file] = _to_datetime(stamp.mtime_ns)
         missing = [file for file in files if file not in dates]
         commits = [self._find_commit(id_) if id_ else None for id_ in (revision, since)] if missing else []
-        return dates | dict(super().get_change_dates(missing, commits[0] or "", commits[1]) if missing else {})
+        if not missing:
+            return dates, True
+        others, is_complete = super()._find_change_dates(missing, commits[0] or "", commits[1])
+        return dates | others, is_complete
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:  # noqa: ARG002
         """The attachable files in a directory on disk now, by name."""
@@ -218,7 +240,7 @@ class DirectorySource(MirrorSource):
         """Wait while git changes the files of the checkout: meanwhile some of them are missing. Raises Busy."""
         lock, deadline = self._top / ".git" / "index.lock", time.monotonic() + _GIT_TIMEOUT_S
         with suppress(OSError):
-            while time.time() - lock.stat().st_mtime < _STALE_LOCK_AGE_S:
+            while abs(time.time() - lock.stat().st_mtime) < _STALE_LOCK_AGE_S:  # the clock may have been set back
                 if stop() or time.monotonic() > deadline:
                     raise Busy(f"Git is changing the files in {self._top}.", hint="The next sync reads them.")
                 time.sleep(_GIT_POLL_INTERVAL_S)

@@ -1,6 +1,7 @@
 """Values read from and written to a git repository."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -72,6 +73,18 @@ class FileVersion:
     file: str
     old_file: str
     blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileHistories:
+    """What the history says about files at a revision."""
+
+    changed_at: Mapping[str, datetime]
+    """When each file was last changed by a commit."""
+    former_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names that the files had before renames, newest first."""
+    fault: str = ""
+    """Why dates may be wrong and names missing; empty if the history is complete as far as they need it."""
 
 
 @dataclass(frozen=True, slots=True)

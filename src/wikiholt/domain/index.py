@@ -238,6 +238,8 @@ class SyncReport:
     rebuilt: bool = False
     pages: int = 0
     """The number of pages at the revision, also of those with problems."""
+    history_warning: str = ""
+    """Why dates may be wrong and former names missing."""
 
 
 @dataclass(frozen=True, slots=True)

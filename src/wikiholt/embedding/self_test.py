@@ -21,7 +21,7 @@ QUESTIONS_AND_ANSWERS = (
     ("how are tomatoes watered?", "In summer the plants need a litre each morning, given to the roots."),
 )
 """Questions with their answers, without common words. Each answer is unrelated to the other questions."""
-_SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another precision (fp32 runs everywhere)"
+_SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another model or precision (fp32 always runs)"
 
 
 @dataclass(frozen=True, slots=True)

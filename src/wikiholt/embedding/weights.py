@@ -1,14 +1,14 @@
 """The weights of a model: where tensors are in their file, their conversion for a session, and dense layers.
 
-For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
-activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
-contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such matrices are converted; the table of
-words stays as it is.
+A finished model has its weights inside its ONNX file: matrices in int8, the table of words in 4 bits. For the models in
+other packages they are converted when the model is loaded. For int8 each matrix gets one scale per column. Its rows are
+first balanced against the activations (smoothing): a few activation columns are many times larger than the rest and
+would otherwise use up the int8 range.
 """
 
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,72 +21,47 @@ from wikiholt.embedding.model_files import ModelFiles
 from wikiholt.errors import ModelCorrupt
 
 Array = NDArray[Any]
-_BLOCK_SIZE = 64
 NIBBLE_BLOCK_SIZE = 32
 _NIBBLE_BLOCK = np.dtype([("scale", "<f2"), ("pairs", "u1", NIBBLE_BLOCK_SIZE // 2)])
 """A byte contains two numbers, each plus 8: the low bits one of the first 16, the high bits one of the last 16."""
 
 
-class BlockTable:
-    """A table of int8 numbers in blocks with one scale each; rows are converted when they are read."""
-
-    def __init__(self, numbers: NDArray[Any], scales: FloatArray) -> None:
-        self._numbers = numbers
-        self._scales = scales
-        self._width = numbers.shape[1] * numbers.shape[2]
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, rows: IntArray | slice) -> FloatArray:
-        blocks = self._numbers[rows] * self._scales[rows]
-        return np.asarray(blocks.reshape(len(blocks), self._width), np.float32)
-
-
 class NibbleTable:
-    """A table of 4-bit numbers; rows are converted when they are read."""
+    """A table of 4-bit numbers (rows × blocks × 16 bytes) with one scale per block (rows × blocks × 1).
 
-    def __init__(self, blocks: NDArray[Any]) -> None:
-        self._blocks = blocks
+    Rows are converted when they are read.
+    """
+
+    def __init__(self, pairs: NDArray[np.uint8], scales: NDArray[np.float16]) -> None:
+        self.pairs = pairs
+        self.scales = scales
 
     @classmethod
     def read(cls, weights: memoryview, offset: int, rows: int, columns: int) -> "NibbleTable":
         """The table at this offset, not copied. Raises ModelCorrupt if it is not completely in the weights."""
-        return cls(_read_array(weights, _NIBBLE_BLOCK, offset, [rows, columns // NIBBLE_BLOCK_SIZE]))
-
-    @property
-    def pairs(self) -> NDArray[np.uint8]:
-        """A copy of the numbers as they are stored: rows × blocks × 16 bytes."""
-        return np.ascontiguousarray(self._blocks["pairs"])
-
-    @property
-    def scales(self) -> NDArray[np.float16]:
-        """A copy of the scales: rows × blocks × 1."""
-        return np.ascontiguousarray(self._blocks["scale"][..., None])
+        blocks = _read_array(weights, _NIBBLE_BLOCK, offset, [rows, columns // NIBBLE_BLOCK_SIZE])
+        return cls(blocks["pairs"], blocks["scale"][..., None])
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self.pairs)
 
     def __getitem__(self, rows: IntArray | slice) -> FloatArray:
-        blocks = self._blocks[rows]
-        pairs = blocks["pairs"]
+        pairs = self.pairs[rows]
         numbers = np.concatenate([pairs & 15, pairs >> 4], axis=-1).astype(np.float32) - np.float32(8)
-        return np.asarray((numbers * blocks["scale"][..., None]).reshape(len(blocks), -1), np.float32)
+        width = 2 * pairs.shape[1] * pairs.shape[2]  # written out, since there may be no rows
+        return np.asarray((numbers * self.scales[rows]).reshape(len(numbers), width), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsLayout:
     """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
 
-    `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
     `nibbles` locates the parts of tensors of 4-bit numbers: offset, rows, columns. Such a matrix has a row per output.
     """
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
     quantized: tuple[str, ...]
     smoothed: tuple[str, ...]
-    blocks: Mapping[str, tuple[int, int, int, int]]
-    block_size: int
     transposed: frozenset[str] = frozenset()
     """The fp32 matrices that the file stores with a row per output."""
     nibbles: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
@@ -95,37 +70,29 @@ class WeightsLayout:
     def parse(cls, data: bytes) -> "WeightsLayout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
         nibbles = {name: tuple(tuple(part) for part in parts) for name, parts in table.get("nibbles", {}).items()}
         return cls(
-            tensors,
-            tuple(table["rounded"]),
-            tuple(table["smoothed"]),
-            blocks,
-            table.get("block_size", _BLOCK_SIZE),
-            frozenset(table.get("transposed", ())),
-            nibbles,
+            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), frozenset(table.get("transposed", ())), nibbles
         )
 
 
 def extract_tensors(
     layout: WeightsLayout, weights: memoryview, omitted: Collection[str] = frozenset()
 ) -> dict[str, Array]:
-    """Every tensor in fp32, except tables in blocks: as `.int8` or `.pairs`, and `.scale`.
+    """Every tensor in fp32, except a table of words in 4 bits: as `.pairs` and `.scale`.
 
-    An fp32 tensor of one part and a table in blocks are not copied.
+    An fp32 tensor of one part is not copied.
     """
     tensors: dict[str, Array] = {}
-    for name in (*layout.tensors, *layout.blocks, *layout.nibbles):
+    for name in (*layout.tensors, *layout.nibbles):
         if name in omitted:
             continue
         if name in layout.tensors or name in layout.quantized:
             tensors[name] = _extract_matrix(layout, name, weights)
-        elif name in layout.blocks:
-            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = extract_blocks(layout, name, weights)
         else:
             table = NibbleTable.read(weights, *layout.nibbles[name][0])
-            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = table.pairs, table.scales
+            tensors[f"{name}.pairs"] = np.ascontiguousarray(table.pairs)
+            tensors[f"{name}.scale"] = np.ascontiguousarray(table.scales)
     return tensors
 
 
@@ -152,9 +119,6 @@ def _extract_matrix(layout: WeightsLayout, name: str, weights: memoryview) -> Fl
     """A tensor in fp32, whatever its form in the file."""
     if name in layout.tensors:
         return extract_tensor(layout.tensors[name], weights, is_transposed=name in layout.transposed)
-    if name in layout.blocks:
-        numbers, scales = extract_blocks(layout, name, weights)
-        return np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
     tables = [NibbleTable.read(weights, *part) for part in layout.nibbles[name]]
     return np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
 
@@ -175,19 +139,64 @@ def extract_tensor(
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
 
 
-def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
-    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
-    offset, scale_offset, rows, columns = layout.blocks[name]
-    blocks = columns // layout.block_size
-    numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
-    return numbers, _read_array(weights, np.float32, scale_offset, [rows, blocks, 1])
-
-
 def _read_array(weights: memoryview, kind: DTypeLike, offset: int, shape: Sequence[int]) -> Array:
     count = int(np.prod(shape))
     if offset + count * np.dtype(kind).itemsize > len(weights):
         raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
     return np.frombuffer(weights, kind, count, offset).reshape(shape)
+
+
+# The weights of a finished model are initializers in its ONNX file, which is a message of protocol buffers.
+
+_GRAPH_FIELD, _INITIALIZER_FIELD = 7, 5
+_DIMENSION_FIELD, _KIND_FIELD, _NAME_FIELD, _DATA_FIELD = 1, 2, 8, 9
+_TENSOR_KINDS: Mapping[int, DTypeLike] = {1: "<f4", 2: "u1", 3: "i1", 7: "<i8", 10: "<f2"}
+
+
+def read_initializers(model: memoryview) -> dict[str, Array]:
+    """The weights inside an ONNX file, by name, not copied. The file must be verified."""
+    graph = next(value for number, value in _read_fields(model) if number == _GRAPH_FIELD)
+    found: dict[str, Array] = {}
+    for number, tensor in _read_fields(graph):
+        if number == _INITIALIZER_FIELD:
+            fields = list(_read_fields(tensor))
+            shape = [value for number, value in fields if number == _DIMENSION_FIELD]
+            values = dict(fields)
+            array = np.frombuffer(values[_DATA_FIELD], _TENSOR_KINDS[values[_KIND_FIELD]])
+            found[bytes(values[_NAME_FIELD]).decode()] = array.reshape(shape)
+    return found
+
+
+def _read_fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """The number and value of each field: an integer, or the bytes of a string or message."""
+    at = 0
+    while at < len(message):
+        key, at = _read_integer(message, at)
+        number, at = _read_integer(message, at)
+        if key & 7:  # bytes, of which the integer is the length
+            yield key >> 3, message[at : at + number]
+            at += number
+        else:
+            yield key >> 3, number
+
+
+def _read_integer(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (message[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if message[at - 1] < 128:
+            return value, at
+
+
+def convert_to_fp32(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights of a finished model in fp32, as another runtime computes with them."""
+    converted = dict(tensors)
+    for name in [name.removesuffix(".int8") for name in tensors if name.endswith(".int8")]:
+        matrix = converted.pop(f"{name}.int8") * converted.pop(f"{name}.scale")
+        smooth = converted.pop(f"{name}.smooth", None)
+        converted[name] = matrix if smooth is None else matrix * smooth[:, None]
+    return converted
 
 
 # Dense layers after the pooling: some models project their vectors to another dimension.

@@ -12,7 +12,7 @@ import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.tokenizer import ModelTokenizer
-from wikiholt.embedding.weights import BlockTable, NibbleTable
+from wikiholt.embedding.weights import NibbleTable
 
 _SIGN_WEIGHT = 0.3
 """The weight of punctuation or a letter, relative to the rarest word."""
@@ -27,8 +27,8 @@ _SAMPLE_EVERY_ROWS = 16
 """Every 16th row is used to estimate the mean of the table."""
 
 
-WordTable = FloatArray | BlockTable | NibbleTable
-"""A row per token; rows in blocks are converted when they are read."""
+WordTable = FloatArray | NibbleTable
+"""A row per token; rows in 4 bits are converted when they are read."""
 
 
 class WordVectors:

@@ -28,7 +28,20 @@ _LOG_TIMEOUT_FACTOR = 10
 _MAX_FIELD_BYTES = 1 << 20
 _MAX_LOG_BYTES = 1 << 28
 _HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
-_LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
+# Otherwise git reads `.gitmodules`, and a bad value there ends the log.
+_NO_SUBMODULES = "--ignore-submodules=all"
+_LOG_ARGUMENTS = (
+    "log",
+    "-z",
+    "--raw",
+    "--no-abbrev",
+    "-c",
+    "--root",
+    "--no-renames",
+    "--full-history",
+    "--no-notes",
+    _NO_SUBMODULES,
+)
 
 
 class Ancestry:
@@ -51,24 +64,29 @@ class Ancestry:
 
 def find_change_dates(
     git: GitRunner, files: Sequence[str], revision: str, since: str | None, ancestry: Ancestry
-) -> dict[str, datetime]:
-    """When each file last changed. Commits before `since` are only walked for files that no later commit touched."""
+) -> tuple[dict[str, datetime], bool]:
+    """When each file last changed, and whether git could read the history as far as needed.
+
+    Commits before `since` are only walked for files that no later commit touched.
+    """
     if not files:
-        return {}
+        return {}, True
     missing = set(files)
     dates: dict[str, datetime] = {}
+    is_complete = True
     if since:
-        dates, parents = _walk_log(git, (revision, f"^{since}"), missing)
+        dates, parents, is_complete = _walk_log(git, (revision, f"^{since}"), missing)
         if since in parents:
             ancestry.add(since, revision)
         if not ancestry.is_ancestor(git, since, revision):
-            since, missing = None, set(files)
+            since, missing, is_complete = None, set(files), True
     if missing:
-        dates |= _walk_log(git, (since or revision,), missing)[0]
+        older, _, is_older_complete = _walk_log(git, (since or revision,), missing)
+        dates, is_complete = dates | older, is_complete and is_older_complete
     if missing:
         date = get_commit_time(git, revision)
         dates |= dict.fromkeys(missing, date)
-    return dates
+    return dates, is_complete
 
 
 def get_commit_time(git: GitRunner, revision: str) -> datetime:
@@ -80,21 +98,32 @@ def get_commit_time(git: GitRunner, revision: str) -> datetime:
 
 
 def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> list[Commit]:
-    """The commits that changed a file, newest first, followed through renames."""
+    """The commits that changed a file, newest first, followed through renames.
+
+    Where old files are missing that would have to be compared, it is followed through renames without an edit.
+    """
+    for similarity in ("-M", "-M100%"):
+        commits, is_complete = _read_file_commits(git, file, revision, limit, similarity)
+        if is_complete:
+            return commits
+    raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Check it with `git fsck`.")
+
+
+def _read_file_commits(
+    git: GitRunner, file: str, revision: str, limit: int, similarity: str
+) -> tuple[list[Commit], bool]:
+    """The commits that changed a file, and whether git could read as many as there are."""
     commits: list[Commit] = []
     header = b""
-    with git.start(
-        "log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER_FORMAT, revision, "--", file
-    ) as process:
+    options = ("-z", "--raw", "-c", "--follow", similarity, "--no-notes", _NO_SUBMODULES, _HEADER_FORMAT)
+    with git.start("log", *options, revision, "--", file) as process:
         for token, is_file in _iter_tokens(_iter_fields(process, _MAX_LOG_BYTES)):
             if is_file and header:  # a merge that did not change the file lists no file
                 commits.append(_parse_commit(header))
             header = b"" if is_file else token
             if len(commits) >= limit:
-                return commits
-        if process.wait() != 0:
-            raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Check it with `git fsck`.")
-    return commits
+                return commits, True
+        return commits, process.wait() == 0
 
 
 def read_page_log(
@@ -146,10 +175,10 @@ def is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, revision).status == 0
 
 
-def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tuple[dict[str, datetime], set[str]]:
+def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tuple[dict[str, datetime], set[str], bool]:
     """Find the newest change of each missing file and remove it from the set; stop when the set is empty.
 
-    Returns the dates, and the parents of the commits that touched a missing file.
+    Returns the dates, the parents of the commits that touched a missing file, and whether git could read the history.
     """
     dates: dict[str, datetime] = {}
     parents: set[str] = set()
@@ -166,10 +195,11 @@ def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tupl
                 dates[file] = _to_datetime(date)
                 parents |= {parent.decode() for parent in own_parents}
                 if not missing:
-                    return dates, parents
-        if process.wait() != 0:
+                    return dates, parents, True
+        is_complete = process.wait() == 0
+        if not is_complete:
             _LOG.warning("git could not read all of the history; %d files get the date of HEAD", len(missing))
-    return dates, parents
+    return dates, parents, is_complete
 
 
 def _iter_changes(process: GitProcess) -> Iterator[tuple[bytes, str]]:
@@ -232,7 +262,7 @@ def find_old_versions(
     current_names = {pages.to_repository_path(file): file for file in files}
     versions: dict[tuple[str, str, str], FileVersion] = {}
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
-    for changes in _iter_commits(git, "-M", f"--max-count={_MAX_VERSION_COMMITS}", revision, "--", *pathspecs):
+    for _, changes in _iter_commits(git, "-M", f"--max-count={_MAX_VERSION_COMMITS}", revision, "--", *pathspecs):
         for version in _step_back(current_names, changes):
             versions.setdefault((version.file, version.blob, version.old_file), version)
         if len(versions) >= limit:
@@ -251,29 +281,30 @@ def _step_back(current_names: dict[str, str], changes: list[_FileChange]) -> Ite
     current_names |= before
 
 
-def _iter_commits(git: GitRunner, *arguments: str) -> Iterator[list[_FileChange]]:
-    """The changes of each commit of a log, newest first. Raises SourceCorrupt if git fails or writes too much."""
-    options = ("-z", "--raw", "--no-abbrev", "--no-notes", "--format=%H")
+def _iter_commits(git: GitRunner, *arguments: str) -> Iterator[tuple[str, list[_FileChange]]]:
+    """The commits of a log, newest first, with their changes. Raises SourceCorrupt if git fails or writes too much."""
+    options = ("-z", "--raw", "--no-abbrev", "--no-notes", _NO_SUBMODULES, "--format=%H")
     with git.start("log", *options, *arguments, timeout_factor=_LOG_TIMEOUT_FACTOR) as process:
         yield from _parse_changes(_iter_fields(process, _MAX_LOG_BYTES))
         if process.wait() != 0:
             raise SourceCorrupt("Git could not read the wiki's history.", hint="Check it with `git fsck`.")
 
 
-def _parse_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
-    """The changes of each commit in the output of `git log -z --raw`."""
+def _parse_changes(fields: Iterator[bytes]) -> Iterator[tuple[str, list[_FileChange]]]:
+    """Each commit in the output of `git log -z --raw`, with its changes."""
+    commit = ""
     changes: list[_FileChange] = []
     for field in fields:
         described = field.lstrip(b"\n")
         if not described.startswith(b":"):
-            yield changes
-            changes = []
+            yield commit, changes
+            commit, changes = described.decode(), []
             continue
         _, _, blob, _, status = described.split(b" ")
         old = decode_file_name(next(fields, b""))
         new = decode_file_name(next(fields, b"")) if status[:1] in (b"R", b"C") else old
         changes.append((status[:1] if blob.strip(b"0") else b"A", blob, old, new))
-    yield changes
+    yield commit, changes
 
 
 # Former names of pages: renames in the newest commits, walked once and then continued.
@@ -299,6 +330,8 @@ class RenameHistory(NamedTuple):
 
     revision: str
     commits: tuple[Sequence[_Rename], ...] = ()
+    is_complete: bool = True
+    """Whether git could read all that it compared."""
 
 
 def read_renames(git: GitRunner, revision: str, known: RenameHistory | None, ancestry: Ancestry) -> RenameHistory:
@@ -306,11 +339,11 @@ def read_renames(git: GitRunner, revision: str, known: RenameHistory | None, anc
     if known is not None and known.revision == revision:
         return known
     older = known if known is not None and ancestry.is_ancestor(git, known.revision, revision) else None
-    newer = _walk_renames(git, (revision, f"^{older.revision}") if older else (revision,))
+    newer, is_complete = _walk_renames(git, (revision, f"^{older.revision}") if older else (revision,))
     commits = [*newer, *(older.commits if older else ())]
     renamed = {rename.new for commit in commits for rename in commit if rename.old}
     kept = ([rename for rename in commit if rename.old or rename.new in renamed] for commit in commits)
-    return RenameHistory(revision, tuple(filter(None, kept)))
+    return RenameHistory(revision, tuple(filter(None, kept)), is_complete)
 
 
 def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[str, Sequence[str]]:
@@ -328,11 +361,31 @@ def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[s
     return {file: [name for name in names if name != file][:_MAX_FORMER_FILES] for file, names in former.items()}
 
 
-def _walk_renames(git: GitRunner, commits: Sequence[str]) -> Iterator[list[_Rename]]:
-    options = ("--no-merges", "--diff-filter=AR", "-M80%", f"-l{_MAX_COMPARED_FILES}")
+def _walk_renames(git: GitRunner, commits: Sequence[str]) -> tuple[list[list[_Rename]], bool]:
+    """The renames of each commit, newest first, and whether git could read all that it compared.
+
+    Where files cannot be compared because old ones are missing, renames without an edit are still found by their
+    hashes.
+    """
+    similar, is_complete = _collect_renames(git, "-M80%", commits)
+    if is_complete:
+        return list(similar.values()), True
+    exact, _ = _collect_renames(git, "-M100%", commits)
+    return list((exact | similar).values()), False
+
+
+def _collect_renames(git: GitRunner, similarity: str, commits: Sequence[str]) -> tuple[dict[str, list[_Rename]], bool]:
+    """The renames of each commit, as far as git can read the history, and whether it can."""
+    options = ("--no-merges", "--diff-filter=AR", similarity, f"-l{_MAX_COMPARED_FILES}")
     deadline = time.monotonic() + _MAX_RENAME_WALK_S
-    for changes in _iter_commits(git, *options, f"--max-count={_MAX_RENAME_COMMITS}", *commits, "--"):
-        yield [_Rename(old if status == b"R" else "", new) for status, _, old, new in changes]
-        if time.monotonic() > deadline:
-            _LOG.warning("renames in older commits are not found: the walk took more than %g s", _MAX_RENAME_WALK_S)
-            return
+    found: dict[str, list[_Rename]] = {}
+    try:
+        for commit, changes in _iter_commits(git, *options, f"--max-count={_MAX_RENAME_COMMITS}", *commits, "--"):
+            found[commit] = [_Rename(old if status == b"R" else "", new) for status, _, old, new in changes]
+            if time.monotonic() > deadline:
+                _LOG.warning("renames in older commits are not found: the walk took more than %g s", _MAX_RENAME_WALK_S)
+                break
+    except SourceCorrupt as error:
+        _LOG.warning("not all former names are found: %s", error.message)
+        return found, False
+    return found, True

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from wikiholt.domain.git import Blob, TreeChange, TreeEntry
+from wikiholt.domain.git import Blob, FileHistories, TreeChange, TreeEntry
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import IndexUnavailable, NoCommits, SourceCorrupt, SourceMissing, StorageError, WikiholtError
 from wikiholt.git.journal import lock_file
@@ -160,6 +160,13 @@ class MirrorSource(GitSource):
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
         with self._mark_suspect_on_error():
             return super().get_former_files(files, revision)
+
+    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        with self._mark_suspect_on_error():
+            histories = super().read_file_histories(files, revision, since)
+        if histories.fault and not self._is_shallow():
+            mark_suspect(self._path)
+        return histories
 
     def _update_mirror(self, stop: Callable[[], bool]) -> bool:
         """Bring the mirror up to date, with its lock held; return whether anything changed."""

@@ -126,9 +126,13 @@ class PageFiles:
 
     def is_page(self, file: str) -> bool:
         """Whether a file (relative to the subdirectory) is a page."""
+        return self.has_page_name(file) and not self.is_ignored(file)
+
+    def has_page_name(self, file: str) -> bool:
+        """Whether a file would be a page if nothing were ignored."""
         name = file.rpartition("/")[2].lower()
         # A file named only `.md` would be a page without a name.
-        return name.endswith(self.extensions) and name not in self.extensions and not self.is_ignored(file)
+        return name.endswith(self.extensions) and name not in self.extensions
 
     def is_attachable(self, file: str) -> bool:
         """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored.
@@ -161,6 +165,11 @@ def read_tree(git: GitRunner, revision: str, pages: PageFiles) -> dict[str, Tree
 def read_other_files(git: GitRunner, revision: str, pages: PageFiles) -> list[str]:
     """All files below the subdirectory that are no pages, and the files directly in the directories above it."""
     return _select_others(git, _list_tree(git, revision, pages), revision, pages)
+
+
+def read_names(git: GitRunner, revision: str, pages: PageFiles) -> list[str]:
+    """All files below the subdirectory that are named like a page, also ignored ones."""
+    return [file for _, file in _list_tree(git, revision, pages) if pages.has_page_name(file)]
 
 
 def read_all_files(git: GitRunner, revision: str, pages: PageFiles) -> tuple[dict[str, TreeEntry], list[str]]:

@@ -14,6 +14,7 @@ from wikiholt.domain.git import (
     Blob,
     Commit,
     FileEdit,
+    FileHistories,
     FileVersion,
     LogEntry,
     TreeChange,
@@ -28,10 +29,10 @@ from wikiholt.errors import (
     NotWritable,
     PageNotFound,
     SourceCorrupt,
-    SourceError,
 )
 from wikiholt.git.commit import CommitWriter
-from wikiholt.git.file_stamps import TIMESTAMP_GRANULARITY_NS, take_stamp
+from wikiholt.git.file_stamps import take_stamp
+from wikiholt.git.head import HeadReader, resolve_head
 from wikiholt.git.head_probe import GitHeadProbe, list_stamped_paths
 from wikiholt.git.history import (
     Ancestry,
@@ -53,6 +54,7 @@ from wikiholt.git.objects import (
     read_attached_files,
     read_blobs,
     read_changes,
+    read_names,
     read_other_files,
     read_tree,
 )
@@ -61,13 +63,13 @@ from wikiholt.git.repository import (
     CheckedObjects,
     RepositoryLocation,
     find_repository,
+    get_file_type,
     has_outside_references,
     has_written_links,
     make_unreadable_error,
-    read_start,
 )
 from wikiholt.git.tree_editor import validate_page_file
-from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.ignore_patterns import build_matcher, count_ignored
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _HEAD_TIMEOUT_S = 10.0
@@ -101,6 +103,7 @@ class GitSource:
             build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
             build_matcher(ignore),
         )
+        self._ignore = tuple(ignore)
         self._timeout_s = timeout_s
         self._confined_to = confined_to
         self._wait_limit = WaitLimit()
@@ -149,6 +152,14 @@ class GitSource:
     def list_other_files(self, revision: str) -> list[str]:
         return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
+    def count_ignored(self, revision: str) -> Mapping[str, int]:
+        """How many files that are named like a page each ignore pattern of the wiki excludes."""
+        if not self._ignore:
+            return {}
+        return count_ignored(
+            self._ignore, read_names(self._open_git(), _validate_commit_id(revision), self._page_files)
+        )
+
     def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
         return read_all_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
@@ -162,24 +173,60 @@ class GitSource:
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file last changed; `wikiholt.git.history` defines that."""
-        names = {self._page_files.to_repository_path(file): file for file in files}
-        before = _validate_commit_id(since) if since else None
-        dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before, self._ancestry)
-        return {names[name]: date for name, date in dates.items()}
+        return self._find_change_dates(files, revision, since)[0]
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
         """The former names of page files; `wikiholt.git.history` defines which are found."""
+        return self._find_former_files(files, revision)[0]
+
+    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        dates, has_all_dates = self._find_change_dates(files, revision, since)
+        former, has_all_names = self._find_former_files(files, revision)
+        return FileHistories(dates, former, self._find_history_fault(is_complete=has_all_dates and has_all_names))
+
+    def _find_change_dates(
+        self, files: Sequence[str], revision: str, since: str | None
+    ) -> tuple[dict[str, datetime], bool]:
+        """When each file last changed, and whether the history is complete as far as needed."""
+        names = {self._page_files.to_repository_path(file): file for file in files}
+        before = _validate_commit_id(since) if since else None
+        dates, is_complete = find_change_dates(
+            self._open_git(), list(names), _validate_commit_id(revision), before, self._ancestry
+        )
+        return {names[name]: date for name, date in dates.items()}, is_complete
+
+    def _find_former_files(self, files: Sequence[str], revision: str) -> tuple[Mapping[str, Sequence[str]], bool]:
+        """The former names of page files, and whether the history is complete as far as needed."""
         if not files:
-            return {}
+            return {}, True
         git, pages = self._open_git(), self._page_files
-        history = self._renames = read_renames(git, self._find_commit(revision), self._renames, self._ancestry)
+        is_shallow = self._is_shallow()
+        history = read_renames(git, self._find_commit(revision), self._renames, self._ancestry)
+        self._renames = None if is_shallow or not history.is_complete else history
         found = find_former_files(history, map(pages.to_repository_path, files))
         prefix = f"{pages.subdirectory}/" if pages.subdirectory else ""
         inside = (
             (file.removeprefix(prefix), [name.removeprefix(prefix) for name in names if name.startswith(prefix)])
             for file, names in found.items()
         )
-        return {file: names for file, names in inside if names}
+        return {file: names for file, names in inside if names}, history.is_complete
+
+    def _is_shallow(self) -> bool:
+        return bool(get_file_type(self._find_location().common_dir / "shallow"))
+
+    def _find_history_fault(self, *, is_complete: bool) -> str:
+        """Why the history is not complete, and how to complete it; empty if it is."""
+        if self._is_shallow():
+            return "this clone is shallow, and older commits are missing; `git fetch --unshallow` fetches them"
+        if is_complete:
+            return ""
+        partial = self._open_git().run("config", "--get-regexp", r"^remote\..*\.promisor$")
+        if partial.status == 0:
+            return (
+                "this clone is partial (`--filter`), and old versions of files are missing;"
+                " `git fetch --refetch --no-filter` fetches them"
+            )
+        return "commits or files in it are missing or damaged; `git fsck` lists them"
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         at = self._find_commit(revision)
@@ -287,97 +334,3 @@ def _normalize_subdirectory(text: str) -> str:
             hint="Give the path from the repository root, such as docs/wiki.",
         )
     return "/".join(parts)
-
-
-# HEAD, read from the ref files: every search needs it, so it must take microseconds. Where the files are not conclusive
-# (other ref formats, damage, a branch without commits), git resolves it.
-
-_COMMIT_ID_PATTERN = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_BRANCH_PATTERN = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
-_MAX_SYMREF_HOPS = 5
-_MAX_REF_BYTES = 4096
-_MAX_PACKED_REFS_BYTES = 64 * 1024 * 1024
-"""About half a million packed refs. In a longer file git finds the ref."""
-
-PackedRefsStamp = tuple[int, int, int, int]
-
-
-class HeadReader:
-    """Reads HEAD from files and caches the packed refs until their file changes. Safe to use from many threads."""
-
-    def __init__(self) -> None:
-        self._packed: tuple[Path, PackedRefsStamp, bytes, int, bytes | None] | None = None
-
-    def read_head(self, location: RepositoryLocation) -> str | None:
-        """The commit at HEAD, or None when the files are not conclusive."""
-        value = _read_small_file(location.git_dir / "HEAD")
-        for _ in range(_MAX_SYMREF_HOPS):
-            if value is None or _COMMIT_ID_PATTERN.fullmatch(value):
-                return value.decode() if value else None
-            name = value.removeprefix(b"ref:").strip()
-            if not value.startswith(b"ref:") or b".." in name or not _BRANCH_PATTERN.fullmatch(name):
-                return None
-            # Loose before packed: git writes the packed file before it removes the loose one.
-            loose = _read_small_file(location.common_dir / os.fsdecode(name))
-            value = loose if loose is not None else self._find_packed_ref(location, name)
-        return None
-
-    def _find_packed_ref(self, location: RepositoryLocation, name: bytes) -> bytes | None:
-        path = location.common_dir / "packed-refs"
-        now_ns = time.time_ns()
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise make_unreadable_error(path, error) from error
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        packed = self._packed
-        # A file that was as new when it was read may have changed once more at the same time.
-        if packed is None or packed[:3] != (path, stamp, name) or max(stamp[:2]) > packed[3] - TIMESTAMP_GRANULARITY_NS:
-            content = _read_small_file(path, _MAX_PACKED_REFS_BYTES) or b""
-            packed = self._packed = (path, stamp, name, now_ns, _find_in_packed_refs(content, name))
-        return packed[4]
-
-
-def resolve_head(git: GitRunner, location: RepositoryLocation) -> str:
-    """The commit at HEAD as git resolves it. Raises NoCommits if the branch has none, SourceCorrupt on damage."""
-    resolved = git.run("rev-parse", "--verify", "--end-of-options", "HEAD^{commit}")
-    if resolved.status == 0:
-        return resolved.stdout.decode().strip()
-    symbolic = git.run("symbolic-ref", "--quiet", "HEAD")
-    branch = symbolic.stdout.strip()
-    if symbolic.status == 0 and not os.path.lexists(location.common_dir / os.fsdecode(branch)):
-        raise _make_unborn_error(git, branch)
-    raise SourceCorrupt(
-        f"HEAD of the repository at {location.git_dir} cannot be resolved: {resolved.stderr or 'not a commit'}",
-        hint="A crash can leave an empty or torn file; check with `git fsck` and `git reflog`.",
-    )
-
-
-def _make_unborn_error(git: GitRunner, branch: bytes) -> SourceError:
-    name = branch.decode("utf-8", "replace").removeprefix("refs/heads/")
-    others = git.run("for-each-ref", "--format=%(refname:short)", "--count=5", "refs/heads")
-    branches = others.stdout.decode("utf-8", "replace").split()
-    hint = "Commit or import a page first."
-    if branches:
-        command = f"git symbolic-ref HEAD refs/heads/{branches[0]}"
-        hint = f"Its branches are {', '.join(branches)}; point HEAD at one: `{command}`."
-    return NoCommits(f"The repository has no commits on its branch {name}.", hint=hint)
-
-
-def _read_small_file(path: Path, max_bytes: int = _MAX_REF_BYTES) -> bytes | None:
-    """The stripped start of a file; None when there is no such file."""
-    try:
-        return read_start(path, max_bytes).strip()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # with a branch `a/b`, `a` is a directory
-        return None
-    except OSError as error:
-        raise make_unreadable_error(path, error) from error
-
-
-def _find_in_packed_refs(content: bytes, name: bytes) -> bytes | None:
-    """The commit of a ref. Searches instead of parsing: there may be millions of others."""
-    end = (content + b"\n").find(b" " + name + b"\n")
-    commit = content[content.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
-    return commit if _COMMIT_ID_PATTERN.fullmatch(commit) else None

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wikiholt.errors import StorageError
@@ -68,9 +68,15 @@ class PendingBackup:
         self.file = file
 
     def commit(self, label: str, reason: str, taken_at: datetime | None = None) -> BackupFile:
-        """Flush the file and give it its final name, which makes it a backup."""
+        """Flush the file and give it its final name, which makes it a backup, now the newest unless `taken_at` says so.
+
+        After the clock was set back, its time is just after that of the newest one.
+        """
         fsync_path(self.file)
         digest, now = _compute_digest(self.file), taken_at or datetime.now(UTC)
+        newest = next(iter(BackupDirectory(self.file.parent).list_files()), None)
+        if taken_at is None and newest is not None and newest.taken_at >= now:
+            now = newest.taken_at + timedelta(microseconds=1)
         target = self.file.with_name(f"{now:{_TIME_FORMAT}}-{label}-{reason}-{digest}.sqlite")
         self.file.rename(target)
         fsync_path(target.parent)

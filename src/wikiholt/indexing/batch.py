@@ -5,12 +5,13 @@ While one batch is embedded (the model releases the GIL), the next one is read a
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from itertools import chain
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.indexing.page_process import PageProcess, is_large
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 from wikiholt.indexing.plan import needs_blob, plan_move
@@ -31,6 +33,8 @@ _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
 _EMBED_TEXTS_ON_GPU = 4_096
 """Texts per embedding call on a GPU, which computes them in large batches."""
+_MAX_BATCH_TEXTS = 256
+"""Texts per transaction, unless a single page has more: seconds of work, which is what a crash loses."""
 _MOVED_BATCH_PAGES = 400
 """Moved pages per transaction: they take little time, so that a transaction may have more of them."""
 _BATCHES_AHEAD = 8
@@ -140,7 +144,7 @@ class BatchIndexer:
         entries = self._move_pages(entries, moved, stats, on_progress, pause)
         with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
             pending: _Batch | None = None
-            for results in prepared:
+            for results in chain.from_iterable(map(_split_results, prepared)):
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
                     raise SyncPaused
@@ -204,20 +208,23 @@ class BatchIndexer:
     def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
-        ahead: deque[tuple[list[PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        pages = PageProcess(self._pipeline, self._embedder)
         try:
             for files in iter_batches(entries):
                 tasks, problems = self._read_batch({file: entries[file] for file in files})
                 if workers is None:
-                    yield [*problems, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    yield [*problems, *map(pages.prepare, tasks)]
                     continue
-                ahead.append((problems, workers.submit(tasks)))
+                collect = workers.submit([task for task in tasks if not is_large(task)])
+                ahead.append(([*problems, *map(pages.prepare, filter(is_large, tasks))], collect))
                 if len(ahead) > _BATCHES_AHEAD:
-                    problems, collect = ahead.popleft()
-                    yield [*problems, *collect()]
-            for problems, collect in ahead:
-                yield [*problems, *collect()]
+                    ready, collect = ahead.popleft()
+                    yield [*ready, *collect()]
+            for ready, collect in ahead:
+                yield [*ready, *collect()]
         finally:
+            pages.close()
             if workers is not None:
                 workers.close()
 
@@ -300,6 +307,20 @@ class BatchIndexer:
         if embedded.not_embedded:
             raise SyncPaused
         on_progress(stats)
+
+
+def _split_results(results: Sequence[PreparedPage | PageProblem]) -> Iterator[list[PreparedPage | PageProblem]]:
+    """The results in parts of at most `_MAX_BATCH_TEXTS` texts, or of one page."""
+    part: list[PreparedPage | PageProblem] = []
+    count = 0
+    for result in results:
+        texts = len(result.texts) if isinstance(result, PreparedPage) else 0
+        if part and count + texts > _MAX_BATCH_TEXTS:
+            yield part
+            part, count = [], 0
+        part.append(result)
+        count += texts
+    yield part
 
 
 def _build_entries(batch: _Batch, embedded: _EmbedResult, dimensions: int) -> tuple[list[PageEntry], list[PageProblem]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from wikiholt.domain.index import ReindexEstimate
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.indexing.page_process import PageProcess
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
 _SAMPLE_TEXTS = 96
@@ -54,16 +55,17 @@ def estimate_reindex(
     """Estimate a reindex at HEAD. Pages not read within `time_limit_s` are extrapolated from those that were."""
     tree = source.read_tree(source.get_head())
     stats = _PageStats()
-    # Blob order is random, so the pages read before the time limit are a fair sample.
-    for files in iter_batches(sorted(tree, key=lambda file: tree[file].blob)):
-        began = time.monotonic()
-        for page in pipeline.prepare_batch(source, {file: tree[file] for file in files}, embedder):
-            if isinstance(page, PreparedPage):
-                stats.add(page)
-        stats.pages += len(files)
-        stats.seconds += time.monotonic() - began
-        if stats.seconds > time_limit_s:
-            break
+    with PageProcess(pipeline, embedder) as pages:
+        # Blob order is random, so the pages read before the time limit are a fair sample.
+        for files in iter_batches(sorted(tree, key=lambda file: tree[file].blob)):
+            began = time.monotonic()
+            for page in pages.prepare_files(source, {file: tree[file] for file in files}):
+                if isinstance(page, PreparedPage):
+                    stats.add(page)
+            stats.pages += len(files)
+            stats.seconds += time.monotonic() - began
+            if stats.seconds > time_limit_s:
+                break
     reusable = _count_reusable(index, embedder, stats.hashes)
     scale = len(tree) / stats.pages if stats.pages else 1.0
     seconds_per_text = measure_seconds_per_text(embedder, stats.sample)

@@ -28,7 +28,7 @@ from wikiholt.text.page_names import get_page_path, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 11
+TEXT_VERSION = 12
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -143,13 +143,6 @@ class TextPipeline:
             return PageProblem(file, blob.id, "too-costly", detail)
         except Exception as error:  # noqa: BLE001 - an error in one page must not stop the others
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
-
-    def prepare_batch(
-        self, source: Source, entries: Mapping[str, TreeEntry], tokenizer: PageTokenizer
-    ) -> list[PreparedPage | PageProblem]:
-        """Read and prepare these files. Returns one result per entry, irregular files first."""
-        tasks, problems = self.read_batch(source, entries)
-        return [*problems, *(self.prepare(task, tokenizer) for task in tasks)]
 
     def read_batch(
         self,

@@ -8,15 +8,15 @@ in a large wiki as in a small one.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from wikiholt.domain.git import TreeEntry
+from wikiholt.domain.git import FileHistories, TreeEntry
 from wikiholt.domain.index import IndexChange, IndexState, SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
-from wikiholt.indexing.batch import BatchIndexer, BatchStats, PauseCheck
+from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause, PauseCheck
+from wikiholt.indexing.history_warning import HistoryWarnings
 from wikiholt.indexing.pipeline import TextPipeline, TreeReader
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
@@ -64,14 +64,6 @@ class _KnownGood:
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangeDates:
-    """Change dates read from git by a sync, kept for the next one, which may continue it."""
-
-    revision: str
-    changed_at: Mapping[str, datetime]
-
-
-@dataclass(frozen=True, slots=True)
 class ModelAndPipeline:
     """What an index is built with."""
 
@@ -82,11 +74,13 @@ class ModelAndPipeline:
 class Reconciler:
     """Bound to one wiki's source. Remembers what it has compared. Only for the thread that holds the write lock."""
 
-    def __init__(self, source: Source, trees: TreeReader) -> None:
+    def __init__(self, source: Source, trees: TreeReader, warnings: HistoryWarnings) -> None:
         self._source = source
         self._trees = trees
+        self._warnings = warnings
         self._known_good: dict[int, _KnownGood] = {}
-        self._change_dates: _ChangeDates | None = None
+        self._histories: tuple[str, FileHistories] | None = None
+        """What the last sync read from git at a revision, for the next one, which may continue it."""
 
     def reconcile(
         self,
@@ -100,46 +94,66 @@ class Reconciler:
 
         Raises SyncPaused after a commit, SyncFailed, and NoPages.
         """
-        state = index.get_state()
-        work = self._plan_work(index, state, revision)
-        dates = self._get_change_dates(work.plan.to_index, revision, state.revision)
-        former = self._get_former_files(index, work, revision)
+        work, histories, pause = self._plan_with_histories(index, revision, callbacks.pause)
         indexer = BatchIndexer(
-            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates, former
+            index,
+            vector_source,
+            self._source,
+            model_and_pipeline.embedder,
+            model_and_pipeline.pipeline,
+            histories.changed_at,
+            _drop_existing_names(index, work, histories.former_files),
         )
         stats = indexer.run(
             work.entries,
             work.plan.moved,
             lambda stats: callbacks.on_progress(_to_progress(stats, len(work.entries))),
-            callbacks.pause,
+            pause,
         )
         self._known_good.pop(index.generation, None)
-        self._change_dates = None
+        self._histories = None
         index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work)
         _log_unused_patterns(model_and_pipeline.pipeline, work)
         index.apply(IndexChange(revision=revision))
+        self._warnings.write(index.generation, histories.fault)
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
         if not work.page_count:
             raise _make_no_pages_error(self._source.list_other_files(revision))
         _require_indexed(work.page_count, problems)
-        return _build_report(revision, work, stats, problems)
+        return _build_report(revision, work, stats, problems, histories.fault)
 
-    def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        """When the files last changed. Remembered after a pause, because git has to walk the history."""
-        known = self._change_dates
-        if known is None or known.revision != revision or not known.changed_at.keys() >= set(files):
-            known = self._change_dates = _ChangeDates(revision, self._source.get_change_dates(files, revision, since))
-        return known.changed_at
+    def _plan_with_histories(
+        self, index: WikiIndex, revision: str, pause: PauseCheck
+    ) -> tuple[SyncWork, FileHistories, PauseCheck]:
+        """The work, what the history says about its files, and when to pause.
 
-    def _get_former_files(self, index: WikiIndex, work: SyncWork, revision: str) -> Mapping[str, Sequence[str]]:
-        """The former names of the files to index, without names that another page has now."""
-        former = self._source.get_former_files(work.plan.to_index, revision)
-        if not former:
-            return former
-        gone = {*work.plan.deleted, *work.plan.moved.values()}
-        existing = work.tree or {*index.get_page_blobs(), *work.plan.to_index} - gone
-        return {file: [name for name in names if name not in existing] for file, names in former.items()}
+        If an earlier sync could not read the history and this one can, all pages are indexed again. That starts
+        from the beginning after a pause, so it is not paused for other wikis.
+        """
+        state = index.get_state()
+        work = self._plan_work(index, state, revision)
+        histories = self._read_histories(work.plan.to_index, revision, state.revision)
+        if not histories.fault and self._warnings.read(index.generation):
+            tree = self._trees.read(revision)
+            histories = self._read_histories(list(tree), revision, None)
+            if not histories.fault:
+                plan = build_plan(tree, dict.fromkeys(index.get_page_blobs(), ""), index.get_problems())
+                work = SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
+                return work, histories, lambda: Pause.NOW if pause() is Pause.NOW else Pause.CONTINUE
+        if histories.fault:
+            self._warnings.write(index.generation, histories.fault)
+        return work, histories, pause
+
+    def _read_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        """What the history says about these files. Remembered after a pause, because git has to walk it."""
+        if self._histories is not None and self._histories[0] == revision:
+            known = self._histories[1]
+            if known.changed_at.keys() >= set(files):
+                return known
+        histories = self._source.read_file_histories(files, revision, since)
+        self._histories = (revision, histories)
+        return histories
 
     def _plan_work(self, index: WikiIndex, state: IndexState, revision: str) -> SyncWork:
         """The difference between the index and the revision, from a diff of two trees where possible."""
@@ -152,6 +166,17 @@ class Reconciler:
         tree = self._trees.read(revision)
         plan = build_plan(tree, index.get_page_blobs(), problems)
         return SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
+
+
+def _drop_existing_names(
+    index: WikiIndex, work: SyncWork, former: Mapping[str, Sequence[str]]
+) -> Mapping[str, Sequence[str]]:
+    """The former names of the files to index, without names that another page has now."""
+    if not former:
+        return former
+    gone = {*work.plan.deleted, *work.plan.moved.values()}
+    existing = work.tree or {*index.get_page_blobs(), *work.plan.to_index} - gone
+    return {file: [name for name in names if name not in existing] for file, names in former.items()}
 
 
 def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
@@ -199,7 +224,9 @@ def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
     return SyncProgress(stats.pages, total, stats.embedded, stats.texts_done, expected)
 
 
-def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...]) -> SyncReport:
+def _build_report(
+    revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...], history_warning: str
+) -> SyncReport:
     problem_files = {problem.file for problem in problems}
     return SyncReport(
         revision,
@@ -214,4 +241,5 @@ def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tu
         pages_with_warnings=stats.pages_with_warnings,
         warnings=tuple(stats.warnings),
         pages=work.page_count,
+        history_warning=history_warning,
     )

@@ -30,6 +30,7 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
+from wikiholt.indexing.history_warning import HistoryWarnings
 from wikiholt.indexing.pipeline import DialectDetector, TextPipeline, TreeReader
 from wikiholt.indexing.reconciler import (
     RETRY_HINT,
@@ -77,8 +78,9 @@ class Syncer:
         self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
         self._trees = TreeReader(source)
         self._dialect_detector = DialectDetector(source, self._trees, lambda: store.open(wiki_id))
-        self._reconciler = Reconciler(source, self._trees)
-        self._published_reconciler = Reconciler(source, self._trees)
+        warnings = HistoryWarnings(wiki_id, store)
+        self._reconciler = Reconciler(source, self._trees, warnings)
+        self._published_reconciler = Reconciler(source, self._trees, warnings)
         """For the generation that answers while another is built."""
 
     def sync(

@@ -1,4 +1,4 @@
-"""Notes that explain a filter that no page passes, and words of a query that look like a filter."""
+"""Notes that explain a filter that no page passes, words of a query that look like a filter, and exclusions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,9 @@ from wikiholt.domain.search import Facet, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidQuery
 from wikiholt.search.keyword_channel import AllowedPages
-from wikiholt.text.keyword_query import PHRASE_PATTERN
+from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.keyword_query import PHRASE_PATTERN, find_exclusions, find_long_options
 from wikiholt.text.links import fold_path
 from wikiholt.text.properties import parse_condition
 
@@ -19,6 +21,7 @@ _MAX_WORD_CHARS = 100
 _MAX_COMPARED = 1000
 """Known values that an unknown one is compared with; the most frequent ones."""
 _MIN_SIMILARITY = 0.6
+_QUOTATION_MARKS = '"“”„«»'
 _PROPERTY_WORD = re.compile(r"(?:(?<=\s)|^)(?P<name>[^\W\d_][\w-]*):(?P<value>[^\s:/<>=!\"“”„«»][^\s\"“”„«»]*)")
 
 
@@ -54,6 +57,22 @@ class FilterNotes:
             for name, value in words
             if len(f"{name}{value}") <= _MAX_WORD_CHARS and self._is_property(name, version)
         ]
+
+    def explain_exclusions(self, request: SearchRequest, interpreted: InterpretedQuery, version: int) -> list[str]:
+        """How many pages the exclusions of the query left out, and how to read them, and options, the other way."""
+        options = find_long_options(request.query)[:_MAX_VALUES]
+        notes = [
+            f"-{word} was searched as a word, because {command} is a program; to leave out pages with it, write"
+            f' -"{word}"'
+            for word, command in options
+        ]
+        count = self._allowed_pages.count_excluded(request, interpreted, version)
+        if not count:
+            return notes
+        typed = [text[:_MAX_WORD_CHARS] for text in find_exclusions(request.query)[:_MAX_VALUES]]
+        words = " ".join(text[1:] if text[1:2] in _QUOTATION_MARKS else f'"{text[1:]}"' for text in typed)
+        pages = "1 page" if count == 1 else f"{count:,} pages"
+        return [*notes, f"{' '.join(typed)} left out {pages}; to search for it instead, write {words}"]
 
     def _is_property(self, name: str, version: int) -> bool:
         """Whether a page has the property, with any value. The filter is the same for every value that is typed."""

@@ -97,6 +97,16 @@ class AllowedPages:
         matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
         return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
+    def count_excluded(self, request: SearchRequest, interpreted: InterpretedQuery, version: int) -> int:
+        """The number of pages that only the exclusions of the query leave out."""
+        excluded = interpreted.query.excluded
+        if not excluded:
+            return 0
+        found = (self._keywords.find_matching_page_ids(KeywordQuery(phrases=(phrase,))) for phrase in excluded)
+        left_out = reduce(np.union1d, found)
+        others = self.find(request, interpreted.without_exclusions(), version)
+        return len(left_out if others is None else np.intersect1d(left_out, others, assume_unique=True))
+
     def is_empty(self, where: PageFilter, version: int) -> bool:
         """Whether no page passes the filter."""
         allowed = self._filter_pages(where, version)

@@ -27,6 +27,7 @@ from wikiholt.text.keyword_query import (
     get_significant_tokens,
     to_plain_query,
 )
+from wikiholt.text.own_names import make_name_term
 from wikiholt.text.query_fields import parse_fields
 
 _LOG = logging.getLogger(__name__)
@@ -124,6 +125,11 @@ class InterpretedQuery:
         requirements = (KeywordQuery(phrases=q.phrases if phrases else (), excluded=q.excluded) for q in queries)
         return [required for required in dict.fromkeys(requirements) if required.phrases or required.excluded]
 
+    def without_exclusions(self) -> "InterpretedQuery":
+        query = replace(self.query, excluded=())
+        variants = (replace(variant, query=replace(variant.query, excluded=())) for variant in self.variants)
+        return replace(self, query=query, variants=tuple(variants))
+
     def compute_shares(self, scores: KeywordScores) -> dict[int, float]:
         """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
         shares: dict[int, float] = {}
@@ -184,13 +190,14 @@ class QueryInterpreter:
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
 
     def guess_query(self, typed: str) -> KeywordQuery:
-        """The terms that a search for this query will probably look up: its words, their stems and the prefix."""
+        """The terms that a search will probably look up: words and their stems, the prefix, and the query as a name."""
         fields = parse_fields(typed)
         queries = [variant.query for variant in self._build_variants(fields.branches)]
         stems = (term for query in queries for term in query.terms)
         words = (word.normalized for word in find_words(fields.text))
         terms = tuple(dict.fromkeys((*stems, *words, *find_query_identifiers(fields.text))))
-        phrases = tuple(dict.fromkeys(phrase for query in queries for phrase in query.phrases))
+        names = ((term,) for text in (typed, to_plain_query(fields.text)) if (term := make_name_term(text)))
+        phrases = tuple(dict.fromkeys((*(phrase for query in queries for phrase in query.phrases), *names)))
         return KeywordQuery(terms, phrases, queries[0].excluded, queries[0].prefix)
 
     def _interpret_text(self, text: str, errors: list[Exception], *, first_parts: bool = False) -> InterpretedQuery:

@@ -1,8 +1,7 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-A page's rank is a weighted sum of its features: how near its chunks and the page as a whole are to the query, its share
-of the best possible keyword score, and how well its title matches. The weights are different for words that name a thing
-and for sentences. A hit's score is the probability that it is the page wanted: the probability that the wiki has an
+A page's rank is a weighted sum of its features: how near its nearest chunk and the page as a whole are to the query, its
+share of the best possible keyword score, and how well its title matches. Names and sentences have different weights. A hit's score is the probability that it is the page wanted: the probability that the wiki has an
 answer, times the page's share among the best pages. The weights are fitted by bench/own_words, see docs/adr/0048.
 """
 
@@ -89,7 +88,7 @@ SENTENCE_WEIGHTS = {
 """What is added to the weights times the share of function words."""
 
 LENGTH_WEIGHTS = {_HYBRID: 5.07, _SEMANTIC: 0.0, _KEYWORD: 9.26}
-"""What is added to the weight of words times the length of the query: of many words, the same share is more evidence."""
+"""What is added to the weight of words times the length of the query: the same share of many words is more evidence."""
 
 
 class AnswerFeatures(NamedTuple):
@@ -126,7 +125,12 @@ class TitleMatch(NamedTuple):
 
     overlap: float = 0.0
     share: float = 0.0
+    """The share of the title that is in the query."""
     chunks: int = 1
+
+    def add(self, overlap: float, share: float) -> "TitleMatch":
+        """The better of this match and that of another name."""
+        return TitleMatch(max(self.overlap, overlap), max(self.share, share), self.chunks)
 
 
 _NO_TITLE_MATCH = TitleMatch()
@@ -229,9 +233,7 @@ def with_page_evidence(
     return found
 
 
-def rank_candidates(
-    mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape
-) -> list[Candidate]:
+def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
     """The candidates with their ranks, best first. Ties go to the nearer page, then to the lower id."""
     sentence, length = shape
     weights = [plain + sentence * more for plain, more in zip(RANK_WEIGHTS[mode], SENTENCE_WEIGHTS[mode], strict=True)]
@@ -245,7 +247,8 @@ def rank_candidates(
 
 
 def _weigh(weights: Iterable[float], features: Iterable[float]) -> float:
-    return sum(map(mul, weights, features))
+    total: float = sum(map(mul, weights, features))
+    return total
 
 
 class Verdict(NamedTuple):
@@ -296,20 +299,28 @@ def compute_logistic(value: float) -> float:
     return 0.5 * (1 + math.tanh(value / 2))
 
 
-def score_candidates(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
-    """The ranked candidates with likelihoods and confidence. A likelihood that is already set is kept, and none exceeds
-    the one before it, so that scores follow the order."""
-    lowest, scored = 1.0, []
+def with_likelihoods(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
+    """The same candidates with likelihoods. A likelihood that is already set is kept."""
+    factor = verdict.answer / max(verdict.total, 1.0)
+    return [
+        candidate._replace(likelihood=factor * math.exp(min(candidate.rank - verdict.first_rank, 0.0)))
+        if candidate.likelihood is None
+        else candidate
+        for candidate in candidates
+    ]
+
+
+def rate_candidates(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
+    """The same candidates with their confidence; no likelihood exceeds the one before it, so that scores follow the
+    order. The first one is at least medium if the wiki probably has an answer."""
+    lowest, rated = 1.0, []
+    first = (candidates[0].likelihood or 0.0) if candidates else 0.0
+    has_answer = max(verdict.answer, first) >= ANSWER_PROBABILITY
     for candidate in candidates:
-        likelihood = candidate.likelihood
-        if likelihood is None:
-            share = math.exp(min(candidate.rank - verdict.first_rank, 0.0)) / max(verdict.total, 1.0)
-            likelihood = verdict.answer * share
-        lowest = min(lowest, likelihood)
-        first = scored[0].likelihood if scored else lowest
-        is_medium = verdict.answer >= ANSWER_PROBABILITY and lowest >= MEDIUM_SHARE * (first or 0.0)
-        scored.append(candidate._replace(likelihood=lowest, confidence=rate_score(lowest, is_medium=is_medium)))
-    return scored
+        lowest = min(lowest, candidate.likelihood or 0.0)
+        confidence = rate_score(lowest, is_medium=has_answer and lowest >= MEDIUM_SHARE * first)
+        rated.append(candidate._replace(likelihood=lowest, confidence=confidence))
+    return rated
 
 
 def rate_score(score: float, *, is_medium: bool) -> Confidence:

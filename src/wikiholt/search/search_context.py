@@ -50,6 +50,8 @@ class SearchContext:
     reranked: bool = False
     found_by: SearchMode = SearchMode.SEMANTIC
     """The mode that found the pages. A hybrid search without a model falls back to keyword."""
+    named: frozenset[int] = frozenset()
+    """The ids of the pages whose own name is the query."""
     vector: FloatArray | None = None
     """The query's vector, if the search used the model."""
     nearest: VectorHits | None = None

@@ -44,7 +44,7 @@ def find_nearest_pages(hits: Sequence[VectorHits], excluded_page_id: int) -> lis
 
 
 def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list[Candidate]:
-    """One candidate per page, the most similar first, by the similarity of the pages' means and of their most similar passages."""
+    """One candidate per page, the most similar first: by the pages' means and their most similar passages."""
     if not len(rows.chunk_ids):
         return []
     # For each passage of the others, its highest similarity to this page; then by page, the most similar first.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import Confidence, OrderOverride, SortOrder
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.own_names import NAME_CHANNEL
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.ignore_patterns import build_matcher
@@ -96,7 +97,10 @@ class HitOrder:
             return self._sort_by_date(candidates)
         overrides = self._get_overrides(version)
         factors = self._get_factors({candidate.page_id for candidate in candidates}, overrides)
-        ordered = sort_boosted(candidates, factors) if factors else list(candidates)
+        # A boost changes the evidence, and pages that are found by their own name are first without any.
+        named = [candidate for candidate in candidates if NAME_CHANNEL in candidate.channels]
+        others = [candidate for candidate in candidates if NAME_CHANNEL not in candidate.channels]
+        ordered = [*named, *(sort_boosted(others, factors) if factors else others)]
         pinned = overrides.pins.get(fold_pinned_query(request.query), ())
         allowed_ids = None if allowed is None or not pinned else frozenset(allowed.tolist())
         return move_pinned(ordered, [page_id for page_id in pinned if allowed_ids is None or page_id in allowed_ids])
@@ -119,7 +123,11 @@ class HitOrder:
 
     def _sort_by_date(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         best = max((candidate.rank for candidate in candidates), default=0.0)
-        relevant = [c for c in candidates if c.rank >= DATE_SORT_MIN_SHARE * best]
+        relevant = [
+            candidate
+            for candidate in candidates
+            if candidate.rank >= DATE_SORT_MIN_SHARE * best or NAME_CHANNEL in candidate.channels
+        ]
         pages = self._index.get_pages([candidate.page_id for candidate in relevant])
         dates = {page_id: page.last_updated or _OLDEST for page_id, page in pages.items()}
         return sorted(relevant, key=lambda candidate: dates.get(candidate.page_id, _OLDEST), reverse=True)

@@ -10,8 +10,16 @@ from typing import NamedTuple
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.english_words import is_english_word
 from wikiholt.search.request import MAX_QUERY_CHARS
-from wikiholt.text.analysis import TOKEN_PATTERN, get_analyser, get_query_analyser, iter_script_runs, normalize_term
+from wikiholt.text.analysis import (
+    TOKEN_PATTERN,
+    get_analyser,
+    get_query_analyser,
+    iter_script_runs,
+    normalize_term,
+    split_languages,
+)
 from wikiholt.text.keyword_query import find_plain_words
 from wikiholt.text.languages import (
     guess_query_language,
@@ -182,6 +190,7 @@ _STABLE_PREFIX_CHARS = 3
 """Letters at the start of a word that no stemmer changes."""
 _MAX_ENDING_CHARS = 2
 """Letters of an ending by which a typed word and a word on a page may differ in addition to the typo."""
+_ENGLISH = "english"
 _LANGUAGE_SAMPLE_CHARS = 2_000
 """Characters of a page that show its language."""
 
@@ -202,6 +211,8 @@ class Correction(NamedTuple):
     start: int
     end: int
     text: str
+    is_other_word: bool = False
+    """Whether it replaces one word by one other, and does not join or split words."""
 
 
 class SpellingCorrector:
@@ -224,7 +235,7 @@ class SpellingCorrector:
         """The corrected query, or "" if there is nothing to correct.
 
         A word for which `is_known` is true is kept even if it is on no page. So is a stopword of any language, and all
-        of a query in a language that the wiki does not have.
+        of a query in a language that the wiki does not have. An ordinary word is never replaced by another one.
         """
         words = [word for word in find_words(text) if not is_stopword(word.normalized)]
         lexicon = self._get_lexicon() if words and not is_in_other_language(text, self._language) else None
@@ -236,8 +247,10 @@ class SpellingCorrector:
             if word.end > limit or self._is_known(word, lexicon):
                 continue
             fix = self._find_correction(word, lexicon, scope)
+            if fix is None or fix.end > limit or (fix.is_other_word and self._is_ordinary(word, scope)):
+                continue
             # `is_known` comes last because it may have to load the model.
-            if fix is not None and fix.end <= limit and not is_known(word.typed):
+            if not is_known(word.typed):
                 corrected, limit = corrected[: fix.start] + fix.text + corrected[fix.end :], fix.start
         return "" if corrected == text else corrected
 
@@ -245,6 +258,11 @@ class SpellingCorrector:
         if lexicon.count_pages(word.normalized) or any(map(lexicon.count_pages, self._get_terms(word.typed))):
             return True
         return word.is_unfinished and bool(lexicon.find_by_prefix(word.normalized, 1))
+
+    def _is_ordinary(self, word: QueryWord, scope: CorrectionScope) -> bool:
+        """Whether this is a word of English, in a wiki and a query of that language."""
+        has_english = _ENGLISH in split_languages(self._language) and scope.language in ("", _ENGLISH)
+        return has_english and is_english_word(word.normalized)
 
     def _count_pages(self, normalized: str, lexicon: Lexicon) -> int:
         """Number of pages with the word or another form of it."""
@@ -254,8 +272,10 @@ class SpellingCorrector:
         merged = self._find_merged(word, lexicon, scope)
         if merged is not None:
             return merged
-        replacement = self._find_best_word(word, lexicon, scope) or self._find_split(word, lexicon, scope)
-        return Correction(word.start, word.end, copy_capitals(word.typed, replacement)) if replacement else None
+        other = self._find_best_word(word, lexicon, scope)
+        replacement = other or self._find_split(word, lexicon, scope)
+        fixed = copy_capitals(word.typed, replacement)
+        return Correction(word.start, word.end, fixed, bool(other)) if replacement else None
 
     def _find_merged(self, word: QueryWord, lexicon: Lexicon, scope: CorrectionScope) -> Correction | None:
         """The word joined with a neighbour, if that is a word of this wiki."""

@@ -69,12 +69,11 @@ class TitleMatcher:
         pages, titles = self.get_pages(page_ids, version), self._get_titles(page_ids, version)
         matches = {page_id: TitleMatch(chunks=pages[page_id].chunks) for page_id in titles if page_id in pages}
         for language, terms in queries:
-            for page_id, best in matches.items():
+            for page_id in matches:
                 for name in titles[page_id][language]:
                     if not terms.isdisjoint(name.with_path):
-                        share = len(terms & name.with_path) / len(name.with_path)
-                        best = TitleMatch(max(best.overlap, compute_overlap(terms, name)), max(best.share, share), best.chunks)
-                matches[page_id] = best
+                        overlap, share = compute_overlap(terms, name), len(terms & name.with_path) / len(name.with_path)
+                        matches[page_id] = matches[page_id].add(overlap, share)
         return matches
 
     def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _PageTitles]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, Recipe, VerificationResult
-from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty, PageWarnings
+from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty, PageTerms, PageWarnings
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
@@ -20,6 +21,8 @@ from wikiholt.testing.conformance_mixins import (
     make_page,
     put_pages,
 )
+from wikiholt.text.bm25 import build_name_terms
+from wikiholt.text.own_names import make_name_term
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
@@ -227,6 +230,26 @@ class StoreConformance(ListingConformance, NotesConformance):
             KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))
         ).tolist()
         assert {page.name for page in index.get_pages(matching).values()} == {"b", "c"}
+
+    def test_a_page_is_found_by_the_term_of_any_of_its_names(self, index: WikiIndex) -> None:
+        names = {"guides/set_up.md": "Réglages: ½ “x” 🫠", "guides/other.md": "a\u200db", "guides/empty.md": "日本語"}
+        entries = [make_page(file, "text") for file in names]
+        pages = [
+            replace(
+                entry, terms=PageTerms(build_name_terms(names[entry.page.file], entry.page.path, (), (), ""), "", "")
+            )
+            for entry in entries
+        ]
+        put_pages(index, *pages)
+
+        def find_files(name: str) -> list[str]:
+            found = index.find_matching_page_ids(KeywordQuery(phrases=((make_name_term(name),),)))
+            return sorted(page.file for page in index.get_pages(found.tolist()).values())
+
+        for page in entries:
+            for name in (names[page.page.file], page.page.file, page.page.path, page.page.file.rpartition("/")[2]):
+                assert find_files(name) == [page.page.file]
+        assert find_files("guides") == []
 
     def test_filters_apply_to_both_channels_before_the_limit(self, index: WikiIndex) -> None:
         old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)

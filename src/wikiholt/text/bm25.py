@@ -3,11 +3,12 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from wikiholt.domain.page import Page, PageTerms
 from wikiholt.text.analysis import get_analyser, remove_url_schemes
 from wikiholt.text.languages import detect_page_language
+from wikiholt.text.own_names import make_name_terms
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -84,8 +85,8 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     """The keyword index fields of a page, stemmed in the page's own language if its wiki has several.
 
     Each field contains its terms in order and then, once each, the words that differ from their stems, so that any
-    prefix of a word finds it. `name` covers name, path, tags and aliases; `body` is the description and the text
-    without link targets.
+    prefix of a word finds it. `name` covers name, path, tags and aliases, and has the terms of `own_names` at its end;
+    `body` is the description and the text without link targets.
     """
     page_language = detect_page_language(page, language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
@@ -96,9 +97,10 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     )
 
 
-def build_name_terms(name: str, path: str, tags: Iterable[str], aliases: Iterable[str], language: str) -> str:
+def build_name_terms(name: str, path: str, tags: Iterable[str], aliases: Sequence[str], language: str) -> str:
     """The field `name` of a page in one language."""
-    return _build_field("\n".join((name, path.replace("/", "\n"), *tags, *aliases)), language)
+    words = _build_field("\n".join((name, path.replace("/", "\n"), *tags, *aliases)), language)
+    return " ".join(filter(None, (words, *make_name_terms(name, path, aliases))))
 
 
 def _build_field(text: str, language: str) -> str:

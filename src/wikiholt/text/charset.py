@@ -14,6 +14,7 @@ _BOMS = (
 _CONTROL_BYTES = bytes(b for b in range(32) if b not in b"\t\n\r\f\x0b\x1b") + b"\x7f"
 _UNUSUAL_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
+_LINE_END = re.compile(r"(?<!\r)\r++\n")  # looked for once per run of carriage returns, not from each of them
 _SAMPLE_BYTES = 65536
 _LEGACY_ENCODING = "cp1252"
 
@@ -117,4 +118,4 @@ def _normalize_line_ends(text: str) -> str:
     if "\n" not in text:
         return text.replace("\r", "\n")
     # git and editors count `\n`; a stray carriage return must not shift the lines that follow
-    return re.sub(r"\r+\n", "\n", text).replace("\r", " ")
+    return _LINE_END.sub("\n", text).replace("\r", " ")

@@ -156,7 +156,7 @@ def _render_formula(formula: str) -> str:
 _MIN_SENTENCE_CHARS = 20
 """A shorter sentence is joined with its neighbour: "e.g.", "Note:" and "}" mean nothing alone."""
 _MIN_UNSPACED_SENTENCE_CHARS = 6
-_ASCII_SENTENCE_END = re.compile(r"[.!?][.!?]*+[\"')\]*_`]*+ (?=[^ a-z])")
+_ASCII_SENTENCE_END = re.compile(r"[.!?](?<![.!?].)[.!?]*+[\"')\]*_`]*+ (?=[^ a-z])")
 """The sentence ends that `find_sentence_starts` finds in ASCII text on one line, in less time."""
 _MIN_CODE_CHARS = 60
 """Code lines are joined up to this length into one sentence: a line is often only a bracket."""
@@ -173,7 +173,7 @@ _LINE_START = re.compile(
     r"(?P<item>(?>(?:(?:[-*+:]|\d{1,9}[.)])[ \t]++(?:\[[ xX/-]\][ \t]++)?){0,999}))"
     r"(?P<heading>(?:#{1,6}(?:[ \t]++|$))?)"
 )
-_CLOSING_HASHES = re.compile(r"[ \t]++#++[ \t]*+$")
+_CLOSING_HASHES = re.compile(r"(?<![ \t])[ \t]++#++[ \t]*+$")
 _ALERT = re.compile(r"\[!\w++(?:\|[^\[\]]*+)?\][+-]?+[ \t]*+")
 _CONTAINER = re.compile(r":{3,}+[ \t]*+(?:\{[^{}]*+\}|[\w-]++)?")
 # link and abbreviation definitions, component imports, a table of contents, attributes, a lone fence
@@ -186,7 +186,7 @@ _SKIPPED = re.compile(
 )
 _MARKUP_STARTS = frozenset("-=*_:|+>#[{`~iIeE0123456789")
 """First characters of ASCII lines that _RULE, _SKIPPED or _LINE_START may match."""
-_LINE_END = re.compile(r"(?:(?:^|[ \t]++)\^[\w-]++|[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
+_LINE_END = re.compile(r"(?:(?:^|(?<![ \t])[ \t]++)\^[\w-]++|(?<![ \t])[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
 _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
 SEPARATOR = "·"

@@ -14,6 +14,7 @@ The exact rules, for paths relative to the wiki's subdirectory, case-sensitive u
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
@@ -40,6 +41,13 @@ def find_unused_patterns(patterns: Iterable[str], files: Collection[str], ignore
     rules = [text for pattern in patterns if _is_rule(text := pattern.strip())]
     compiled = {text: _compile_pattern(text.removeprefix("!"), ignore_case) for text in rules}
     return [text for text, pattern in compiled.items() if not any(map(pattern.match, files))]
+
+
+def count_ignored(patterns: Iterable[str], files: Iterable[str]) -> dict[str, int]:
+    """How many of the files each pattern excludes; of several that match a file, the last one counts."""
+    rules = [(text, _compile_pattern(text.removeprefix("!"))) for text in map(str.strip, patterns) if _is_rule(text)]
+    deciding = (next((text for text, pattern in reversed(rules) if pattern.match(file)), "!") for file in files)
+    return dict(Counter(text for text in deciding if not text.startswith("!")))
 
 
 def _is_rule(text: str) -> bool:

@@ -1,11 +1,12 @@
 """Parses keyword queries (words, "quoted phrases", -word, -"a phrase", +word) and their spelling variants.
 
-`wikiholt.text.query_fields` parses fields and OR.
+`wikiholt.text.query_fields` parses fields and OR. A hyphen excludes a word unless it begins an option: `--word`, one
+letter (`-i`), also with digits (`-j4`), a number up to 999, or any word after the name of a program (`ls -la`).
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
@@ -19,6 +20,7 @@ from wikiholt.text.analysis import (
     normalize_term,
     split_languages,
 )
+from wikiholt.text.command_names import find_command
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
 
@@ -28,7 +30,8 @@ PHRASE_PATTERN = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»
 FIELD_PATTERN = re.compile(
     r"""(?:(?<=\s)|^)(?P<minus>-?)(?P<name>tag|path|title):(?P<value>["“”„«][^"“”„«»]*["“”»]?|[^\s"“”„«»]\S*)"""
 )
-_EXCLUDED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
+_HYPHENATED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?![A-Za-z]?\d{{1,3}}(?!\w))(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
+_MIN_LONG_OPTION = 4
 _PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
 
@@ -51,11 +54,11 @@ def parse_query(text: str, language: str = "english") -> KeywordQuery:
         (excluded if match[1] else phrases).append(tuple(analyser.to_terms(match[2]))[:_MAX_TERMS])
         return " \x00 "
 
-    def take_excluded(match: re.Match[str]) -> str:
-        excluded.append(tuple(analyser.to_terms(match[1]))[:_MAX_TERMS])
+    def take_excluded(word: str) -> str:
+        excluded.append(tuple(analyser.to_terms(word))[:_MAX_TERMS])
         return " \x00 "
 
-    rest = _EXCLUDED_WORD_PATTERN.sub(take_excluded, PHRASE_PATTERN.sub(take_phrase, rest))
+    rest = _replace_excluded(PHRASE_PATTERN.sub(take_phrase, rest), take_excluded)
     terms = tuple(dict.fromkeys(analyser.to_terms(rest)))
     main_language, *other_languages = split_languages(language)
     foreign = (_find_foreign_stopwords(terms, main_language, other) for other in other_languages)
@@ -75,11 +78,46 @@ def parse_query(text: str, language: str = "english") -> KeywordQuery:
 def blank_operators(text: str) -> str:
     """A query's text with quoted and excluded parts and fields blanked out, at the same length."""
 
-    def blank(match: re.Match[str]) -> str:
-        return "\x00" * len(match[0])
+    without_fields = FIELD_PATTERN.sub(_blank, text[:MAX_QUERY_CHARS])
+    return _replace_excluded(PHRASE_PATTERN.sub(_blank, without_fields), lambda word: "\x00" * (len(word) + 1))
 
-    without_fields = FIELD_PATTERN.sub(blank, text[:MAX_QUERY_CHARS])
-    return _EXCLUDED_WORD_PATTERN.sub(blank, PHRASE_PATTERN.sub(blank, without_fields))
+
+def find_exclusions(text: str) -> list[str]:
+    """The excluded words and phrases of a query as typed."""
+    phrases = [match[0] for match in PHRASE_PATTERN.finditer(text) if match[1]]
+    return [*phrases, *(f"-{text[start:end]}" for start, end in _find_excluded_words(text))]
+
+
+def find_long_options(text: str) -> list[tuple[str, str]]:
+    """The options of a query, without hyphens, that may be meant as exclusions, each with the program before it."""
+    words = ((text[start:end], command) for start, end, command in _iter_hyphenated_words(text))
+    return [(word, command) for word, command in words if command and word.isalpha() and len(word) >= _MIN_LONG_OPTION]
+
+
+def _find_excluded_words(text: str) -> list[tuple[int, int]]:
+    """The spans of the excluded words, without their hyphens."""
+    return [(start, end) for start, end, command in _iter_hyphenated_words(text) if not command]
+
+
+def _iter_hyphenated_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """The span of each word after a hyphen, not in quotation marks, and the program whose option it is, or ""."""
+    unquoted = PHRASE_PATTERN.sub(_blank, text)
+    for match in _HYPHENATED_WORD_PATTERN.finditer(unquoted):
+        yield *match.span(1), find_command(unquoted[: match.start()])
+
+
+def _replace_excluded(text: str, replace_word: Callable[[str], str]) -> str:
+    """The text with each excluded word and its hyphen replaced."""
+    parts: list[str] = []
+    position = 0
+    for start, end in _find_excluded_words(text):
+        parts += text[position : start - 1], replace_word(text[start:end])
+        position = end
+    return "".join((*parts, text[position:]))
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\x00" * len(match[0])
 
 
 def find_plain_words(text: str) -> list[tuple[int, int]]:
@@ -106,8 +144,8 @@ def to_plain_query(text: str) -> str:
     def remove_quotes(match: re.Match[str]) -> str:
         return " " if match[1] else f" {match[2]} "
 
-    unquoted = PHRASE_PATTERN.sub(remove_quotes, text)
-    return " ".join(_PLUS_PATTERN.sub("", _EXCLUDED_WORD_PATTERN.sub(" ", unquoted)).split()) or text
+    unquoted = PHRASE_PATTERN.sub(remove_quotes, _replace_excluded(text, lambda _: " "))
+    return " ".join(_PLUS_PATTERN.sub("", unquoted).split()) or text
 
 
 def _get_prefix(rest: str, analyser: Analyser, significant: frozenset[str]) -> str:

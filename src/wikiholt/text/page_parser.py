@@ -26,9 +26,9 @@ def parse_page(
 ) -> Page | PageProblem:
     """Parse one page; a PageProblem only if there is no text to index. Never raises.
 
-    The name is the title of the frontmatter, else the level-1 heading at the start of the page, else made from the file
-    name. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC. The body is Markdown:
-    other formats, and blocks that only the dialect has, are converted.
+    The name is the title of the frontmatter, else the only level-1 heading if it is the first heading, else made from
+    the file name. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC. The body is
+    Markdown: other formats, and blocks that only the dialect has, are converted.
     """
     if len(data) < 1024 and data.startswith(_LFS_PREFIX):
         return PageProblem(
@@ -89,6 +89,7 @@ def get_title(metadata: PageMetadata) -> str:
 
 
 def _find_heading_name(headings: tuple[Heading, ...]) -> str:
-    if headings and headings[0].level == 1:
+    # Several headings of level 1 are sections: the first one does not say what the page is about.
+    if headings and headings[0].level == 1 and all(heading.level > 1 for heading in headings[1:]):
         return headings[0].text[:_MAX_NAME_CHARS].strip()
     return ""

@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any
 
 from wikiholt.domain.wiki import Key, Scope
-from wikiholt.errors import Busy
 from wikiholt.wikis.keys import KeyStore
 from wikiholt.wikis.registry_schema import OAUTH_MARK_PREFIX, RegistryConnection, RegistryDatabase, RegistryTransaction
 
@@ -23,11 +22,13 @@ ACCESS_TOKEN_TTL_S = 3600
 _REFRESH_TOKEN_PREFIX = "whr_"  # noqa: S105
 _REFRESH_TOKEN_TTL_S = 90 * 86_400
 _CODE_TTL_S = 300
-_NEW_CLIENT_TTL_S = 86_400
+_NEW_CLIENT_TTL_S = 3600
 _CLIENT_TTL_S = 400 * 86_400
 """A client is kept this long after a person approved it for the last time."""
 _MAX_NEW_CLIENTS = 1000
-"""Anybody can register a client, so clients that nobody approved are few and expire soon."""
+_MAX_NEW_CLIENTS_OF_NETWORK = 20
+"""Anybody can register a client, so clients that nobody approved are few and expire soon. The oldest one is removed
+for a new one: a person approves a client within minutes."""
 _SECRET_BYTES = 32
 
 
@@ -59,15 +60,19 @@ class OAuthGrants:
         self._database = database
         self._keys = keys
 
-    def add_client(self, client_id: str, metadata: Mapping[str, Any]) -> None:
-        """Store a client that nobody has approved yet. Raises Busy if there are too many of them."""
+    def add_client(self, client_id: str, metadata: Mapping[str, Any], network: str = "") -> None:
+        """Store a client that nobody has approved yet, which was registered from this network."""
         with self._database.write_transaction() as transaction:
             _delete_expired(transaction)
-            name = f"{OAUTH_MARK_PREFIX}new-client-{client_id}"
-            prefix = name.removesuffix(client_id)
-            if sum(row[0].startswith(prefix) for row in _read_rows(transaction.connection)) >= _MAX_NEW_CLIENTS:
-                raise Busy("Too many clients were registered.", hint="Try again tomorrow.")
-            transaction.insert("marks", (name, _dump(metadata, _NEW_CLIENT_TTL_S)))
+            prefix = f"{OAUTH_MARK_PREFIX}new-client-"
+            rows = [row for row in _read_rows(transaction.connection) if row[0].startswith(prefix)]
+            clients = sorted(((json.loads(value), name) for name, value in rows), key=lambda row: row[0]["expires"])
+            own = [name for document, name in clients if document.get("network") == network]
+            surplus = {*own[: max(0, len(own) + 1 - _MAX_NEW_CLIENTS_OF_NETWORK)]}
+            surplus |= {name for _, name in clients[: max(0, len(clients) + 1 - _MAX_NEW_CLIENTS)]}
+            for name in surplus:
+                transaction.delete("marks", "name", name)
+            transaction.insert("marks", (prefix + client_id, _dump(metadata, _NEW_CLIENT_TTL_S, network)))
 
     def find_client(self, client_id: str) -> Mapping[str, Any] | None:
         """The metadata of a client; None if it is unknown or has expired."""
@@ -144,8 +149,8 @@ def _get_name(kind: GrantKind, secret: str) -> str:
     return f"{OAUTH_MARK_PREFIX}{kind}-{digest}"
 
 
-def _dump(value: Mapping[str, Any], ttl_s: float) -> str:
-    return json.dumps({"expires": time.time() + ttl_s, "value": dict(value)})
+def _dump(value: Mapping[str, Any], ttl_s: float, network: str = "") -> str:
+    return json.dumps({"expires": time.time() + ttl_s, "network": network, "value": dict(value)})
 
 
 def _find_value(connection: RegistryConnection, name: str) -> dict[str, Any] | None:

@@ -76,7 +76,7 @@ class RegistryBackups:
             return None
         newest = next(iter(self._directory.list_files()), None)
         if newest is not None:
-            recent = datetime.now(UTC) - newest.taken_at < timedelta(seconds=min_interval_s)
+            recent = timedelta() <= datetime.now(UTC) - newest.taken_at < timedelta(seconds=min_interval_s)
             if recent and newest.size_bytes > _SMALL_BACKUP_BYTES:
                 return None
             if checksum == read_file_checksum(newest.file) and not self._directory.find_fault(newest):

@@ -10,6 +10,7 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
+from wikiholt.indexing.history_warning import HistoryWarnings
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
@@ -37,9 +38,13 @@ class WikiStatus:
     """The dialect of the indexed pages."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """The number of files at HEAD that are not pages, by extension."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """The number of files that would be pages without an ignore pattern, by pattern."""
     pages_with_warnings: int = 0
     warnings: tuple[PageWarnings, ...] = ()
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
+    history_warning: str = ""
+    """Why dates may be wrong and former names missing."""
 
 
 class StatusReader:
@@ -59,13 +64,14 @@ class StatusReader:
         except WikiholtError as store_error:
             return replace(status, error=status.error or store_error)
         status = replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
-        return replace(status, dialect=_get_dialect_name(status.state), skipped=self._count_skipped(status.head))
-
-    def _count_skipped(self, head: str | None) -> Mapping[str, int]:
+        status = replace(status, dialect=_get_dialect_name(status.state))
+        if status.head is None:
+            return status
         try:
-            return count_extensions(self._source.list_other_files(head)) if head else {}
+            skipped = count_extensions(self._source.list_other_files(status.head))
+            return replace(status, skipped=skipped, ignored=self._source.count_ignored(status.head))
         except WikiholtError:  # a fetch or a sync reports it
-            return {}
+            return status
 
     def _read_index(self) -> WikiStatus:
         head: str | None = None
@@ -78,6 +84,7 @@ class StatusReader:
             with closing(self._store.open(self._wiki.id)) as index:
                 state, problems = index.get_state(), tuple(index.get_problems())
                 warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
+                history_warning = HistoryWarnings(self._wiki.id, self._store).read(state.generation)
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
         if error is None and state.pages == 0:
@@ -91,6 +98,7 @@ class StatusReader:
             error=error,
             pages_with_warnings=warned,
             warnings=tuple(warnings),
+            history_warning=history_warning,
         )
 
     def _get_head(self) -> str:

@@ -2,10 +2,14 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +28,8 @@ from tests.caches.chroma.chroma_fixtures import (
 )
 from tests.support.paths import ROOT
 from tests.support.wait import TIMEOUT_S, wait_until
+from wikiholt.caches.chroma import rest_api
+from wikiholt.caches.chroma.embedded_chroma import SOCKET_FILE
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 
@@ -146,6 +152,66 @@ def test_a_child_that_hangs_costs_one_search_its_time_and_is_replaced(fixture: C
         assert get_metric(engine, "starts") >= 2
         assert get_metric(engine, "timeouts") >= 1
         cache.close()
+
+
+def test_a_service_stops_within_seconds_while_chroma_hangs(
+    fixture: ChromaFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_api, "_LEAVE_TIMEOUT_S", 2.0)  # as in the product
+    index = fixture.create_index(WIKI_ID)
+    with fixture.open_engine(background_timeout_s=30.0, heartbeat_timeout_s=15.0) as engine:
+        cache = fixture.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "the first build")
+        child = fixture.get_child_pid(engine)
+        os.kill(child, signal.SIGSTOP)
+        try:
+            index.apply(IndexChange(pages=(make_entry("p1.md", ["river stone3"], EMBEDDER),)))
+            engine._worker.enqueue(cache)
+            wait_until(lambda: engine._worker._busy is cache, "a request that is not answered")
+            began = time.monotonic()
+            cache.close()
+            engine.close()
+            assert time.monotonic() - began < 10
+            pending = re.search(r"ShdPnd:\s*([0-9a-f]+)", Path(f"/proc/{child}/status").read_text())
+            assert pending is not None
+            assert int(pending[1], 16) & 1 << signal.SIGTERM - 1, "it ends as soon as it can"
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+ENDLESS_LOOP_SCRIPT = """
+import pathlib, sys, time
+from wikiholt.caches.chroma.child_server import ChildState, _serve
+
+class EndlessChroma:
+    def handle(self, *request):
+        while True:
+            time.sleep(0.01)
+
+_serve(ChildState(EndlessChroma(), pathlib.Path(sys.argv[1]), "", idle_since=time.monotonic()))
+"""
+"""Chroma itself does not loop reliably."""
+
+
+@pytest.mark.long
+def test_a_child_in_an_endless_loop_ends_after_its_last_client(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ENDLESS_LOOP_SCRIPT, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert json.loads(child.stdout.readline())["state"] == "ready"
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(tmp_path / SOCKET_FILE))
+                client.sendall(b"GET /api/v2/version HTTP/1.1\r\nHost: x\r\n\r\n")
+                client.settimeout(1)
+                with pytest.raises(TimeoutError):
+                    client.recv(1)
+            # The connection of a request that does not end is never closed.
+            child.terminate()
+            assert child.wait(TIMEOUT_S) == 0
+        finally:
+            child.kill()
 
 
 SECOND_PROCESS_SCRIPT = """

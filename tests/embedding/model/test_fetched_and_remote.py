@@ -13,7 +13,7 @@ from tests.support.git_repository import Repository
 from tests.support.hub_server import run_hub
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
-from wikiholt.embedding import load_embedder
+from wikiholt.embedding import DEFAULT_MODEL, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.errors import ModelError, ModelMismatch, ModelUnavailable
 from wikiholt.interfaces.cli.main import main
@@ -22,7 +22,6 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
 pytestmark = pytest.mark.model
-GRANITE = "granite-embedding-30m-english"
 PAGES: dict[str, str | bytes | None] = {
     "backup.md": "# Backups\n\nCopies of every disk are taken at midnight and kept for thirty days.",
     "coffee.md": "# Coffee machine\n\nDescale it once a month with vinegar and rinse it twice.",
@@ -31,14 +30,14 @@ QUESTION = SearchRequest("how do I clean the espresso maker?", mode=SearchMode.S
 
 
 @pytest.fixture(scope="module")
-def granite() -> Iterator[OnnxEmbedder]:
-    with load_embedder(GRANITE, threads=1) as embedder:
+def local_model() -> Iterator[OnnxEmbedder]:
+    with load_embedder(DEFAULT_MODEL, threads=1) as embedder:
         yield embedder
 
 
 @pytest.fixture
-def served(granite: OnnxEmbedder) -> Iterator[ServedModel]:
-    with serve_embeddings(granite.embed_passages) as model:
+def served(local_model: OnnxEmbedder) -> Iterator[ServedModel]:
+    with serve_embeddings(local_model.embed_passages) as model:
         yield model
 
 
@@ -53,7 +52,7 @@ def open_wiki(tmp_path: Path, served: ServedModel, **settings: object) -> WikiSe
 
 
 def test_a_wiki_is_indexed_and_searched_with_a_server(
-    tmp_path: Path, served: ServedModel, granite: OnnxEmbedder
+    tmp_path: Path, served: ServedModel, local_model: OnnxEmbedder
 ) -> None:
     with closing(open_wiki(tmp_path, served)) as service:
         handle = service.get_handle("notes")
@@ -62,11 +61,11 @@ def test_a_wiki_is_indexed_and_searched_with_a_server(
         assert state is not None
         assert state.recipe.model == "openai:served"
         assert state.recipe.fingerprint.startswith("served/remote/")
-        assert state.recipe.dimensions == granite.dimensions
+        assert state.recipe.dimensions == local_model.dimensions
         assert handle.search(QUESTION).hits[0].path.startswith("coffee")
         generation = state.generation
     # The server runs another model under the same name: no vector of it is stored, and no query is answered with it.
-    served.embed = FakeEmbedder(granite.dimensions).embed_passages
+    served.embed = FakeEmbedder(local_model.dimensions).embed_passages
     with closing(open_wiki(tmp_path, served)) as service:
         handle = service.get_handle("notes")
         Repository(tmp_path / "repository").commit({"new.md": "# New page\n\nText."})
@@ -116,7 +115,7 @@ def test_a_server_that_is_away_stops_a_sync_and_loses_no_page(
 
 
 def test_the_local_model_answers_queries_while_the_server_is_away(tmp_path: Path, served: ServedModel) -> None:
-    with closing(open_wiki(tmp_path, served, **{"embedding.local_model": GRANITE})) as service:
+    with closing(open_wiki(tmp_path, served, **{"embedding.local_model": DEFAULT_MODEL})) as service:
         service.get_handle("notes").sync()
         served.statuses = [503] * 50
         assert service.get_handle("notes").search(QUESTION).hits[0].path.startswith("coffee")
@@ -170,7 +169,7 @@ def test_a_real_model_is_fetched_listed_used_and_removed(
     assert main(["--data", str(data), "model", "list", "--json"]) == 0
     listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)["models"]}
     assert listed[fetched["model"]]["used_by"] == ["wiki notes"]
-    assert listed[GRANITE]["used_by"] == ["setting model"]
+    assert listed[DEFAULT_MODEL]["used_by"] == ["setting model"]
     assert [name for name, model in listed.items() if model["reranker"]] == ["ms-marco-MiniLM-L-12-v2"]
     assert [model["dimensions"] for model in listed.values() if model["reranker"]] == [0]
     assert main(["--data", str(data), "model", "remove", "hf:baai/bge-small"]) == 4

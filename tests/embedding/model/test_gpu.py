@@ -101,9 +101,9 @@ def test_pytorch_gives_the_vectors_of_the_graph(model: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from wikiholt.embedding.torch_encoder import TorchEncoder, plan_batches
 
-    embedder = load_local_embedder(model, precision="fp32")
-    encoder = TorchEncoder(read_encoder_tensors(model, "fp32"), embedder._model.card, "cpu")
+    embedder = load_local_embedder(model)
+    encoder = TorchEncoder(read_encoder_tensors(model, embedder.precision), embedder._model.card, "cpu")
     texts = [text[:600] for text in TEXTS]
     vectors = encoder.embed(load_tokenizer(model).encode_passages(texts))
-    assert (vectors * embedder.embed_passages(texts)).sum(axis=1).min() > 0.9999
+    assert (vectors * embedder.embed_passages(texts)).sum(axis=1).min() > 0.99
     assert list(plan_batches([5, 100, 4, 100, 6], max_tokens=200)) == [[2, 0, 4], [1, 3]]

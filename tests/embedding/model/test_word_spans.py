@@ -69,7 +69,7 @@ PARTS = (
 texts = st.lists(st.sampled_from(PARTS) | st.text(st.characters(), max_size=5), max_size=20).map("".join)
 
 
-@pytest.fixture(scope="module", params=["granite-embedding-30m-english", "all-MiniLM-L6-v2"])
+@pytest.fixture(scope="module", params=["wikiholt-1", "all-MiniLM-L6-v2"])
 def tokenizer(request: pytest.FixtureRequest) -> ModelTokenizer:
     return load_tokenizer(request.param)
 

@@ -73,7 +73,7 @@ def test_a_displayed_time_selects_that_backup(run: CommandRunner, garden: Reposi
         (("restore",), 2, "Name the wiki"),
         (("restore", "garden", "--registry"), 2, "cannot be combined"),
         (("backup", "garden", "--registry"), 2, "cannot be combined"),
-        (("restore", "garden", "--at", "yesterday"), 2, "is not a date"),
+        (("restore", "garden", "--at", "someday"), 2, "is not a date"),
         (("restore", "garden", "--at", "2001-01-01"), 3, "no intact backup"),
         (("restore", "garden"), 3, "no intact backup"),
         (("restore", "--registry", "--at", "2001-01-01"), 3, "no good backup"),
@@ -143,7 +143,7 @@ def test_restoring_a_registry_without_keys_does_not_warn_of_revoked_keys(
 
 def test_remove_lists_the_deleted_backups(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
     name = run("backup", "garden", "--json").parse()["name"]
-    removed = run("remove", "garden", "--json").parse()["removed"]
+    removed = run("remove", "garden", "--yes", "--json").parse()["removed"]
     assert any(file.startswith(f"backups/{name}") for file in removed)
     assert [entry.name for entry in (tmp_path / "data" / "backups").iterdir()] == ["registry"]
 

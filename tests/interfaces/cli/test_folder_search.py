@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -417,3 +418,160 @@ def test_no_color_turns_colors_off(run: Run, notes: Repository, monkeypatch: pyt
     assert "\x1b[" not in run("--no-color", "search", "key")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run("search", "key")[1]
+
+
+def test_in_a_folder_of_a_repository_only_that_folder_is_registered(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(notes.path / "docs")
+    _, out, err = run("search", "rotate the key", "--json")
+    assert get_paths(out) == ["Soup"]
+    assert f"Added my-notes-docs: 1 page at HEAD in {notes.path / 'docs'}\n" in err
+    assert f"wikiholt add '{notes.path}'" in err
+
+
+def test_another_folder_of_the_repository_is_registered_too(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.commit({"guides/Key.md": "# A key guide", "src/main.c": "int main;"})
+    monkeypatch.chdir(notes.path / "docs")
+    run("search", "soup")
+    monkeypatch.chdir(notes.path / "guides")
+    _, out, err = run("search", "key", "--json")
+    assert get_paths(out) == ["Key"]
+    assert "Added my-notes-guides: 1 page" in err
+    monkeypatch.chdir(notes.path / "src")
+    code, out, err = run("search", "key", "--json")
+    assert (code, err) == (0, ""), "a folder without pages has the wikis of its repository"
+    assert {hit["wiki"] for hit in json.loads(out)["results"]} == {"my-notes-docs", "my-notes-guides"}
+
+
+def test_a_repository_root_still_means_all_of_it(run: Run, notes: Repository) -> None:
+    notes.commit({"mkdocs.yml": "site_name: Notes\n"})
+    assert sorted(get_paths(run("search", "water key", "--json")[1])) == ["Keys", "docs/Soup"]
+
+
+def test_a_folder_of_code_is_searched_with_its_repository(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.commit({"src/main.c": "int main;"})
+    monkeypatch.chdir(notes.path / "src")
+    code, _, err = run("search", "key")
+    assert (code, err) == (0, f"Added my-notes: 2 pages at HEAD in {notes.path}\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"mkdocs.yml": "site_name: x\n"}, "docs"),
+        ({"mkdocs.yml": "nav: !ENV [a]\ndocs_dir: 'docs/guides'  # here\n"}, "docs/guides"),
+        ({"mkdocs.yml": "docs_dir: ../elsewhere\n"}, "docs/guides/deep"),
+        ({"docs/.obsidian/app.json": "{}"}, "docs"),
+    ],
+)
+def test_the_documents_or_the_vault_that_contain_the_folder_are_registered(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch, files: dict[str, str | bytes | None], place: str
+) -> None:
+    notes.commit({"docs/guides/deep/Page.md": "# Page", **files})
+    monkeypatch.chdir(notes.path / "docs/guides/deep")
+    err = run("search", "page")[2]
+    assert f" at HEAD in {notes.path / place}\n" in err
+    assert ("It contains this folder" in err) == (place != "docs/guides/deep")
+
+
+def test_a_vault_without_git_is_registered_from_a_folder_in_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = tmp_path / "vault"
+    (vault / ".obsidian").mkdir(parents=True)
+    (vault / "deep").mkdir()
+    (vault / "Beans.md").write_text("# Beans")
+    monkeypatch.chdir(vault / "deep")
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+    _, out, err = run("search", "beans", "--json")
+    assert f"Added vault: 1 page in {vault}\n" in err
+    assert get_paths(out) == ["Beans"]
+
+
+def test_an_option_of_another_program_in_a_query_is_a_word(run: Run, notes: Repository) -> None:
+    notes.commit({"Disks.md": "# Disks\n\nCheck with badblocks -wsv.", "Other.md": "# Other\n\nThe badblocks list."})
+    code, out, err = run("search", "badblocks", "-wsv", "--json")
+    assert code == 0
+    assert get_paths(out)[0] == "Disks"
+    assert "note: there is no wiki 'sv', so -wsv is searched as a word\n" in err
+    code, out, err = run("search", "badblocks", "-wmy-notes", "--json")
+    assert (code, err) == (0, "")
+    assert run("search", "badblocks", "-w", "sv")[0] == 3
+
+
+@pytest.mark.parametrize("when", ["yesterday", "2 weeks ago", "1 day", "3 months ago"])
+def test_pages_since_a_day_in_words(run: Run, notes: Repository, when: str) -> None:
+    code, out, _ = run("search", "key", "--since", when, "--json")
+    assert (code, get_paths(out)) == (1, []), "the commits of the test are older"
+    notes.commit({"New.md": f"---\nupdated: {datetime.now(UTC):%Y-%m-%d}\n---\n# New key"})
+    assert get_paths(run("search", "key", "--since", when, "--json")[1]) == ["New"]
+
+
+def test_a_day_that_is_no_day_is_refused_with_examples(run: Run, notes: Repository) -> None:
+    for when in ("someday", "99999 years ago"):
+        code, _, err = run("search", "key", "--since", when)
+        assert code == 2
+        assert "2 weeks ago" in err
+
+
+def test_sync_and_status_say_that_the_history_is_incomplete(run: Run, notes: Repository, tmp_path: Path) -> None:
+    notes.commit({"Tea.md": "# Tea"})
+    notes.run_git("clone", "--quiet", "--depth=1", f"file://{notes.path}", str(tmp_path / "shallow"))
+    assert run("add", str(tmp_path / "shallow"))[0] == 0
+    warning = "  warning: dates and former names of pages are incomplete: this clone is shallow"
+    for command in ("sync", "status"):
+        code, out, _ = run(command, "shallow")
+        assert code == 0
+        assert warning in out
+        assert "git fetch --unshallow" in json.loads(run(command, "shallow", "--json")[1])["history_warning"]
+    Repository(tmp_path / "shallow").run_git("fetch", "--quiet", "--unshallow")
+    assert warning not in run("sync", "shallow")[1]
+    assert json.loads(run("status", "shallow", "--json")[1])["history_warning"] is None
+
+
+CODE = {
+    "package.json": "{}",
+    "Parser.approved.md": "# Expected key\n",
+    "vendor/lib/Readme.md": "# A key of others\n",
+    "docs/vendor/List.md": "# Vendors with a key\n",
+}
+
+
+def test_fixtures_and_generated_files_of_code_are_ignored_and_counted(run: Run, notes: Repository) -> None:
+    notes.commit(CODE)
+    _, out, err = run("search", "key", "--json")
+    assert sorted(get_paths(out)) == ["Keys", "docs/Soup", "docs/vendor/List"]
+    assert "Added my-notes: 3 pages at HEAD" in err
+    assert "wikiholt set my-notes ignore=" in err
+    assert json.loads(run("status", "my-notes", "--json")[1])["ignored"] == {"*.approved.md": 1, "/vendor/": 1}
+    assert "  2 pages ignored: 1 *.approved.md, 1 /vendor/\n" in run("status", "my-notes")[1]
+    assert run("set", "my-notes", "ignore=")[0] == 0
+    assert run("sync", "my-notes")[0] == 0
+    assert len(get_paths(run("search", "key", "--json")[1])) == 5
+    assert json.loads(run("status", "my-notes", "--json")[1])["ignored"] == {}
+
+
+def test_nothing_of_code_is_ignored_in_a_wiki_that_is_added(run: Run, notes: Repository) -> None:
+    notes.commit(CODE)
+    assert run("add", str(notes.path))[0] == 0
+    assert len(get_paths(run("search", "key", "--json")[1])) == 5
+
+
+def test_fixtures_of_code_without_git_are_ignored_and_counted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tool"
+    (folder / "_site").mkdir(parents=True)
+    for file in ("Cargo.toml", "Guide.md", "Out.approved.md", "_site/Guide.md"):
+        (folder / file).write_text("# Key")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+    _, out, err = run("search", "key", "--json")
+    assert get_paths(out) == ["Guide"]
+    assert f"Added tool: 1 page in {folder}\n" in err
+    assert json.loads(run("status", "tool", "--json")[1])["ignored"] == {"*.approved.md": 1, "_site/": 1}

@@ -47,3 +47,14 @@ def test_an_added_repository_without_pages_stays_an_error(run: CommandRunner, tm
     run("add", "empty", str(tmp_path / "empty"))
     assert run("sync").code == 6
     assert "✗ wiki empty" in run("doctor").out
+
+
+def test_a_relative_data_directory_may_have_several_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CommandRunner(Path("a/b"), capsys, monkeypatch)
+    assert run("create", "notes").code == 0
+    (tmp_path / "pages.jsonl").write_text('{"path": "Home", "content": "# Tea"}\n')
+    assert run("import-pages", "notes", "pages.jsonl").code == 0
+    assert "1 added" in run("sync", "notes").out

@@ -95,6 +95,7 @@ def test_a_heading_or_a_line_selects_its_section(run: CommandRunner) -> None:
     section += "\n### Vinegar\n\nNever use vinegar.\n"
     assert run("read", "Kitchen/Coffee#descaling").out == section
     assert run("read", "Coffee machine#Descaling").out == section
+    assert run("read", "Coffee machine", "Descaling").out == section
     assert run("read", "Kitchen/Coffee.md:9").out == section
     assert run("read", "Kitchen/Coffee.md:13:4", "--raw").out == "### Vinegar\n\nNever use vinegar.\n\n"
     assert run("read", "Kitchen/Coffee.md:5").out.endswith("==\n\nAsk before you buy another one.\n")
@@ -176,7 +177,21 @@ def test_an_editor_that_fails_is_an_error(run: CommandRunner, monkeypatch: pytes
     assert "hint:" in answer.err
 
 
+def test_without_an_editor_and_an_address_the_opener_of_the_system_gets_the_file(
+    run: CommandRunner, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("xdg-open", "open"):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/called"\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    file = prepared / "house" / "Home.md"
+    assert run("open", "Home") == (0, f"Opened {file}\n", "")
+    assert (tmp_path / "called").read_text() == f"{file}\n"
+
+
 def test_without_an_editor_the_browser_opens_the_address(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
     answer = run("open", "Home")
     assert answer.code == 2
     assert "Set EDITOR" in answer.err

@@ -47,7 +47,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: CommandRunner, data: Pat
     before = read_all_files(data)
     assert all(trace.encode() in before for found in traces.values() for trace in found)
 
-    removed = run("remove", "wiki-one", "--json").parse()
+    removed = run("remove", "wiki-one", "--yes", "--json").parse()
     assert removed["keys"] == [keys["one"]]
     assert removed["hosts"] == ["one.example.org"]
     assert any(name.endswith(".sqlite") for name in removed["removed"])
@@ -59,7 +59,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: CommandRunner, data: Pat
 
 def test_remove_lists_the_revoked_keys(run: CommandRunner, garden: Repository) -> None:
     key_id = run("key", "create", "garden")[1].split("_")[1]
-    code, out, _ = run("remove", "garden")
+    code, out, _ = run("remove", "garden", "--yes")
     assert code == 0
     assert f"key {key_id}" in out
     assert garden.path.exists()
@@ -105,11 +105,15 @@ def test_remove_asks_on_a_terminal(
     assert [wiki.slug for wiki in registry.list_wikis()] == ([] if removed else ["garden"])
 
 
-def test_remove_does_not_ask_with_yes_or_without_a_terminal(
+def test_remove_needs_yes_without_a_terminal_and_does_not_ask_then(
     run: CommandRunner, garden: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert run("remove", "garden")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, out, err = run("remove", "garden")
+    assert (code, out) == (130, "")
+    assert "write --yes" in err
+    assert run("list", "--slugs").out == "garden\n"
+    assert run("remove", "garden", "--yes")[0] == 0
     run("add", "garden", str(garden.path))
     errors = use_terminal(monkeypatch, "")
     assert run("remove", "garden", "--yes")[0] == 0
@@ -196,7 +200,7 @@ def test_the_removal_of_a_folder_calls_it_a_folder(run: CommandRunner, tmp_path:
 
 
 def test_delete_pages_does_not_touch_the_repository_of_the_user(run: CommandRunner, garden: Repository) -> None:
-    code, out, _ = run("remove", "garden", "--delete-pages")
+    code, out, _ = run("remove", "garden", "--delete-pages", "--yes")
     assert code == 0
     assert f"The repository {garden.path} was not touched" in out
     assert garden.path.exists()

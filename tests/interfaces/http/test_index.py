@@ -10,6 +10,7 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
 from tests.support.wait import TIMEOUT_S, wait_until
+from wikiholt.indexing.sync import SyncProgress
 from wikiholt.scheduler.reindex_job import report_activity
 
 BODY = b'{"ref": "refs/heads/main"}'
@@ -66,6 +67,27 @@ def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplicati
     assert search.status_code == 200
     assert search.json()["notes"]
     assert str(writable.alpha.path.parent) not in search.text
+
+
+def test_pages_are_listed_from_git_before_and_during_the_first_sync(
+    writable: ServedApplication, tmp_path: Path
+) -> None:
+    repository = Repository(tmp_path / "large")
+    repository.commit({f"page-{number:03}.md": f"# Page {number}\n" for number in range(120)})
+    assert writable.application.scheduler.stop(TIMEOUT_S)
+    service, operator = writable.application.service, writable.make_client("operator")
+    service.add("large", str(repository.path), {})
+    seen = []
+
+    def list_pages(progress: SyncProgress | None = None) -> None:
+        document = operator.get("/w/large/api/v1/pages", params={"limit": 1}).json()
+        seen.append((progress.pages_done if progress else 0, document["total"], document["pages"][0]["name"]))
+
+    list_pages()
+    service.get_handle("large").sync(list_pages)
+    list_pages()
+    assert {(total, name) for _, total, name in seen} == {(120, "Page 0")}
+    assert any(0 < done < 120 for done, *_ in seen), "some pages were indexed, and others were not"
 
 
 def test_a_missing_index_is_no_error_before_and_during_the_first_sync(

@@ -136,7 +136,9 @@ def test_many_unknown_keys_are_limited(served: ServedApplication) -> None:
     assert statuses == {401, 429}
 
 
-@pytest.mark.parametrize("url", ["//elsewhere.example/", "https://elsewhere.example/", "/\\elsewhere.example", "x"])
+@pytest.mark.parametrize(
+    "url", ["//elsewhere.example/", "//[", "https://elsewhere.example/", "/\\elsewhere.example", "x"]
+)
 def test_the_form_leads_only_to_pages_of_this_service(served: ServedApplication, url: str) -> None:
     form = {"key": served.tokens["operator"], "next": url}
     response = make_client(served).post("/sign-in", data=form, headers=SAME_ORIGIN, follow_redirects=False)
@@ -144,6 +146,13 @@ def test_the_form_leads_only_to_pages_of_this_service(served: ServedApplication,
     form["next"] = "/w/alpha/read?page=Home"
     response = make_client(served).post("/sign-in", data=form, headers=SAME_ORIGIN, follow_redirects=False)
     assert response.headers["location"] == form["next"]
+
+
+def test_a_form_with_too_many_fields_has_no_key(served: ServedApplication) -> None:
+    form = {"key": served.tokens["operator"]} | {f"field {number}": "x" for number in range(25)}
+    response = make_client(served).post("/sign-in", data=form, headers=HTML | SAME_ORIGIN)
+    assert response.status_code == 401
+    assert COOKIE_NAME not in response.cookies
 
 
 def test_a_private_page_leads_to_the_sign_in_page_and_back(served: ServedApplication) -> None:
@@ -263,8 +272,9 @@ def test_the_address_of_the_connection_counts_behind_a_proxy(served: ServedAppli
     assert stranger.get("/api/v1/me", headers=headers).json()["kind"] == "anonymous"
 
 
-def test_two_names_are_refused(served: ServedApplication) -> None:
-    headers = [("Remote-User", "ada"), ("Remote-User", "root"), ("Remote-Groups", "admins")]
+@pytest.mark.parametrize("twice", ["Remote-User", "Remote-Groups", "Remote-Email"])
+def test_a_header_that_is_sent_twice_is_refused(served: ServedApplication, twice: str) -> None:
+    headers = [("Remote-User", "ada"), ("Remote-Groups", "staff"), ("Remote-Email", "a@example.org"), (twice, "admins")]
     response = make_client(served, PROXY).get("/api/v1/wikis", headers=headers)
     assert response.status_code == 403
     assert "more than once" in response.json()["detail"]

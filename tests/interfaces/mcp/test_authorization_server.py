@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,6 +28,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.mcp import authorization_server
 from wikiholt.wikis import oauth_grants
 from wikiholt.wikis.oauth_grants import GrantKind
 
@@ -286,10 +288,66 @@ def test_a_redirect_uri_must_match_exactly(served: ServedApplication, agent: Age
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://agent.example.org/x", "javascript:alert(1)", "data:text/html,x", "https://agent.example.org/#x"]
+    "uri",
+    [
+        "http://agent.example.org/x",
+        "https://agent.example.org/#x",
+        "https://claude.ai@evil.example/x",
+        "https://claude.ai:443@evil.example/x",
+        "http://localhost@evil.example/x",
+        *("javascript:alert(1)", "data:text/html,x", "view-source:https://agent.example.org", "mailto:a@example.org"),
+        *("filesystem:https://agent.example.org/x", "chrome://settings", "intent://x", "ms-settings:privacy"),
+    ],
 )
 def test_unsafe_redirect_uris_cannot_be_registered(agent: Agent, uri: str) -> None:
     assert agent.register(uri).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1:49152/callback",
+        "http://localhost/callback",
+        "http://[::1]:7/callback",
+        "org.example.agent:/callback",
+        "cursor://anysphere.cursor-mcp/oauth/callback",
+    ],
+)
+def test_redirect_uris_of_programs_on_the_device_can_be_registered(agent: Agent, uri: str) -> None:
+    assert agent.register(uri).status_code == 201
+
+
+def test_a_client_of_an_earlier_version_with_an_unsafe_redirect_uri_gets_no_code(
+    served: ServedApplication, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = "https://claude.ai@evil.example/callback"
+    monkeypatch.setattr(authorization_server, "_find_redirect_fault", lambda _: "")
+    assert agent.register(uri).status_code == 201
+    location = agent.start(redirect_uri=uri).headers["location"]
+    monkeypatch.undo()
+    assert agent.http.get(location).status_code == 422
+
+
+def test_guesses_of_keys_on_the_consent_page_are_limited(tmp_path: Path) -> None:
+    with serve_application(tmp_path, {"mcp.oauth": True, "oauth.resource": BASE}) as served:
+        served.stop_refilling()
+        agent = Agent(TestClient(served.app, base_url=BASE, follow_redirects=False))
+        agent.register()
+        statuses = [agent.consent(f"wh_{'a' * 12}_{number:040}").status_code for number in range(40)]
+        assert statuses == [401] * 20 + [429] * 20
+        assert agent.consent(served.tokens["write"]).status_code == 303
+
+
+def test_strangers_keep_nobody_from_registering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS", 30)
+    with serve_application(tmp_path, {"mcp.oauth": True, "oauth.resource": BASE}) as served:
+        agent = Agent(TestClient(served.app, base_url=BASE, follow_redirects=False))
+        for number in range(40):
+            client = TestClient(served.app, base_url=BASE, client=(f"203.0.113.{number % 2}", 1))
+            assert Agent(client).register().status_code == 201
+            if number == 30:
+                assert agent.register().status_code == 201
+        assert agent.exchange(agent.get_code(served.tokens["write"])).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -357,12 +415,9 @@ def test_the_metadata_lead_from_the_wiki_to_the_endpoints(served: ServedApplicat
     assert issuer["token_endpoint_auth_methods_supported"] == ["none"]
 
 
-def test_clients_that_nobody_approved_are_few_and_expire(
+def test_clients_that_nobody_approved_expire(
     served: ServedApplication, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS", 0)
-    assert agent.register().status_code == 400
-    monkeypatch.undo()
     monkeypatch.setattr(oauth_grants, "_NEW_CLIENT_TTL_S", -1)
     expired = Agent(agent.http)
     expired.register()

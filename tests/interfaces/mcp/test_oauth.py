@@ -5,8 +5,10 @@ import json
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Event
 from typing import Any, ClassVar
 
 import httpx
@@ -20,7 +22,7 @@ from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_messag
 from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
-from tests.support.wait import TIMEOUT_S
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp import oauth
@@ -254,6 +256,37 @@ def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(
             moved.get_key("rsa")
     with pytest.raises(ValueError, match="no such key"):
         KeySet(f"{base}/keys").get_key("rsa")
+
+
+def test_an_issuer_that_no_longer_answers_delays_no_token(
+    signing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document, asked, answered = {"keys": [_make_public_key(signing["rsa"], "rsa")]}, list[int](), Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(1)
+            if len(asked) > 1:
+                answered.wait(TIMEOUT_S)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with run_handler(Silent) as port, ThreadPoolExecutor(1) as pool:
+        keys = KeySet(f"http://127.0.0.1:{port}/")
+        first = keys.get_key("rsa")
+        monkeypatch.setattr(oauth, "_CACHE_TTL_S", 0.0)
+        waits = pool.submit(keys.get_key, "rsa")
+        wait_until(lambda: len(asked) == 2)
+        assert keys.get_key("rsa") is first
+        with pytest.raises(ValueError, match="no such key"):
+            keys.get_key("unknown")
+        assert not waits.done()
+        answered.set()
+        assert waits.result().key_id == "rsa"
 
 
 @pytest.mark.parametrize(

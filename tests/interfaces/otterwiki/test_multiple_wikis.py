@@ -159,3 +159,21 @@ def test_slugs_come_from_the_directory_or_the_resolver(wikis: MultipleWikis) -> 
 
 def test_no_error_was_logged(wikis: MultipleWikis) -> None:
     assert "Traceback" not in wikis.otter.read_log()
+
+
+def test_a_wiki_without_commits_lists_and_finds_nothing_until_its_first_page(wikis: MultipleWikis) -> None:
+    empty = Repository(wikis.directory / "empty" / "repo")
+    with wikis.make_client("empty") as client:
+
+        def ask(path: str) -> tuple[int, object, object]:
+            answer = client.get(f"/api/v1/{path}")
+            document = answer.json()
+            return answer.status_code, document.get("total"), document.get("pages", document.get("results"))
+
+        for _ in range(2):  # before and after a sync has found no commit
+            for path in ("pages", "search?q=boat", "semantic-search?q=boat", "search?q=boat&mode=hybrid"):
+                assert ask(path) == (200, 0, []), path
+            wait_until(lambda: client.get("/api/v1/status").json()["error"], wikis.otter.read_log)
+        empty.commit({"sea.md": "# Sea\n\nA boat.\n"})
+        assert ask("pages")[:2] == (200, 1)
+        wait_until(lambda: ask("search?q=boat&fresh=true")[:2] == (200, 1), wikis.otter.read_log)

@@ -93,6 +93,21 @@ def test_a_page_has_contents_links_and_related_pages(client: TestClient) -> None
     assert "edit/Kitchen" not in client.get("/w/beta/read", params={"page": "Kitchen/Machine"}).text
 
 
+def test_headings_of_level_one_that_are_sections_are_not_the_title(tmp_path: Path) -> None:
+    application = open_test_application(tmp_path)
+    handle = application.service.get_handle("alpha")
+    Repository(tmp_path / "alpha").commit({"Kitchen/Oven.md": "# Heat\n\nUp.\n\n# Cool\n\nDown.\n\n# Clean\n\nIt.\n"})
+    handle.sync()
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    text = client.get("/w/alpha/read", params={"page": "Kitchen/Oven"}).text
+    hits = client.get("/w/alpha/api/v1/search", params={"q": "title:oven"}).json()["results"]
+    application.service.close()
+    assert "<h1>Oven</h1>" in text
+    assert re.findall(r'<h1 id="(\w+)">', text) == ["heat", "cool", "clean"]
+    assert re.findall(r'<li class="level1"><a href="#(\w+)">', text) == ["heat", "cool", "clean"]
+    assert [hit["name"] for hit in hits] == ["Oven"]
+
+
 def test_a_page_without_text_says_so(tmp_path: Path) -> None:
     application = open_test_application(tmp_path)
     repository = Repository(tmp_path / "alpha")

@@ -12,7 +12,7 @@ from tests.support.html_attacks import ATTACKS
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.markdown_rules import color_code
-from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
+from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, highlight_words, render_markdown
 from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page
 
@@ -184,6 +184,18 @@ def test_tables_tasks_code_and_struck_text_are_shown() -> None:
     assert "<s>old</s>" in rendered
     assert '<code class="language-py">x &lt; <span class="number">1</span>' in rendered
     assert '<div class="wide" tabindex="0" role="region" aria-label="Table"><table>' in rendered
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_word_is_marked_in_text_but_not_in_an_attribute_with_an_angle_bracket(quote: str) -> None:
+    tag = f"<a title={quote}x> printer onmouseover=alert(1) <b>{quote} href={quote}?page=a{quote}>"
+    marked = highlight_words(f"<p>{tag}a printer</a> isn't > it</p>", "printer", "en")
+    assert marked == f"<p>{tag}a <mark>printer</mark></a> isn't &gt; it</p>"
+
+
+def test_the_sanitizer_escapes_angle_brackets_in_attributes() -> None:
+    html = render_html('<a title="a>b<c" href="https://example.org/?q=a>b">text</a>')
+    assert re.sub(r"<[^>]*>", "", html).strip() == "text"
 
 
 @pytest.mark.parametrize(

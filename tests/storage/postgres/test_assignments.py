@@ -119,6 +119,20 @@ def test_a_node_that_dies_is_replaced_when_its_lease_ends(
     assert ("", NodeMessage.ASSIGNMENTS) in other.messages
 
 
+def test_a_node_that_died_before_the_clock_was_set_back_is_replaced(
+    registry: Registry, node: Callable[..., AssignedNode], home: Catalog
+) -> None:
+    wikis = register_wikis(registry, 4)
+    killed, other = node(), node()
+    wait_until(lambda: is_divided([killed, other], wikis))
+    killed.kill()
+    with home.read_connection() as connection:
+        late = "UPDATE nodes SET until = until + interval '1 year' WHERE id = %s"
+        connection.execute(late, (killed.assignments._node_id,))
+        connection.execute("SELECT pg_notify('wikiholt', 'nodes')")
+    wait_until(lambda: other.assigned == wikis)
+
+
 def test_a_node_that_missed_its_lease_restarts_with_no_assignments(
     registry: Registry, node: Callable[..., AssignedNode], home: Catalog
 ) -> None:

@@ -67,6 +67,19 @@ def test_a_writer_that_lost_its_lease_writes_nothing_more(
         index.apply(make_change("again.md"))
 
 
+def test_a_lease_from_before_the_clock_was_set_back_does_not_last(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    stop_renewing(store, monkeypatch)
+    with store.write_lock(WIKI_ID, 0):
+        expire_leases(store, WIKI_ID, "+ interval '1 year'")
+        with another.write_lock(WIKI_ID, 0):
+            another.open(WIKI_ID).apply(make_change("theirs.md"))
+        with pytest.raises(Busy):
+            index.apply(make_change("late.md"))
+
+
 def test_a_writer_that_lost_its_lease_cannot_use_another_lease_of_its_process(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

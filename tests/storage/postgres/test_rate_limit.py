@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
 from wikiholt.errors import DatabaseUnavailable, TooManyRequests
 from wikiholt.storage.postgres import home_tables as buckets_module
 from wikiholt.storage.postgres.catalog import Catalog
@@ -52,6 +53,14 @@ def test_two_nodes_together_allow_as_much_as_one(home: Catalog, key_id: str | No
     assert other.check(key_id, ADDRESS).remaining == 18
     assert 2 + count_allowed(one, key_id) + count_allowed(other, key_id) in (20, 21)  # one token is added per minute
     assert other.check("another key", ADDRESS).remaining == 19
+
+
+def test_a_bucket_is_refilled_after_the_clock_of_the_server_was_set_back(home: Catalog) -> None:
+    limits = make_limiter(home, 600)
+    count_allowed(limits, "key")
+    with home.read_connection() as connection:
+        connection.execute("UPDATE buckets SET at = at + interval '1 year'")
+    wait_until(lambda: count_allowed(limits, "key") > 0, seconds=30)
 
 
 def test_threads_of_two_nodes_get_no_more_than_the_bucket_size(home: Catalog) -> None:

@@ -64,6 +64,21 @@ def test_a_restore_can_be_undone(registry: Registry, tmp_path: Path) -> None:
     assert [wiki.slug for wiki in registry.list_wikis()] == ["cellar", "garden", "kitchen"]
 
 
+def test_a_backup_that_was_taken_after_the_clock_was_set_back_is_the_newest(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.backups.create()
+    set_age(get_backup_directory(tmp_path).list_files()[0], -3650)
+    registry.add("cellar", "/repositories/cellar", {})
+    monkeypatch.setattr(registry_backups, "_SMALL_BACKUP_BYTES", 0)
+    taken = registry.backups.create_if_changed(min_interval_s=3600)
+    assert taken is not None
+    assert registry.backups.create_if_changed() is None
+    assert not registry.backups.is_outdated()
+    assert registry.backups.restore().backup.name == taken.name
+    assert "cellar" in [wiki.slug for wiki in registry.list_wikis()]
+
+
 def test_a_revoked_key_does_not_come_back(registry: Registry) -> None:
     wiki_id = registry.get("garden").id
     stays, valid = registry.keys.create(wiki_id, Scope.READ)

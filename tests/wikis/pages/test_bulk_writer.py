@@ -1,5 +1,6 @@
 """Many pages in one commit, and lines that affect no other line."""
 
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -8,7 +9,7 @@ from tests.support.indexed_wiki import ADA, HOME, IndexedWiki
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import NotWritable
 from wikiholt.git.source import GitSource
-from wikiholt.wikis.pages.bulk_writer import BulkLine, iter_batches
+from wikiholt.wikis.pages.bulk_writer import BulkLine, _PageTree, iter_batches
 
 LINE_COUNT = 40
 """Enough for one pack instead of loose objects."""
@@ -103,3 +104,12 @@ def test_an_error_of_the_repository_is_not_the_fault_of_a_line(notes: IndexedWik
 def test_batches_are_limited_by_lines_and_bytes() -> None:
     assert [len(batch) for batch in iter_batches(range(1001), lambda _: 1)] == [500, 500, 1]
     assert [len(batch) for batch in iter_batches(range(3), lambda _: 9 << 20)] == [1, 1, 1]
+
+
+def test_failed_lines_do_not_keep_the_tree_of_the_wiki_in_memory(notes: IndexedWiki) -> None:
+    write(notes, *((f"place{n}", "x") for n in range(8)))
+    lines = [BulkLine(n, f"place{n}.md/child", "x") for n in range(8)]
+    results = notes.pages.write_many(lines, ADA)
+    assert ["is not a directory" in str(result.error) for result in results] == [True] * 8
+    gc.collect()
+    assert not [kept for kept in gc.get_objects() if isinstance(kept, _PageTree)]

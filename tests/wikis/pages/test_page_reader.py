@@ -20,6 +20,16 @@ from wikiholt.indexing.pipeline import TextPipeline
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_page_is_read_and_edited_although_its_history_is_damaged(notes: IndexedWiki) -> None:
+    lost = notes.repository.get_head()
+    notes.repository.commit({"compost.md": COMPOST + "More.\n"})
+    notes.repository.get_loose_object_file(lost).unlink()
+    page = notes.pages.read("home")
+    assert (page.content, page.last_commit, page.revision) == (HOME, None, notes.repository.get_head())
+    notes.pages.write("home", HOME + "Edited.\n", ADA, expected=page.revision)
+    assert notes.pages.read("home").content == HOME + "Edited.\n"
+
+
 def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: IndexedWiki) -> None:
     first = notes.repository.get_head()
     notes.repository.commit({"compost.md": COMPOST + "More.\n"})

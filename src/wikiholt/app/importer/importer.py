@@ -33,6 +33,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, SyncFailed, WikiholtError, WikiNotFound
 from wikiholt.indexing.estimate import WRITE_SECONDS_PER_CHUNK, measure_seconds_per_text
+from wikiholt.indexing.page_process import PageProcess
 from wikiholt.indexing.pipeline import PreparedPage, iter_batches
 from wikiholt.indexing.reconciler import ProgressCallback
 from wikiholt.wikis.live_index import WikiConfig
@@ -105,9 +106,10 @@ class ImportSurvey:
 def iter_prepared_pages(config: WikiConfig, revision: str, embedder: Embedder) -> Iterator[list[PreparedPage]]:
     """Every page that can be indexed at this revision, in batches."""
     tree = config.source.read_tree(revision)
-    for files in iter_batches(tree):
-        results = config.pipeline.prepare_batch(config.source, {file: tree[file] for file in files}, embedder)
-        yield [page for page in results if isinstance(page, PreparedPage)]
+    with PageProcess(config.pipeline, embedder) as pages:
+        for files in iter_batches(tree):
+            results = pages.prepare_files(config.source, {file: tree[file] for file in files})
+            yield [page for page in results if isinstance(page, PreparedPage)]
 
 
 def count_chunks(config: WikiConfig, revision: str, embedder: Embedder) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -22,37 +22,55 @@ from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import Busy, StorageError
 from wikiholt.indexing.pipeline import hash_text
 
+_LOCK_FILE = "lock"
+
 
 @contextmanager
 def open_work_directory(data: Path) -> Iterator[Path]:
-    """An empty directory for one import, emptied afterwards. Raises Busy while another import runs."""
+    """An empty directory for one import, deleted afterwards. Raises Busy while another import runs."""
     directory = data / "importing"
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = _lock_directory(directory)
     except OSError as error:
         raise StorageError(
             f"the work directory cannot be created ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy("another import is running in this data directory", hint="wait for it to finish") from None
         _clear_directory(directory)
         try:
             yield directory
         finally:
             _clear_directory(directory)
+            (directory / _LOCK_FILE).unlink(missing_ok=True)
+            with suppress(OSError):  # the next import has begun to use it
+                directory.rmdir()
     finally:
         os.close(lock)
+
+
+def _lock_directory(directory: Path) -> int:
+    """Create and lock the directory, and return the open lock file. Raises Busy and OSError."""
+    while True:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # an import that has just ended removed the directory
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise Busy("another import is running in this data directory", hint="wait for it to finish") from None
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # an import that has just ended removed the file
 
 
 def _clear_directory(directory: Path) -> None:
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.name != "lock":
+        elif path.name != _LOCK_FILE:
             path.unlink()
 
 

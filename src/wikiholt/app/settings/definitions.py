@@ -71,7 +71,7 @@ class Settings:
         minimum=1,
     )
     model: str = setting(
-        "granite-embedding-30m-english",
+        "wikiholt-1",
         "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "
         "or openai:NAME for a model on a server. The default is all-MiniLM-L6-v2 if chroma.layout is seed.",
     )

@@ -55,6 +55,7 @@ def load_settings(
     if values.get("chroma.layout") == "seed":
         # The programs that read such collections embed their queries with it.
         values.setdefault("model", "all-MiniLM-L6-v2")
+    values["data"] = Path(str(values["data"])).absolute()  # git runs in other directories
     fields: dict[str, Any] = {SETTINGS[name].attribute: value for name, value in values.items()}
     return _check_consistent(Settings(**fields))
 

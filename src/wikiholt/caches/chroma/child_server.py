@@ -34,6 +34,8 @@ from wikiholt.caches.chroma.embedded_chroma import (
 
 LINGER_S = 5.0
 """Seconds until the process exits after the last connection closed."""
+_FINISH_TIMEOUT_S = 10.0
+"""How long it then waits for an operation in progress."""
 
 
 @dataclass(slots=True)
@@ -182,7 +184,7 @@ def _serve(state: ChildState) -> None:
         while not state.should_exit():
             time.sleep(0.05)
         Path(SOCKET_FILE).unlink(missing_ok=True)
-        state.work_lock.acquire()  # do not interrupt a write
+        state.work_lock.acquire(timeout=_FINISH_TIMEOUT_S)  # do not interrupt a write, unless it hangs
         os._exit(0)
 
 

@@ -40,8 +40,9 @@ class ChromaConfig:
     timeout_s: float = 2.0
     token: str = ""
     background_timeout_s: float = 30.0
-    """Timeout in seconds of a background request; a child process that takes longer is killed."""
+    """Timeout in seconds of a background write; a child process that takes longer is killed."""
     heartbeat_timeout_s: float = 15.0
+    """The same for a background read and a health check."""
 
 
 class ChromaEngine:
@@ -63,14 +64,15 @@ class ChromaEngine:
             build_token_headers(config.token),
             "localhost" if host.is_own_child else get_host_header(config.url),
         )
-        api = ChromaApi(self._client, config.tenant, config.database, config.background_timeout_s)
+        write_s, read_s = config.background_timeout_s, min(config.heartbeat_timeout_s, config.background_timeout_s)
+        api = ChromaApi(self._client, config.tenant, config.database, write_s, read_s)
         self._worker = CollectionSyncWorker(
             host,
             api,
             self._metrics,
             get_wiki_ids=get_wiki_ids,
             on_connected=self._delete_orphans,
-            heartbeat_timeout_s=min(config.heartbeat_timeout_s, config.background_timeout_s),
+            heartbeat_timeout_s=read_s,
         )
 
     def open_cache(
@@ -133,8 +135,13 @@ class ChromaEngine:
         self._worker.close()
         ending = False
         if self._worker.host.is_own_child:
-            with suppress(ChromaUnavailable, ChromaError):
+            try:
                 ending = self._worker.api.release_child()
+            except ChromaUnavailable as error:
+                if error.timed_out:  # it hangs, or its operation takes long
+                    self._worker.host.terminate()
+            except ChromaError:
+                pass
         self._client.close()
         self._worker.host.close(ending=ending)
 

@@ -52,6 +52,9 @@ class ChromaHost:
     def kill(self) -> None:
         """Kill the child process because it hangs."""
 
+    def terminate(self) -> None:
+        """Let the child of this process end after its operation in progress, or after some seconds if that hangs."""
+
     def close(self, *, ending: bool) -> None:
         """Release it; `ending` if the child process is about to exit."""
 
@@ -142,6 +145,10 @@ class ChildProcess(ChromaHost):
         if self._process is not None:
             self._process.kill()
         self._check_exit(timeout_s=_EXIT_TIMEOUT_S)
+
+    def terminate(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
 
     def close(self, *, ending: bool) -> None:
         """Release the child. It exits when no process is connected."""

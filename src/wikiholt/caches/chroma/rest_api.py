@@ -48,17 +48,26 @@ class NearestRows:
 
 
 class ChromaApi:
-    """One database of one tenant. `timeout_s` in seconds is for requests without their own timeout."""
+    """One database of one tenant. `timeout_s` in seconds is for writes, `read_timeout_s` for reads."""
 
     def __init__(
-        self, client: ChromaHttpClient, tenant: str, database: str, timeout_s: float, *, path_prefix: str = ""
+        self,
+        client: ChromaHttpClient,
+        tenant: str,
+        database: str,
+        timeout_s: float,
+        read_timeout_s: float | None = None,
+        *,
+        path_prefix: str = "",
     ) -> None:
+        """Without `read_timeout_s`, reads have the timeout of writes."""
         self._client = client
         self._path_prefix = path_prefix
         self._tenant = tenant
         self._database = database
         self._base = f"/api/v2/tenants/{quote(tenant, '')}/databases/{quote(database, '')}/collections"
         self._timeout_s = timeout_s
+        self._read_timeout_s = read_timeout_s or timeout_s
 
     def check_heartbeat(self, timeout_s: float) -> str:
         """Return the instance id of Chroma. Raises ChromaUnavailable or ChromaError if it does not respond."""
@@ -126,7 +135,9 @@ class ChromaApi:
         return _get_field(reply.body, "ending") is True
 
     def _request(self, method: str, path: str, body: JsonValue = None, timeout_s: float | None = None) -> ChromaReply:
-        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout_s=timeout_s or self._timeout_s)
+        is_read = method == "GET" or path.endswith(("/get", "/query"))
+        default_s = self._read_timeout_s if is_read else self._timeout_s
+        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout_s=timeout_s or default_s)
 
 
 class CollectionRows:

@@ -34,7 +34,8 @@ _RETRY_DELAY_S = 0.5
 _FAILURE_RESET_S = 120.0
 """Time without a failure after which the backoff restarts."""
 _RESET_INTERVAL_S = 600.0
-_REMOVE_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 2.0
+"""How long stopping waits for a request in progress. One that takes longer is abandoned: Chroma may hang."""
 _MAX_ERROR_RETRY_DELAY_S = 600.0
 """Longest delay before a collection is retried after repeated errors."""
 
@@ -109,14 +110,14 @@ class CollectionSyncWorker:
             self._due_at.pop(target, None)
             if self._current is target:
                 self._current = None
-            self._changed.wait_for(lambda: self._busy is not target, _REMOVE_TIMEOUT_S)
+            self._changed.wait_for(lambda: self._busy is not target, _STOP_TIMEOUT_S)
 
     def close(self) -> None:
         with self._changed:
             self._stopping, self._due_at, thread = True, {}, self._thread
             self._changed.notify_all()
         if thread is not None and self._process_id == os.getpid():
-            thread.join(10.0)
+            thread.join(_STOP_TIMEOUT_S)
 
     def _is_pending(self, target: "ChromaVectorCache") -> bool:
         is_due = (

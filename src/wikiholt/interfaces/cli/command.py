@@ -192,9 +192,7 @@ def can_ask() -> bool:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; only yes is a confirmation. Without a terminal nobody is asked, and the answer is yes."""
-    if not can_ask():
-        return True
+    """Ask on the terminal; only yes is a confirmation."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -5,8 +5,10 @@ timeout and a connection limit protect it from slow clients that hold many conne
 """
 
 import asyncio
+import errno
 import logging
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
+from typing import Any
 
 import h11
 import uvicorn
@@ -29,6 +32,8 @@ from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli.local_server import serve_local_searches
 from wikiholt.interfaces.cli.serve_command import BACKLOG, log_start, open_listener, print_address, report_progress
 from wikiholt.interfaces.cli.supervisor import (
+    ALIVE,
+    ALIVE_INTERVAL_S,
     BUCKETS_FILE,
     COUNTERS_FILE,
     DRAIN,
@@ -48,7 +53,8 @@ from wikiholt.wikis.rate_limit import BucketTable
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
 MAX_CONNECTIONS = 2048
-"""A quarter of the open files of the service; the others are for indexes and git."""
+_FILES_PER_CONNECTION = 4
+"""A connection needs one; the others are for indexes and git."""
 
 
 class TimeoutProtocol(H11Protocol):
@@ -60,7 +66,9 @@ class TimeoutProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = self.max_connections if files < 0 else min(self.max_connections, files // _FILES_PER_CONNECTION)
+        if len(self.connections) > limit:
             transport.abort()
         else:
             self._update_deadline()
@@ -98,14 +106,19 @@ class TimeoutProtocol(H11Protocol):
 
 _log = logging.getLogger(__name__)
 
+_NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors after which asyncio tries one second later to accept connections again."""
+_LOG_INTERVAL_S = 60.0
+_TICKS_PER_S = 10
+"""How often uvicorn calls `on_tick`."""
 _SHUTDOWN_TIMEOUT_S = 5
 """How long running requests have to finish."""
 STOP_TIMEOUT_S = 30.0
 """How long running syncs have to finish their current batch."""
 _LAST_CONNECTIONS_S = 0.5
 _MAX_LAST_CONNECTIONS_S = 10.0
-"""How long a process that no longer accepts connections waits for requests on those it has just accepted: at least, and
-at most while there are connections without a request."""
+"""How long a process that no longer accepts connections waits for requests on those it has: at least, and at most while
+there are any. Clients close most of them after the next response, and uvicorn closes idle ones after 5 s."""
 
 
 def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
@@ -167,29 +180,57 @@ class Server(uvicorn.Server):
     """A uvicorn server with callbacks for ready and exit, which also handles signals before it listens."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None] = lambda: None
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        on_exit: Callable[[], None] = lambda: None,
+        on_alive: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_alive` is called every few seconds while it serves."""
         super().__init__(config)
         self._on_ready = on_ready
         self._on_exit = on_exit
+        self._on_alive = on_alive
         self._is_draining = False
+        self._reported_at = -_LOG_INTERVAL_S
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._handle_loop_error)
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)  # uvicorn has set another one
         self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % (ALIVE_INTERVAL_S * _TICKS_PER_S) == 0:
+            self._on_alive()
+        return await super().on_tick(counter)
+
+    def _handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log at most once a minute that no connection can be accepted; asyncio retries every second."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _NO_RESOURCES:
+            loop.default_exception_handler(context)
+        elif time.monotonic() - self._reported_at >= _LOG_INTERVAL_S:
+            self._reported_at = time.monotonic()
+            _log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._is_draining:
             for server in self.servers:
                 server.close()
-            await asyncio.sleep(_LAST_CONNECTIONS_S)
-            await self._wait_for_first_requests()
+            await self._wait_for_last_requests()
         await super().shutdown(sockets)
 
-    async def _wait_for_first_requests(self) -> None:
-        """uvicorn closes a connection without a request at once, although its client may be about to send one."""
+    async def _wait_for_last_requests(self) -> None:
+        """uvicorn closes an idle connection at once, although its client may be about to send a request.
+
+        Each response tells its client to open another connection, which another process accepts.
+        """
+        self.server_state.default_headers.append((b"connection", b"close"))
+        await asyncio.sleep(_LAST_CONNECTIONS_S)
         end = time.monotonic() + _MAX_LAST_CONNECTIONS_S
-        while any(connection.cycle is None for connection in self.server_state.connections) and time.monotonic() < end:  # type: ignore[union-attr]
+        while self.server_state.connections and time.monotonic() < end:
             await asyncio.sleep(0.02)
 
     def drain(self, limit_s: float) -> None:
@@ -205,10 +246,8 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def build_config(
-    application: Application, metrics: ServiceMetrics | None = None, *, accept_at_once: int = BACKLOG
-) -> uvicorn.Config:
-    """The configuration of the server. It accepts up to `accept_at_once` connections before it does other work."""
+def build_config(application: Application, metrics: ServiceMetrics | None = None) -> uvicorn.Config:
+    """The configuration of the server."""
     return uvicorn.Config(
         add_proxy_headers(create_app(application, metrics), application.settings.serve_trusted_proxies),
         access_log=False,  # searches must not be logged
@@ -219,7 +258,9 @@ def build_config(
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
-        backlog=accept_at_once,
+        # asyncio accepts this many connections at once, also after an error. One at a time gives other workers their
+        # share of many.
+        backlog=1,
     )
 
 
@@ -264,7 +305,6 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
     local_listener = socket.socket(fileno=spec.local_listener) if spec.local_listener is not None else None
 
     def on_ready() -> None:
-        listener.listen(BACKLOG)  # uvicorn has set another one
         control.send(LISTENS)
         Thread(target=warm_up, name="load-model", daemon=True).start()
 
@@ -272,8 +312,7 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
         load_model(application)
         control.send(WARM)
 
-    # A worker accepts one connection at a time, so that others get their share of many.
-    server = Server(build_config(application, metrics, accept_at_once=1), on_ready)
+    server = Server(build_config(application, metrics), on_ready, on_alive=lambda: _report_alive(control))
     _watch_supervisor(
         control, directory, lambda: server.drain(DRAIN_LIMIT_S), lambda: os.kill(os.getpid(), signal.SIGTERM)
     )
@@ -307,12 +346,17 @@ def _run_scheduler(
         with nullcontext() if as_json else report_progress(scheduler.get_progress):
             # Without a time limit, a signal that arrives just before the wait would not be noticed.
             while not stop.wait(_SIGNAL_POLL_S):
-                pass
+                _report_alive(control)
         requests.close()
         _stop_scheduler(application)
         publisher.close()
     finally:
         application.service.close()
+
+
+def _report_alive(control: socket.socket) -> None:
+    with suppress(OSError):  # the supervisor has ended, or does not read
+        control.send(ALIVE, socket.MSG_DONTWAIT)
 
 
 def _watch_supervisor(

@@ -15,6 +15,7 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.cli.folder_scope import is_home_or_above
 from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
@@ -24,7 +25,7 @@ from wikiholt.interfaces.cli.local_client import (
     encode_wiki,
     fingerprint_settings,
 )
-from wikiholt.interfaces.cli.selection import find_wikis_of_folder, is_home_or_above
+from wikiholt.interfaces.cli.selection import find_wikis_of_folder
 from wikiholt.interfaces.cli.serve_command import open_local_listener
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.wikis.multi_search import search_wikis

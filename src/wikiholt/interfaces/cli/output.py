@@ -258,7 +258,7 @@ def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[st
 
 
 def _format_problems(slug: str, result: SyncReport | WikiStatus, style: TerminalStyle) -> list[str]:
-    """The first problems, and the first pages with warnings."""
+    """The first problems, the first pages with warnings, and what is wrong with the history."""
     problems, warned = result.problems[:_MAX_PROBLEMS], result.warnings[:_MAX_PROBLEMS]
     lines = [f"  problem: {p.file}: {p.reason}: {p.detail}" for p in problems]
     if more := len(result.problems) - len(problems):
@@ -267,6 +267,8 @@ def _format_problems(slug: str, result: SyncReport | WikiStatus, style: Terminal
     if more := result.pages_with_warnings - len(warned):
         more_pages = format_count(more, "more page")
         lines.append(f"  … and {more_pages} with warnings; see `wikiholt status {slug} --json`")
+    if result.history_warning:
+        lines.append(f"  warning: dates and former names of pages are incomplete: {result.history_warning}")
     return [style.format_warning(to_safe_line(line)) for line in lines]
 
 
@@ -297,6 +299,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         size = format_size(status.disk_bytes)
         lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
     lines += [*_format_problems(status.wiki.slug, status, style), *_format_skipped(status.skipped, style)]
+    if status.ignored:
+        counts = ", ".join(f"{count} {pattern}" for pattern, count in status.ignored.items())
+        text = f"{format_count(sum(status.ignored.values()), 'page')} ignored: {counts}"
+        lines.append(style.format_dim(f"  {to_safe_line(text)}"))
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import webbrowser
@@ -39,6 +40,7 @@ _MAX_RECENT = 1000
 def add_arguments(commands: Subparsers) -> None:
     read = add_command(commands, "read", run_read)
     read.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
+    read.add_argument("heading", nargs="?", metavar="HEADING", help="only this section: its heading's text or anchor")
     read.add_argument("--raw", action="store_true", help="show it as it is written")
     similar = add_command(commands, "similar", run_similar)
     similar.add_argument("page", metavar="PAGE", help="path, file or title")
@@ -59,6 +61,8 @@ def add_arguments(commands: Subparsers) -> None:
 def run_read(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
+    if context.arguments.heading:
+        target = replace(target, heading=context.arguments.heading, line=None)
     page = handle.pages.read(target.path)
     text, is_whole = select_section(page, target)
     if context.arguments.json:
@@ -279,6 +283,11 @@ def run_open(context: CommandContext) -> int:
         return context.print_result({"path": target.path, "opened": "editor", "command": command}, [])
     address = handle.build_link(target.path) + (f"#{quote(anchor)}" if anchor else "")
     if urlsplit(address).scheme not in ("http", "https"):
+        opener = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
+        if path is not None and opener is not None and not context.arguments.browser:
+            _run_editor([opener, str(path)])
+            document = {"path": target.path, "opened": "system", "command": [opener, str(path)]}
+            return context.print_result(document, [f"Opened {to_safe_line(str(path))}"])
         raise _make_nothing_error(handle, target, browser=context.arguments.browser, on_disk=path)
     if not webbrowser.open(address):
         raise InvalidSetting(f"No browser could open {address}", hint="Set BROWSER, or open the address yourself.")

@@ -55,6 +55,7 @@ def run_search(context: CommandContext) -> int:
     """Search through a running service of this data directory if there is one, else in this process."""
     from wikiholt.interfaces.cli.local_client import SearchQuestion
 
+    _keep_words_like_options(context)
     as_json = choose_format(context.arguments) in ("json", "jsonl")
     question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
     exit_code = _ask_service(context, question)
@@ -64,6 +65,19 @@ def run_search(context: CommandContext) -> int:
 
     configure_logging(context.settings.log_level.upper(), context.arguments)
     return _search_here(context, question.request)
+
+
+def _keep_words_like_options(context: CommandContext) -> None:
+    """Let `-wsv` be a word of the query, such as an option of another program, if there is no wiki `sv`."""
+    arguments = context.arguments
+    attached = [slug for slug in arguments.wiki if f"-w{slug}" in arguments.given]
+    known = {wiki.slug for wiki in context.list_wikis()} if attached else set()
+    for slug in attached:
+        if slug not in known:
+            name = output.to_safe_line(slug)
+            sys.stderr.write(f"note: there is no wiki {name!r}, so -w{name} is searched as a word\n")
+            arguments.wiki.remove(slug)
+            arguments.words.append(f"w{slug}")
 
 
 def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,10 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, InvalidPage, InvalidSource, NoCommits, PageNotFound, WikiNotFound
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.cli.command import CommandContext
+from wikiholt.interfaces.cli.folder_scope import find_repository_root, find_scope, get_home, is_home_or_above
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.text.code_folders import propose_ignored
+from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import is_page_file, strip_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
 
@@ -104,87 +108,123 @@ def choose_folder_wikis(context: CommandContext, known: Sequence[Wiki]) -> Seque
     folder = Path.cwd().resolve()
     if wikis := find_wikis_of_folder(known, folder):
         return wikis
-    wiki = register_folder(context, folder)
-    return [wiki] if wiki is not None else require_wikis(context, folder)
+    others = _find_wikis_of_repository(known, folder)
+    wiki = register_folder(context, folder, or_repository=not others)
+    return [wiki] if wiki is not None else others or require_wikis(context, folder)
 
 
 def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
-    """The wikis that the folder belongs to; in a repository within a wiki's folder, only those of that repository."""
+    """The wikis that the folder belongs to, or that are in it; not those of other folders of its repository."""
+    found = _find_wikis_of_repository(wikis, folder)
+    roots = [get_root(wiki) or folder for wiki in found]
+    is_related = any(folder.is_relative_to(root) or root.is_relative_to(folder) for root in roots)
+    return found if is_related else []
+
+
+def _find_wikis_of_repository(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
+    """The wikis that contain the folder, else all of its repository. Not those outside of a repository around it."""
     root = find_repository_root(folder)
     found = find_wikis_of_directory(wikis, folder)
     return [wiki for wiki in found if root is None or Path(wiki.source).resolve().is_relative_to(root)]
 
 
-def find_repository_root(folder: Path) -> Path | None:
-    """The root of the git repository that contains the folder, or None."""
-    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
+def register_folder(context: CommandContext, folder: Path, *, or_repository: bool = True) -> Wiki | None:
+    """Register the folder, or the vault or the documents that it is part of, or its repository if it has no pages.
 
-
-def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
-    """Register the repository around the folder, or the folder itself; None if it has no pages outside of other wikis.
-
-    The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
+    None if there are no pages outside of other wikis. The home directory and those above it are never registered.
+    Raises InvalidSource if there are very many pages.
     """
-    root = find_repository_root(folder) or folder
     if is_home_or_above(folder):
         return None
-    service = context.service
-    slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
-    settings: dict[str, str] = {}
-    pages = _count_committed_pages(context, root)
-    state = " at HEAD"
-    if not pages:
-        settings["kind"], state = "directory", ""
-        pages = count_files(
-            root, {str(other) for wiki in service.list_wikis() if (other := get_root(wiki)) is not None}
-        )
+    repository = find_repository_root(folder)
+    place = find_scope(folder, repository)
+    (source, settings), pages = _find_pages(context, place, repository)
+    if not pages and repository is not None and or_repository:
+        place = repository
+        (source, settings), pages = _find_pages(context, place, repository)
     if not pages:
         return None
+    name = place.name if repository in (None, place) else f"{repository.name}-{place.name}"
+    slug = propose_free_slug(name, {wiki.slug for wiki in context.service.list_wikis()})
     if pages > MAX_AUTOMATIC_PAGES:
+        options = f" --subdirectory {settings['subdirectory']}" if "subdirectory" in settings else ""
         raise InvalidSource(
-            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
+            f"{place} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
             "a search does not index it automatically.",
-            hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
+            hint=f"To index it: `wikiholt add {slug} {source}{options}`."
+            " To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
-    wiki = service.add(slug, str(root), settings)
+    wiki = context.service.add(slug, str(source), settings)
     context.arguments.changes_registry = True
-    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(root))}\n")
+    state = "" if wiki.is_directory else " at HEAD"
+    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(place))}\n")
+    if place not in (folder, repository):
+        sys.stderr.write(f"It contains this folder, {to_safe_line(str(folder))}.\n")
+    if repository not in (None, place):
+        command = f"wikiholt add {shlex.quote(str(repository))}"
+        sys.stderr.write(context.complete(f"To search the whole repository, run `{command}`.\n"))
+    if "ignore" in settings:
+        _report_ignored(context, slug, settings["ignore"])
     return wiki
 
 
-def get_home() -> Path:
-    """The home directory with links resolved."""
-    return Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
+def _report_ignored(context: CommandContext, slug: str, patterns: str) -> None:
+    """Say what the search ignores in a folder of code, and how to include it."""
+    sys.stderr.write(f"Test fixtures and generated files are ignored: {to_safe_line(patterns)}\n")
+    commands = f"`wikiholt set {slug} ignore=` and `wikiholt sync {slug}`"
+    sys.stderr.write(context.complete(f"To include them, run {commands}.\n"))
 
 
-def is_home_or_above(folder: Path) -> bool:
-    """Whether the folder, or the repository around it, is or contains the home directory."""
-    return get_home().is_relative_to(find_repository_root(folder) or folder)
+def _find_pages(
+    context: CommandContext, place: Path, repository: Path | None
+) -> tuple[tuple[Path, dict[str, str]], int]:
+    """The source and the settings of a wiki of this place, and its number of pages: at HEAD, else on disk."""
+    if repository is not None:
+        settings = {} if place == repository else {"subdirectory": place.relative_to(repository).as_posix()}
+        committed, other_files = _read_committed_files(context, repository, settings)
+        if committed:
+            count, ignored = _leave_out(committed, [*committed, *other_files])
+            return (repository, settings | ignored), count
+    others = {str(other) for wiki in context.service.list_wikis() if (other := get_root(wiki)) is not None}
+    files = list_files(place, others)
+    if files is None:
+        return (place, {"kind": "directory"}), MAX_AUTOMATIC_PAGES + 1
+    pages, ignored = _leave_out(list(filter(is_page_file, files)), files)
+    return (place, {"kind": "directory"} | ignored), pages
 
 
-def _count_committed_pages(context: CommandContext, root: Path) -> int:
-    """The number of pages at HEAD; 0 if the folder is no repository or has no commit."""
-    if not (root / ".git").exists():
-        return 0
-    source = context.service.get_source(Wiki("", "", str(root), datetime.now(UTC)))
+def _leave_out(pages: Sequence[str], files: Collection[str]) -> tuple[int, dict[str, str]]:
+    """The number of pages without the test fixtures and generated files of a folder of code, and the setting for it."""
+    patterns = propose_ignored(files)
+    is_ignored = build_matcher(patterns)
+    count = sum(not is_ignored(page) for page in pages)
+    return (count, {"ignore": ",".join(patterns)}) if patterns and count else (len(pages), {})
+
+
+def _read_committed_files(
+    context: CommandContext, repository: Path, settings: Mapping[str, str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The pages and the other files at HEAD; none without a commit."""
+    source = context.service.get_source(Wiki("", "", str(repository), datetime.now(UTC), settings))
     try:
-        return len(source.read_tree(source.get_head()))
+        pages, others = source.read_all_files(source.get_head())
     except NoCommits:
-        return 0
+        return (), ()
+    return list(pages), others
 
 
-def count_files(root: Path, left_out: Collection[str] = ()) -> int:
-    """The number of page files below a folder, except in the folders to leave out. Stops early, and returns a number
-    above the limit, if there are many files of any kind."""
-    pages = files = 0
+def list_files(root: Path, left_out: Collection[str] = ()) -> list[str] | None:
+    """The files below a folder, except in the folders to leave out; None if there are too many for a search."""
+    pages, files = 0, []
     for folder, directories, names in os.walk(root):
         visible = [name for name in directories if not name.startswith(".") and name != "node_modules"]
         directories[:] = [name for name in visible if os.path.join(folder, name) not in left_out]  # noqa: PTH118
-        files += len(names)
+        prefix = "" if folder == str(root) else f"{os.path.relpath(folder, root)}/"
+        files += [f"{prefix}{name}" for name in names]
         pages += sum(map(is_page_file, names))
-        if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:
-            return MAX_AUTOMATIC_PAGES + 1
-    return pages
+        if pages > MAX_AUTOMATIC_PAGES or len(files) > MAX_AUTOMATIC_FILES:
+            return None
+    return files
 
 
 def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:

@@ -38,8 +38,13 @@ CHILD_VARIABLE = "_WIKIHOLT_CHILD"
 """The environment variable that makes `serve` a child of a supervisor."""
 BUCKETS_FILE, COUNTERS_FILE = "buckets", "counters.json"
 """Files that the processes of a service share."""
-LISTENS, WARM, DRAIN = b"L", b"W", b"D"
+LISTENS, WARM, ALIVE, DRAIN = b"L", b"W", b"A", b"D"
 """What a child reports, and what the supervisor asks a worker for: end when all requests are answered."""
+ALIVE_INTERVAL_S = 5
+"""How often a child reports that it runs."""
+_MAX_SILENT_CHECKS = 12
+"""After this number of successive checks a silent child is killed. Time in which nothing runs, as in a paused virtual
+machine, is one check."""
 STOP_LIMIT_S = 45.0
 """How long children have to end after SIGTERM. Longer than requests and syncs get."""
 DRAIN_LIMIT_S = 60.0
@@ -91,6 +96,7 @@ class Child:
     listens: bool = False
     stopping: bool = False
     kill_at: float = inf
+    silent_checks: int = 0
 
     def __str__(self) -> str:
         return f"{self.role} {self.name} (process {self.process.pid})"
@@ -166,6 +172,7 @@ class Supervisor:
         self._to_replace: deque[Child] = deque()
         self._signals: deque[int] = deque()
         self._is_ready = self._is_stopping = self._reload_requested = False
+        self._next_check_at = 0.0
         self._exit_code = 0
 
     def run(self) -> int:
@@ -177,6 +184,7 @@ class Supervisor:
                 self._handle_signals()
                 self._reload_if_requested()
                 self._start_due()
+                self._check_alive()
                 self._kill_overdue()
         return self._exit_code
 
@@ -197,11 +205,11 @@ class Supervisor:
     def _wait(self, wakeup: socket.socket) -> None:
         """Wait for a signal, a child, or the next thing to do, and handle what children report."""
         times = [at for at, _ in self._due] + [child.kill_at for child in self._children]
-        left = min(times, default=inf) - time.monotonic()
+        left = min([*times, self._next_check_at]) - time.monotonic()
         poll = select.poll()
         for end in (wakeup, *(child.control for child in self._children)):
             poll.register(end, select.POLLIN)
-        ready = {file for file, _ in poll.poll(None if left == inf else max(0.0, left) * 1000 + 1)}
+        ready = {file for file, _ in poll.poll(max(0.0, left) * 1000 + 1)}
         if wakeup.fileno() in ready:
             wakeup.recv(4096)
         for child in [child for child in self._children if child.control.fileno() in ready]:
@@ -215,6 +223,7 @@ class Supervisor:
         if not report:
             self._handle_end(child, child.process.wait())
             return
+        child.silent_checks = 0
         if LISTENS in report:
             child.listens = True
         if WARM in report and child.replaces is not None:
@@ -328,6 +337,19 @@ class Supervisor:
     def _end(child: Child, limit_s: float) -> None:
         child.stopping = True
         child.kill_at = min(child.kill_at, time.monotonic() + limit_s)
+
+    def _check_alive(self) -> None:
+        """Kill children that listen but no longer report, for example because they were stopped; others follow."""
+        now = time.monotonic()
+        if now < self._next_check_at:
+            return
+        self._next_check_at = now + ALIVE_INTERVAL_S
+        for child in self._children:
+            if child.listens and not child.stopping:
+                child.silent_checks += 1
+                if child.silent_checks == _MAX_SILENT_CHECKS:
+                    _LOG.error("%s no longer answers and is killed", child)
+                    child.process.kill()
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()

@@ -64,7 +64,7 @@ def add_arguments(commands: Subparsers) -> None:
     add_slug(add_command(commands, "rebind", run_rebind, changes_registry=True))
     remove = add_command(commands, "remove", run_remove, changes_registry=True)
     add_slug(remove)
-    remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
+    remove.add_argument("--yes", action="store_true", help="do not ask; needed without a terminal")
     remove.add_argument(
         "--delete-pages", action="store_true", help="delete the pages of a wiki that `create` made, without asking"
     )
@@ -177,13 +177,17 @@ def _get_source_name(wiki: Wiki) -> str:
 
 
 def _confirm_removal(context: CommandContext, wiki: Wiki) -> bool:
-    """Whether the options or the answer on the terminal allow the removal. Without a terminal, the only copy of pages
-    is deleted with --delete-pages alone."""
+    """Whether the options or the answer on the terminal allow the removal. Without a terminal it needs --yes, and the
+    only copy of pages is deleted with --delete-pages alone."""
     arguments = context.arguments
     key_count = format_count(len(context.service.registry.keys.list(wiki.id)), "key")
     if not wiki.is_managed:
         kept = f"The {_get_source_name(wiki)} is not touched."
         question = f"Delete the index, the settings and {key_count} of {wiki.slug}? {kept}"
+        if not arguments.yes and not can_ask():
+            sys.stderr.write(f"error: Nobody can confirm the removal of {wiki.slug}: this is no terminal.\n")
+            sys.stderr.write("hint: To remove it, write --yes.\n")
+            return False
         return arguments.yes or confirm(question)
     if arguments.delete_pages:
         return True

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from wikiholt.domain.page import PageWriteResult
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import InputTooLarge, InvalidPage, PageExists, PageNotFound
+from wikiholt.errors import IndexMissing, InputTooLarge, InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
@@ -98,13 +98,17 @@ def list_pages(
 ) -> Response:
     """List the pages that match the filters, sorted by path."""
     wiki = context.open_wiki(Scope.READ)
-    with wiki.handle.open_snapshot() as snapshot:
-        where = wiki.to_git_filter(params.to_filter())
+    where = wiki.to_git_filter(params.to_filter())
+    with suppress(IndexMissing), wiki.handle.open_snapshot() as snapshot:
+        snapshot.pages.require_complete()
         return make_cached_response(
             make_weak_etag("pages", wiki.wiki, snapshot.version, params),
             if_none_match,
             lambda: build_page_list_document(snapshot.pages.list(where, params.limit, params.offset), wiki.path_style),
         )
+    # From git: until the first sync has ended, the index has only a part of the pages.
+    listed = wiki.handle.pages.list(where, params.limit, params.offset)
+    return make_json_response(build_page_list_document(listed, wiki.path_style))
 
 
 @router.get("/changelog", operation_id="changelog_api_v1_changelog_get", **describe_route(ChangelogDocument))

@@ -120,26 +120,27 @@ def add_cookie(request: Request, response: Response, name: str, value: str, path
 def _find_proxy_person(application: Application, request: Request) -> Person | None:
     settings = application.settings
     header = settings.people_proxy_user_header
-    names = request.headers.getlist(header) if header else []
+    names = _get_values(request, header)
     if not names:
         return None
     if not is_trusted_peer(request.scope.get(PEER_KEY, ""), settings.serve_trusted_proxies):
         _report_untrusted(request)
         return None
-    if len(names) > 1:
+    emails = _get_values(request, settings.people_proxy_email_header)
+    groups = _get_values(request, settings.people_proxy_groups_header)
+    if max(len(names), len(emails), len(groups)) > 1:  # one of them may be the client's
         raise Forbidden(
-            "The proxy sent the name of the person more than once.",
+            "The proxy sent the name, the groups or the e-mail address of the person more than once.",
             hint="Configure the proxy to replace the header of the client.",
         )
-    subject = decode_header(names[0]).strip()[:_MAX_USER_CHARS]
+    subject = names[0].strip()[:_MAX_USER_CHARS]
     if not subject:
         return None
-    groups = ",".join(_get_values(request, settings.people_proxy_groups_header)).split(",")
     return Person(
         PersonOrigin.PROXY,
         subject,
-        email="".join(_get_values(request, settings.people_proxy_email_header)[:1]),
-        groups=tuple(group.strip() for group in groups if group.strip())[:_MAX_GROUPS],
+        email="".join(emails),
+        groups=tuple(group.strip() for group in "".join(groups).split(",") if group.strip())[:_MAX_GROUPS],
     )
 
 

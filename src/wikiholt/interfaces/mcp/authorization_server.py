@@ -7,10 +7,12 @@ in the resource it named. Every client is public and must use PKCE, so no client
 import base64
 import hashlib
 import re
+from functools import partial
 from html import escape
 from math import inf
 from urllib.parse import urlencode, urlsplit
 
+from mcp.server.auth.handlers.register import RegistrationHandler
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -21,7 +23,7 @@ from mcp.server.auth.provider import (
     RegistrationError,
     TokenError,
 )
-from mcp.server.auth.routes import build_metadata, cors_middleware, create_auth_routes
+from mcp.server.auth.routes import REGISTRATION_PATH, build_metadata, cors_middleware, create_auth_routes
 from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl, ValidationError
@@ -40,10 +42,12 @@ from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME
 from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S, GrantKind, OAuthGrant
+from wikiholt.wikis.rate_limit import get_network
 from wikiholt.wikis.registry import Registry
 
 _CONSENT_PATH = "/oauth/consent"
-_UNSAFE_SCHEMES = frozenset({"javascript", "data", "vbscript", "file", "blob", "about", "ftp", "ws", "wss"})
+_EDITOR_SCHEMES = frozenset({"cursor", "vscode", "vscode-insiders", "windsurf"})
+"""Schemes of known agents without a dot. Others must contain one, as RFC 8252 says: systems own those without."""
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _MAX_REDIRECT_URIS = 10
 _MAX_CLIENT_CHARS = 8000
@@ -54,9 +58,11 @@ _IMPLICIT_MARK = "implicit:"
 class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """The provider that the SDK's endpoints call, and the verifier of its tokens. Safe to use from many threads."""
 
-    def __init__(self, registry: Registry, base: str) -> None:
+    def __init__(self, registry: Registry, base: str, network: str = "") -> None:
+        """`network` is where the request to register a client comes from."""
         self.registry = registry
         self.base = base
+        self.network = network
 
     # Clients.
 
@@ -77,10 +83,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         metadata = client_info.model_dump(mode="json", exclude_none=True)
         if len(str(metadata)) > _MAX_CLIENT_CHARS:
             raise RegistrationError("invalid_client_metadata", "the metadata is too long")
-        try:
-            await run_in_threadpool(self.registry.oauth.add_client, client_info.client_id, metadata)
-        except WikiholtError as error:
-            raise RegistrationError("invalid_client_metadata", error.message) from None
+        await run_in_threadpool(self.registry.oauth.add_client, client_info.client_id, metadata, self.network)
 
     # The person.
 
@@ -197,7 +200,8 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         if form.get("action") != "approve":
             return _redirect(fields, {"error": "access_denied"})
         try:
-            code = await run_in_threadpool(self._approve, client, fields, str(form.get("key", "")))
+            key = await run_in_threadpool(get_request_context(request).check_key, str(form.get("key", "")).strip())
+            code = await run_in_threadpool(self._approve, client, fields, key)
         except WikiholtError as error:
             return _render(client, fields, wiki, " ".join(get_public_message(error)), error.status)
         return _redirect(fields, {"code": code})
@@ -206,18 +210,15 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         """Check again what the authorization endpoint has checked. Raises InvalidQuery."""
         client = await self.get_client(fields["client_id"])
         try:
-            if client is None or not fields["code_challenge"]:
+            if client is None or not fields["code_challenge"] or _find_redirect_fault(fields["redirect_uri"]):
                 raise InvalidQuery("This request is not valid.", hint="Start again in the agent.")
             client.validate_redirect_uri(AnyUrl(fields["redirect_uri"]))
         except (ValidationError, InvalidRedirectUriError):
             raise InvalidQuery("This request is not valid.", hint="Start again in the agent.") from None
         return client
 
-    def _approve(self, client: OAuthClientInformationFull, fields: dict[str, str], token: str) -> str:
-        """The code for what the holder of this key approves. Raises Unauthorized and Forbidden."""
-        key = self.registry.keys.find_by_token(token.strip())
-        if key is None:
-            raise Unauthorized("This key is not valid.", hint="Check it; it may have been revoked.")
+    def _approve(self, client: OAuthClientInformationFull, fields: dict[str, str], key: Key) -> str:
+        """The code for what the holder of this key approves. Raises Forbidden."""
         wiki = self._find_wiki(key, fields["resource"])
         may_write = "write" in fields["scope"].split() and key.scope.allows(KeyScope.WRITE)
         grant = OAuthGrant(
@@ -250,13 +251,18 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
 
 def _find_redirect_fault(uri: str) -> str:
     """Why codes must not be sent to this URI; empty if they may."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return "a redirect URI must be an absolute URI"
     if parts.fragment or len(uri) > 2000:
         return "a redirect URI must be short and have no fragment"
+    if "@" in parts.netloc:
+        return "a redirect URI must have no user name, which looks like another host"
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK_HOSTS:
         return "http is allowed for this machine only"
-    if parts.scheme in _UNSAFE_SCHEMES:
-        return f"the scheme {parts.scheme} is not allowed"
+    if parts.scheme not in {"http", "https", *_EDITOR_SCHEMES} and "." not in parts.scheme:
+        return f"the scheme {parts.scheme} is not allowed; use https, or one with a dot, like org.example.app"
     return ""
 
 
@@ -276,12 +282,24 @@ def create_routes(server: AuthorizationServer) -> list[Route]:
     document = metadata.model_dump(mode="json", exclude_none=True) | {"issuer": server.base}
     handler = cors_middleware(lambda _: make_json_response(document), ["GET", "OPTIONS"])
     metadata_route = Route("/.well-known/oauth-authorization-server", handler, methods=["GET", "OPTIONS"])
+    own_endpoints = {
+        metadata_route.path: metadata_route.app,
+        REGISTRATION_PATH: cors_middleware(partial(_register, server, registration), ["POST", "OPTIONS"]),
+    }
     routes = create_auth_routes(server, issuer, client_registration_options=registration, revocation_options=revocation)
     limited_routes = [
-        Route(route.path, _RateLimited(route.app), methods=list(route.methods or ()))
-        for route in (metadata_route, *(route for route in routes if route.path != metadata_route.path))
+        Route(route.path, _RateLimited(own_endpoints.get(route.path, route.app)), methods=list(route.methods or ()))
+        for route in routes
     ]
     return [*limited_routes, Route(_CONSENT_PATH, server.handle_consent, methods=["GET", "POST"])]
+
+
+async def _register(server: AuthorizationServer, options: ClientRegistrationOptions, request: Request) -> Response:
+    """Register a client for the network that the request comes from."""
+    limited = Request(request.scope, limit_body(request.scope, request.receive, _MAX_FORM_BYTES))
+    network = get_network(request.client.host if request.client else "")
+    provider = AuthorizationServer(server.registry, server.base, network)
+    return await RegistrationHandler(provider, options).handle(limited)
 
 
 class _RateLimited:

@@ -43,16 +43,26 @@ class KeySet:
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._file_stamp: tuple[int, int] | None = None
         self._fetched_at = -_CACHE_TTL_S
+        self._is_loaded = False
+        """Whether the first attempt to load the keys has ended."""
 
     def get_key(self, kid: str | None) -> jwt.PyJWK:
-        """The key with this id, or the only key if `kid` is None. Raises ValueError."""
-        with self._lock:
-            self._refresh(missing=kid not in self._keys)
-            if kid is None and len(self._keys) == 1:
-                return next(iter(self._keys.values()))
-            if kid is None or kid not in self._keys:
-                raise ValueError("there is no such key")
-            return self._keys[kid]
+        """The key with this id, or the only key if `kid` is None. Raises ValueError.
+
+        While one thread fetches again, others use the previous keys: an issuer that does not answer delays nobody.
+        """
+        if self._lock.acquire(blocking=not self._is_loaded):
+            try:
+                self._refresh(missing=kid not in self._keys)
+            finally:
+                self._is_loaded = True
+                self._lock.release()
+        keys = self._keys
+        if kid is None and len(keys) == 1:
+            return next(iter(keys.values()))
+        if kid is None or kid not in keys:
+            raise ValueError("there is no such key")
+        return keys[kid]
 
     def _refresh(self, *, missing: bool) -> None:
         try:

@@ -15,7 +15,8 @@ from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_OFFSET
 Call = Callable[[dict[str, Any]], Response]
 
 _PREFIX = "/api/v1/"
-_OK, _NOT_FOUND, _TOO_LARGE, _INVALID = 200, 404, 413, 422
+_OK, _NOT_FOUND, _TOO_LARGE, _INVALID, _UNAVAILABLE = 200, 404, 413, 422, 503
+_SEARCHES = ("search", "semantic-search")
 _MAX_COMMITS = 1000
 _MAXIMA: Mapping[str, Mapping[str, int]] = {
     "semantic-search": {"n": MAX_HITS, "max_chunks_per_page": MAX_CHUNKS_PER_PAGE},
@@ -38,8 +39,13 @@ def call_for_legacy_clients(environ: Mapping[str, Any], call: Call) -> Response:
         return _get_chroma_status(environ, call)
     query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
     if route == "search" and query.keys() == {"q"}:
-        return _search_all(environ, query["q"], call)
-    return _add_unwritten_pages(route, call({**environ, "QUERY_STRING": _adapt_query(route, environ, query)}))
+        response = _search_all(environ, query["q"], call)
+    else:
+        response = call({**environ, "QUERY_STRING": _adapt_query(route, environ, query)})
+    if route in _SEARCHES and response.status_code == _UNAVAILABLE and _has_no_pages(environ, call):
+        response.headers.pop("Retry-After", None)
+        return _replace_json(response, {"query": query.get("q", ""), "results": [], "total": 0})
+    return _add_unwritten_pages(route, response)
 
 
 def _adapt_query(route: str, environ: Mapping[str, Any], query: dict[str, str]) -> str:
@@ -87,6 +93,12 @@ def _search_all(environ: Mapping[str, Any], words: str, call: Call) -> Response:
     document["total"] = len(document["results"])
     response.headers.remove("ETag")
     return _replace_json(response, document)
+
+
+def _has_no_pages(environ: Mapping[str, Any], call: Call) -> bool:
+    """Whether the wiki has no pages, so that a search that cannot run finds nothing."""
+    response = call({**environ, "PATH_INFO": f"{_PREFIX}pages", "QUERY_STRING": "limit=1"})
+    return response.status_code == _OK and json.loads(response.data)["total"] == 0
 
 
 def _add_unwritten_pages(route: str, response: Response) -> Response:

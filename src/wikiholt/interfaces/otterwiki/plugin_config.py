@@ -31,9 +31,7 @@ _CHROMA_ADVICE = (
 _CHROMA_SERVER_VARIABLES = ("VECTOR_BACKEND", "CHROMADB_HOST", "CHROMADB_PORT")
 _CHROMA_SETTINGS = ("WIKIHOLT_VECTORS", "WIKIHOLT_CHROMA_URL", "WIKIHOLT_CHROMA_PATH")
 _DEFAULT_CHROMA_PORT = "8000"
-_MODEL_ADVICE = (
-    "Wikiholt includes granite-embedding-30m-english; for another model set WIKIHOLT_MODEL to its name or directory"
-)
+_MODEL_ADVICE = "Wikiholt includes wikiholt-1; for another model set WIKIHOLT_MODEL to its name or directory"
 _UNUSED_VARIABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CHROMADB_MODE": (_CHROMA_ADVICE, ()),
     "CHROMADB_HOST": (_CHROMA_ADVICE, ()),

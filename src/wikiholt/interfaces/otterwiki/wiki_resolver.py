@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -158,24 +158,34 @@ class WikiRegistrar:
         with suppress(WikiNotFound):
             return self._service.registry.get(slug)
         try:
-            added = self._service.add(slug, location.path, _DEFAULT_WIKI_SETTINGS)
+            # All at once: a sync may start as soon as the wiki is registered, and must not index what is hidden.
+            settings = _DEFAULT_WIKI_SETTINGS | self._find_changes(_DEFAULT_WIKI_SETTINGS)
+            added = self._service.add(slug, location.path, settings)
         except WikiExists:  # another worker registered it meanwhile
             return self._service.registry.get(slug)
         _log.info("registered wiki %s", slug)
         return added
 
     def _apply_settings(self, wiki: Wiki) -> Wiki:
-        changes: dict[str, str] = {}
-        if self._hide is not None and wiki.settings.get("hide", "") != self._hide:
-            changes["hide"] = self._hide
-        dialect = wiki.settings.get("dialect", AUTO)
-        if {AUTO: OTTERWIKI.name}.get(dialect, dialect) != self._dialect and dialect in _CHANGEABLE_DIALECTS:
-            changes["dialect"] = self._dialect
+        """Apply Otterwiki's settings to a registered wiki. Raises WikiholtError if pages cannot be hidden."""
+        changes = self._find_changes(wiki.settings)
         try:
             return self._service.configure(wiki.slug, changes) if changes else wiki
         except WikiholtError as error:
+            if "hide" in changes:
+                raise
             _log.error("cannot apply the settings of Otterwiki to a wiki: %s (%s)", error.message, error.hint)
             return wiki
+
+    def _find_changes(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The settings of a wiki that differ from those of Otterwiki, with Otterwiki's values."""
+        changes: dict[str, str] = {}
+        if self._hide is not None and settings.get("hide", "") != self._hide:
+            changes["hide"] = self._hide
+        dialect = settings.get("dialect", AUTO)
+        if {AUTO: OTTERWIKI.name}.get(dialect, dialect) != self._dialect and dialect in _CHANGEABLE_DIALECTS:
+            changes["dialect"] = self._dialect
+        return changes
 
 
 def _propose_slugs(location: WikiLocation) -> list[str]:

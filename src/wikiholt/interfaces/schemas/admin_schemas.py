@@ -103,6 +103,7 @@ class IndexStatusDocument(TypedDict):
     problems: list[ProblemDocument]
     pages_with_warnings: int
     warnings: list[PageWarningsDocument]
+    history_warning: str | None
     indexed_revision: str | None
     head_revision: str | None
     stale: bool
@@ -112,6 +113,7 @@ class IndexStatusDocument(TypedDict):
     model: str | None
     dialect: str | None
     skipped: dict[str, int]
+    ignored: dict[str, int]
     disk_bytes: int
     error: ErrorDocument | None
     health: IndexHealthDocument
@@ -150,6 +152,7 @@ class SyncDocument(TypedDict):
     problems: list[ProblemDocument]
     pages_with_warnings: int
     warnings: list[PageWarningsDocument]
+    history_warning: str | None
     rebuilt: bool
     seconds: float
 
@@ -161,6 +164,7 @@ def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
         wiki=wiki.slug,
         problems=build_documents(ProblemDocument, report.problems),
         warnings=build_documents(PageWarningsDocument, report.warnings),
+        history_warning=report.history_warning or None,
         seconds=round(report.seconds, 3),
     )
 
@@ -212,6 +216,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         chunks=state.chunks if state else 0,
         problems=build_documents(ProblemDocument, status.problems),
         warnings=build_documents(PageWarningsDocument, status.warnings),
+        history_warning=status.history_warning or None,
         indexed_revision=state.revision if state else None,
         head_revision=status.head,
         synced_at=state.synced_at if state else None,

@@ -61,10 +61,20 @@ def format_date(when: datetime | None) -> str | None:
     return when.isoformat() if when else None
 
 
+_AGE_PATTERN = re.compile(r"([0-9]{1,5}) ?(h|d|w|hours?|days?|weeks?|months?|years?)(?: ago)?")
+_AGE_UNITS = {
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "m": timedelta(days=30),
+    "y": timedelta(days=365),
+}
+
+
 def parse_until(text: str) -> datetime:
     """Parse like `parse_since`, but return the end of the given day, minute or second."""
     when = parse_since(text)
-    if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
+    if re.fullmatch(r"\d{4}-?\d\d-?\d\d|today|yesterday", text):
         return when + timedelta(days=1, microseconds=-1)
     if re.search(r"[T ]\d\d:\d\d(?![\d:])", text):
         return when + timedelta(minutes=1, microseconds=-1)
@@ -72,12 +82,16 @@ def parse_until(text: str) -> datetime:
 
 
 def parse_since(text: str) -> datetime:
-    """Parse a date, a date with time, or an age such as 7d, 12h or 3w. Raises InvalidQuery."""
-    if ago := re.fullmatch(r"([0-9]{1,5})([hdw])", text):
-        unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]
-        return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+    """Parse a date, a date with time, `yesterday`, or an age: 7d, 12h, 3w, `2 weeks ago`. Raises InvalidQuery."""
+    now = datetime.now(UTC)
+    if text in ("today", "yesterday"):
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight - timedelta(days=text == "yesterday")
     try:
+        if ago := _AGE_PATTERN.fullmatch(text):
+            return now - int(ago[1]) * _AGE_UNITS[ago[2][0]]
         when = datetime.fromisoformat(text.removesuffix(" UTC"))  # the CLI prints dates with this suffix
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InvalidQuery(f"{text[:80]!r} is not a date", hint="write 2024-05-31, or 7d, 12h, 3w") from None
+        hint = "write 2024-05-31, yesterday, 7d, 12h, 3w or 2 weeks ago"
+        raise InvalidQuery(f"{text[:80]!r} is not a date", hint=hint) from None

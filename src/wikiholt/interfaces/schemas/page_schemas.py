@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import (
+    MAX_FACET_VALUES,
     AttachmentList,
     AttachmentResult,
     Facets,
@@ -312,8 +313,8 @@ def build_facets_document(facets: Facets) -> FacetsDocument:
 
 
 def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, list[FacetDocument]]:
-    """The values of each property, by its name as requested."""
-    return {facets.name: build_documents(FacetDocument, facets.values) for facets in properties}
+    """The most frequent values of each property, by its name as requested."""
+    return {facets.name: build_documents(FacetDocument, facets.values[:MAX_FACET_VALUES]) for facets in properties}
 
 
 # Files attached to pages. The field names are those that otterwiki-mcp reads.

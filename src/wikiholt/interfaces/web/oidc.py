@@ -11,7 +11,9 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from math import inf
 from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
@@ -24,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 _METADATA_TTL_S = 3600.0
 _MIN_REFETCH_INTERVAL_S = 30.0
+"""Minimum time between two fetches of a document, also after one that failed."""
 _TIMEOUT_S = 10.0
 _MAX_DOCUMENT_BYTES = 1_000_000
 _LEEWAY_S = 60
@@ -46,7 +49,8 @@ class OidcClient:
         self._settings = settings
         self._issuer = settings.people_oidc_issuer
         self._lock = Lock()
-        self._documents: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._fetches: dict[str, _Fetch] = {}
+        """The last fetch of each document."""
 
     def start(self, redirect_url: str, next_url: str) -> tuple[str, str]:
         """The address at the provider to send the browser to, and the value of the cookie for the way back."""
@@ -109,6 +113,8 @@ class OidcClient:
             parameters["access_token"] = str(token.get("access_token", ""))
             claims = CodeIDToken(decoded.claims, decoded.header, options, parameters)
             claims.validate(leeway=_LEEWAY_S)
+            if not isinstance(claims["sub"], str) or not claims["sub"].strip():
+                raise ValueError("it names nobody")
         except (JoseError, ValueError, KeyError, TypeError) as error:
             _log.warning("the ID token of the OpenID provider is invalid: %s", error)
             raise Forbidden("The provider's answer could not be verified.", hint=_RETRY_HINT) from error
@@ -134,7 +140,8 @@ class OidcClient:
         return claims if claims.get("sub") == subject else {}
 
     def _make_person(self, claims: Mapping[str, Any]) -> Person:
-        groups = claims.get(self._settings.people_oidc_groups_claim, ())
+        groups = claims.get(self._settings.people_oidc_groups_claim)
+        groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         names = (claims.get("name"), claims.get("preferred_username"), claims.get("email"), claims["sub"])
         email = claims.get("email") if claims.get("email_verified", True) is True else ""
         return Person(
@@ -142,7 +149,7 @@ class OidcClient:
             f"{self._issuer} {claims['sub']}",
             next((name for name in names if isinstance(name, str) and name.strip()), "")[:MAX_NAME_CHARS],
             email if isinstance(email, str) else "",
-            tuple(str(group) for group in ([groups] if isinstance(groups, str) else groups))[:_MAX_GROUPS],
+            tuple(str(group) for group in groups)[:_MAX_GROUPS],
         )
 
     def _get_metadata(self) -> dict[str, Any]:
@@ -156,12 +163,15 @@ class OidcClient:
         return metadata
 
     def _fetch_document(self, url: str, ttl_s: float) -> dict[str, Any]:
+        """A document that is at most this old. One thread fetches it, and others wait. Raises SignInUnavailable."""
         with self._lock:
-            fetched_at, document = self._documents.get(url, (-_METADATA_TTL_S, {}))
-            if time.monotonic() - fetched_at > ttl_s or not document:
-                document = _fetch_json(url, {})
-                self._documents[url] = (time.monotonic(), document)
-            return document
+            fetch = self._fetches.get(url)
+            is_own = fetch is None or not fetch.is_usable(ttl_s)
+            if fetch is None or is_own:
+                fetch = self._fetches[url] = _Fetch()
+        if is_own:
+            fetch.run(url)
+        return fetch.wait()
 
     def _open_session(self, redirect_url: str) -> Any:
         from authlib.integrations.httpx_client import OAuth2Client  # noqa: PLC0415
@@ -178,6 +188,38 @@ class OidcClient:
         )
 
 
+class _Fetch:
+    """One fetch of a document, which a thread runs and others wait for."""
+
+    def __init__(self) -> None:
+        self._document: Future[dict[str, Any]] = Future()
+        """Empty if the fetch failed."""
+        self._ended_at = inf
+
+    def is_usable(self, ttl_s: float) -> bool:
+        """Whether it is running, or has ended so recently that it is not repeated."""
+        age = time.monotonic() - self._ended_at
+        return age <= (ttl_s if age < 0 or self._document.result() else _MIN_REFETCH_INTERVAL_S)
+
+    def run(self, url: str) -> None:
+        document: dict[str, Any] = {}
+        try:
+            document = _fetch_json(url, {})
+        finally:
+            self._document.set_result(document)
+            self._ended_at = time.monotonic()
+
+    def wait(self) -> dict[str, Any]:
+        """The document. Raises SignInUnavailable if it could not be fetched, or takes too long."""
+        try:
+            document = self._document.result(_TIMEOUT_S)
+        except TimeoutError:
+            document = {}
+        if not document:
+            raise _make_unavailable_error()
+        return document
+
+
 def _parse_pending(cookie: str) -> tuple[bytes, str, str, str]:
     try:
         state, nonce, verifier, next_url = map(str, json.loads(base64.urlsafe_b64decode(cookie)))
@@ -190,7 +232,7 @@ def _fetch_json(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """Fetch a JSON object, without redirects. Raises SignInUnavailable."""
     import httpx2  # noqa: PLC0415
 
-    data = bytearray()
+    data, deadline = bytearray(), time.monotonic() + _TIMEOUT_S
     with (
         _translate_errors(),
         httpx2.Client(timeout=_TIMEOUT_S) as client,
@@ -202,6 +244,8 @@ def _fetch_json(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
             data += part
             if len(data) > _MAX_DOCUMENT_BYTES:
                 raise ValueError(f"{url} is too large")
+            if time.monotonic() > deadline:
+                raise ValueError(f"{url} takes too long")
         document = json.loads(bytes(data))
         if not isinstance(document, dict):
             raise ValueError(f"{url} is not a JSON object")

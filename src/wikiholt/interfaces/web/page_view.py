@@ -108,7 +108,7 @@ def _render_crumbs(path: str) -> str:
 
 def _render_text(page: PreviewDocument, contents: str) -> str:
     """Render the title, the facts, the links, the table of contents and the text of a page."""
-    title = _FIRST_TITLE.match(page["html"])
+    title = None if _has_several_titles(page) else _FIRST_TITLE.match(page["html"])
     body = (page["html"][title.end() :] if title else page["html"]).strip()
     anchor = f' id="{title[1]}"' if title and title[1] else ""
     heading = f"<h1{anchor}>{title[2] if title else escape(page['name'])}</h1>"
@@ -119,6 +119,11 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
         f"<header>{_render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
         f'<div class="page" dir="auto">{body or _NO_TEXT}</div>{cut}'
     )
+
+
+def _has_several_titles(page: PreviewDocument) -> bool:
+    """Whether the headings of level 1 are sections, so that none of them is the title."""
+    return sum(heading["level"] == 1 for heading in page["headings"]) > 1
 
 
 def _render_facts(page: PreviewDocument) -> str:
@@ -142,7 +147,8 @@ def _render_actions(page: PreviewDocument) -> str:
 
 
 def _render_contents(page: PreviewDocument) -> str:
-    headings = [heading for heading in page["headings"] if 1 < heading["level"] < 4 and heading["anchor"]]
+    levels = (1, 2, 3) if _has_several_titles(page) else (2, 3)
+    headings = [heading for heading in page["headings"] if heading["level"] in levels and heading["anchor"]]
     if len(headings) < _MIN_HEADINGS:
         return ""
     items = (

@@ -168,7 +168,8 @@ def _set_anchors(state: StateCore) -> None:
 
 
 _MAX_MARKS = 500
-_TEXT_PATTERN = re.compile(r"(<[^>]*+>)|([^<]++)")
+_TEXT_PATTERN = re.compile(r"""(<(?>(?:[^<>"']++|"[^"]*+"|'[^']*+'){0,999})>)|([^<]++)""")
+"""A tag, whose attributes may contain angle brackets, or text."""
 
 
 def highlight_words(html: str, query: str, language: str) -> str:

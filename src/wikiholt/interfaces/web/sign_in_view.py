@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from html import escape
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode
 
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -12,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.wiki import Key, Person
-from wikiholt.errors import Unauthorized, WikiholtError
+from wikiholt.errors import SignInUnavailable, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import get_request_context
@@ -113,9 +115,34 @@ def end_sign_ins(request: Request) -> None:
 # OpenID Connect
 
 
-def handle_oidc_start(request: Request) -> Response:
+_PROVIDER_THREADS = 4
+"""Threads that may wait for the provider at a time. They are not those that answer other requests."""
+_provider_limiter: RunVar[anyio.CapacityLimiter] = RunVar("provider_limiter")
+
+
+async def handle_oidc_start(request: Request) -> Response:
     """Send the browser to the OpenID provider, with a cookie that the way back needs."""
-    get_request_context(request).count_request()
+    return await _run_with_provider(_start_at_provider, request)
+
+
+async def handle_oidc_callback(request: Request) -> Response:
+    """Sign in the person that the OpenID provider sends back."""
+    return await _run_with_provider(_return_from_provider, request)
+
+
+async def _run_with_provider(handle: Callable[[Request], Response], request: Request) -> Response:
+    """Handle the request in one of the threads for the provider. Raises SignInUnavailable if too many others wait."""
+    await run_in_threadpool(get_request_context(request).count_request)
+    limiter = _provider_limiter.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(_PROVIDER_THREADS)
+        _provider_limiter.set(limiter)
+    if limiter.statistics().tasks_waiting >= request.app.state.application.settings.limit_waiting_requests:
+        raise SignInUnavailable("Too many sign-ins are waiting for the OpenID provider.", hint="Try again in a minute.")
+    return await anyio.to_thread.run_sync(handle, request, limiter=limiter)
+
+
+def _start_at_provider(request: Request) -> Response:
     next_url = _get_next(request, request.query_params.get("next", ""))
     url, pending = request.app.state.oidc.start(_make_url(request, "oidc-callback"), next_url)
     response = RedirectResponse(url, 302, NO_STORE)
@@ -124,9 +151,7 @@ def handle_oidc_start(request: Request) -> Response:
     return response
 
 
-def handle_oidc_callback(request: Request) -> Response:
-    """Sign in the person that the OpenID provider sends back."""
-    get_request_context(request).count_request()
+def _return_from_provider(request: Request) -> Response:
     person, next_url = request.app.state.oidc.finish(
         _make_url(request, "oidc-callback"), dict(request.query_params), request.cookies.get(_OIDC_COOKIE_NAME, "")
     )
@@ -185,7 +210,10 @@ async def _read_form(request: Request) -> dict[str, str]:
         body += part
         if len(body) > _MAX_BODY_BYTES:
             return {}
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
+    except ValueError:
+        return {}
     return {name: values[0] for name, values in fields.items()}
 
 
@@ -206,11 +234,10 @@ def _make_url(request: Request, name: str) -> str:
 
 def _get_next(request: Request, url: str) -> str:
     """The page to return to: a path of this service, else the page above."""
-    parts = urlsplit(url)
     is_local = (
         len(url) <= _MAX_NEXT_CHARS
         and url.startswith(_get_service_path(request))
         and not url.startswith(("//", "/\\"))
         and url.isprintable()
     )
-    return url if is_local and not parts.scheme and not parts.netloc else f"{request.scope.get('root_path', '')}/"
+    return url if is_local else f"{request.scope.get('root_path', '')}/"

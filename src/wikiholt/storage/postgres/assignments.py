@@ -56,7 +56,10 @@ _RENEW_NODE = (
     " WHERE id = %s AND until > clock_timestamp() RETURNING 1"
 )
 _INSERT_NODE = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
-_DELETE_EXPIRED_NODES = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
+# A lease that ends later than in an hour is older than a change of the server's clock.
+_DELETE_EXPIRED_NODES = (
+    "DELETE FROM nodes WHERE until NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 hour' RETURNING id"
+)
 _INSERT_WORK = (
     "INSERT INTO work (wiki_id) SELECT id FROM wikis"
     " WHERE NOT EXISTS (SELECT 1 FROM work WHERE wiki_id = id) ORDER BY id ON CONFLICT DO NOTHING"

@@ -65,19 +65,24 @@ BUCKET_TABLES = TableSet(
 
 _CLEANUP_INTERVAL_S = 600.0
 """How often a node deletes the buckets that have been unused long enough to be full."""
-# `rest` is the number of tokens left, or negative if tokens are missing. The row lock serializes the nodes.
+# `rest` is the number of tokens left, or negative if tokens are missing. The row lock serializes the nodes. A time that
+# is a minute ahead is older than a change of the server's clock.
+_AT_EXPRESSION = (
+    "CASE WHEN b.at > statement_timestamp() + interval '1 minute' THEN statement_timestamp()"
+    " ELSE greatest(b.at, statement_timestamp()) END"
+)
 _LEVEL_EXPRESSION = (
     "least(%(capacity)s, b.level + greatest(0, extract(epoch FROM statement_timestamp() - b.at)) * %(per_second)s)"
 )
 _TAKE_STATEMENT = f"""
 INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
-ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()), rest = {_LEVEL_EXPRESSION} - 1,
+ON CONFLICT (kind, name) DO UPDATE SET at = {_AT_EXPRESSION}, rest = {_LEVEL_EXPRESSION} - 1,
 level = CASE WHEN {_LEVEL_EXPRESSION} < 1 THEN {_LEVEL_EXPRESSION} ELSE {_LEVEL_EXPRESSION} - 1 END
 RETURNING rest
 """
 _SPEND_STATEMENT = f"""
 INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
-ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()),
+ON CONFLICT (kind, name) DO UPDATE SET at = {_AT_EXPRESSION},
 rest = greatest(0, {_LEVEL_EXPRESSION} - 1), level = greatest(0, {_LEVEL_EXPRESSION} - 1)
 RETURNING rest
 """

@@ -50,6 +50,7 @@ from wikiholt.storage.postgres import generation_rows, index_writer, queries, ro
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
+from wikiholt.storage.postgres.leases import Lease
 from wikiholt.storage.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.queries import build_where_clause
@@ -68,7 +69,7 @@ _MAX_CACHED_PAGES = 300
 class PostgresIndex:
     """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
 
-    `fence` returns the fence of the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
+    `lease` returns the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
     of chunks from which an HNSW index is used. `take_status` returns the status that this thread has just read, once.
     Raises IndexMissing, IndexCorrupt.
     """
@@ -77,7 +78,7 @@ class PostgresIndex:
         self,
         connections: RoleConnections,
         generation: int,
-        fence: Callable[[], int | None] = lambda: None,
+        lease: Callable[[], Lease | None] = lambda: None,
         hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
         take_status: Callable[[], SchemaStatus | None] = lambda: None,
     ) -> None:
@@ -85,7 +86,7 @@ class PostgresIndex:
         self._take_status = take_status
         self._session = ThreadSession()
         self._pages: tuple[int, dict[int, StoredPage]] = (-1, {})
-        self._fence = fence
+        self._lease = lease
         self._hnsw_min_chunks = hnsw_min_chunks
         self.wiki_id = connections.wiki_id
         self._tables = GenerationTables(generation, connections.wiki_id)
@@ -174,7 +175,7 @@ class PostgresIndex:
     def apply(self, change: IndexChange) -> int:
         self._take_status()
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
-            return index_writer.apply_change(db, self._tables, change, self._fence())
+            return index_writer.apply_change(db, self._tables, change, self._lease())
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"

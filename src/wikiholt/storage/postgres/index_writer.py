@@ -28,7 +28,7 @@ from wikiholt.storage.postgres.generation_rows import (
     write_problems,
     write_state,
 )
-from wikiholt.storage.postgres.leases import check_fence
+from wikiholt.storage.postgres.leases import Lease, check_fence
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
@@ -44,12 +44,12 @@ _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("
 """The columns that decide whether a page has changed."""
 
 
-def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, fence: int | None) -> int:
+def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, lease: Lease | None) -> int:
     """Apply a change inside the open transaction and return the new version of the index.
 
-    Raises Busy if the writer's lease with this fence was taken over.
+    Raises Busy if the writer's lease was taken over.
     """
-    check_fence(db, fence)
+    check_fence(db, lease)
     state, _ = read_state(db, tables.number, lock=True)
     writer = _PostgresWriter(db, tables, state, change)
     state = writer.write()
@@ -57,7 +57,7 @@ def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, 
         state = _trim_dropped(db, tables, replace(state, version=state.version + 1))
     if writer.changed or change.revision is not None:
         write_state(db, tables, state)
-    check_fence(db, fence)
+    check_fence(db, lease)
     return state.version
 
 

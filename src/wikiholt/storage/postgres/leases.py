@@ -3,7 +3,8 @@
 A lease is a row of the wiki's `state` with a holder, an expiry time by the server's clock, and a fence number that
 grows with every acquisition. A thread renews the leases of this process. A process that is suspended too long loses its
 lease to the next one that acquires it. Every write calls `check_fence` in its own transaction, which fails for an old
-fence. The row stays locked until the end of that transaction, so nobody can acquire the lease meanwhile.
+fence or another holder: a standby that was behind when it was promoted counts fences from where it was. The row stays
+locked until the end of that transaction, so nobody can acquire the lease meanwhile.
 """
 
 import logging
@@ -26,12 +27,13 @@ from wikiholt.storage.postgres.pool import Connection
 _LOG = logging.getLogger(__name__)
 WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
 _POLL_INTERVAL_S = 0.05
+# No lease lasts an hour: one that ends later is older than a change of the server's clock.
 _TAKE_STATEMENT = """
 INSERT INTO {state} AS known (name, text, holder, until, fence)
 VALUES (%(name)s, %(text)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second', 1)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder, until = excluded.until,
     fence = known.fence + 1
-WHERE known.holder IS NULL OR known.until < clock_timestamp()
+WHERE known.holder IS NULL OR known.until NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 hour'
 RETURNING fence
 """
 # A locked row belongs to a writer that is writing now; it renews the lease itself.
@@ -48,21 +50,6 @@ _SET_TEXT_STATEMENT = (
 _RELEASE_STATEMENT = (
     "UPDATE {state} SET holder = NULL, until = NULL WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
 )
-
-
-def check_fence(connection: Connection, fence: int | None) -> None:
-    """Renew the writer's lease and lock it until the end of this transaction. Raises Busy if the fence is outdated.
-
-    The search path must be the wiki's schema. Without a fence nothing is checked.
-    """
-    if fence is None:
-        return
-    statement = (
-        "UPDATE state SET until = clock_timestamp() + text::float8 * interval '1 second'"
-        " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
-    )
-    if not connection.execute(statement, (WRITE_LEASE, fence)).rowcount:
-        raise make_lost_lease_error()
 
 
 def make_lost_lease_error() -> Busy:
@@ -82,6 +69,21 @@ class Lease:
     @property
     def parameters(self) -> dict[str, object]:
         return {"name": self.name, "holder": self.holder, "fence": self.fence}
+
+
+def check_fence(connection: Connection, lease: Lease | None) -> None:
+    """Renew the writer's lease and lock it until the end of this transaction. Raises Busy if another writer has it.
+
+    The search path must be the wiki's schema. Without a lease nothing is checked.
+    """
+    if lease is None:
+        return
+    statement = (
+        "UPDATE state SET until = clock_timestamp() + text::float8 * interval '1 second'"
+        " WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+    )
+    if not connection.execute(statement, lease.parameters).rowcount:
+        raise make_lost_lease_error()
 
 
 class LeaseManager:

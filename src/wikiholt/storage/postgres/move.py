@@ -219,7 +219,7 @@ def _verify_copy(store: PostgresStore, old: Placement, connections: RoleConnecti
 def _switch_placement(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
     """Switch the placement in one transaction of the home database. Notes cannot be written meanwhile."""
     with store.get_connections(old.wiki_id).write_transaction() as source:
-        check_fence(source, store.get_fence(old.wiki_id))
+        check_fence(source, store.get_write_lease(old.wiki_id))
         source.execute("LOCK TABLE state IN EXCLUSIVE MODE")
         with connections.write_transaction() as target:
             target.execute(sql.SQL("DELETE FROM state WHERE NOT ({})").format(sql.SQL(_CONTENT_ROWS)))

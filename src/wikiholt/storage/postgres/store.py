@@ -30,7 +30,7 @@ from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
-from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
+from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, Lease, LeaseManager, check_fence
 from wikiholt.storage.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
@@ -70,7 +70,7 @@ class PostgresStore:
         self._hnsw_min_chunks = hnsw_min_chunks
         self._index_builder = maintenance.IndexBuilder()
         self._linger_s = linger_s
-        self._fences: dict[str, int] = {}
+        self._write_leases: dict[str, Lease] = {}
         self._last_status = _LastStatus()
 
     # ── status ───────────────────────────────────────────────────────────────────────────────────
@@ -83,9 +83,9 @@ class PostgresStore:
         """Connections to the wiki's schema as its role."""
         return self.placements.get_connections(wiki_id)
 
-    def get_fence(self, wiki_id: str) -> int | None:
-        """The fence of the writer's lease; None if this process does not hold it."""
-        return self._fences.get(wiki_id)
+    def get_write_lease(self, wiki_id: str) -> Lease | None:
+        """The writer's lease; None if this process does not hold it."""
+        return self._write_leases.get(wiki_id)
 
     def exists(self, wiki_id: str) -> bool:
         return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
@@ -201,8 +201,8 @@ class PostgresStore:
     def write_lock(self, wiki_id: str, timeout_s: float) -> Iterator[None]:
         self._ensure_provisioned(wiki_id)
         with self.leases.hold(wiki_id, WRITE_LEASE, timeout_s) as lease:
-            if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
-                # Another writer of this process has lost its lease without noticing. It must not write with this fence.
+            if self._write_leases.setdefault(wiki_id, lease) is not lease:
+                # Another writer of this process has lost its lease without noticing. It must not write with this one.
                 raise Busy("another process is at work on this wiki's index", hint="try again in a moment")
             try:
                 self._remove_leftovers(wiki_id)
@@ -210,7 +210,7 @@ class PostgresStore:
                 with suppress(WikiholtError), self._write_with_fence(wiki_id) as connection:
                     generations.write_change_mark(connection)  # without it the next sync verifies the index
             finally:
-                self._fences.pop(wiki_id, None)
+                self._write_leases.pop(wiki_id, None)
 
     @contextmanager
     def activity_lock(self, wiki_id: str) -> Iterator[Callable[[str], None]]:
@@ -312,7 +312,7 @@ class PostgresStore:
         return PostgresIndex(
             self.get_connections(wiki_id),
             generation,
-            lambda: self.get_fence(wiki_id),
+            lambda: self.get_write_lease(wiki_id),
             self._hnsw_min_chunks,
             lambda: self._take_status(wiki_id),
         )
@@ -352,7 +352,7 @@ class PostgresStore:
         with self.get_connections(wiki_id).write_transaction(
             statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S
         ) as connection:
-            check_fence(connection, self.get_fence(wiki_id))
+            check_fence(connection, self.get_write_lease(wiki_id))
             yield connection
 
     @contextmanager
@@ -364,7 +364,7 @@ class PostgresStore:
         with self.placements.get_operator_connections(placement).write_transaction() as connection:
             connection.execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))
             locks.acquire_lock(connection, placement.schema)
-            check_fence(connection, self.get_fence(wiki_id))
+            check_fence(connection, self.get_write_lease(wiki_id))
             yield connection, placement
 
     def _ensure_provisioned(self, wiki_id: str) -> None:

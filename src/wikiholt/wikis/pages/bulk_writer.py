@@ -195,6 +195,8 @@ def _make_result(checked: _CheckedLine, old_file: str | None, is_unchanged: bool
 
 
 def _make_failure(line: BulkLine, error: WikiholtError) -> BulkLineResult:
+    # The frames of the traceback have the tree of the wiki, which would stay in memory once for each failed line.
+    error.__traceback__ = error.__context__ = error.__cause__ = None
     return BulkLineResult(line.number, line.path, BulkOutcome.FAILED, error=error)
 
 

@@ -37,6 +37,11 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
+    def require_complete(self) -> None:
+        """Raise IndexMissing until the first sync has ended: until then, the index has only a part of the pages."""
+        with self._open_index() as index:
+            _require_complete(index)
+
     def get_facets(self, where: PageFilter = _NO_FILTER, properties: Sequence[str] = ()) -> Facets:
         """The categories, tags, top-level directories and properties of the pages that pass, with counts."""
         where.validate()
@@ -71,7 +76,7 @@ class IndexedPages:
 
 
 def _require_complete(index: WikiIndex) -> None:
-    """Raise IndexMissing until the first sync has ended: a list of links would be incomplete."""
+    """Raise IndexMissing until the first sync has ended: a list of pages or links would be incomplete."""
     if index.get_state().revision is None:
         raise IndexMissing("this wiki is not indexed yet", hint="try again in a moment")
 

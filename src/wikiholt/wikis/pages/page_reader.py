@@ -1,12 +1,13 @@
 """Reads one page from git, with its links from the index."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
-from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound
+from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound, SourceCorrupt
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
@@ -44,8 +45,7 @@ class PageReader:
         """The page at HEAD, or, also by its later name, at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
-        commits = self._source.read_history(page_file.file, 1, read_at)
-        last = commits[0] if commits else None
+        last = self._find_last_commit(page_file.file, read_at)
         page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="read it with git")
@@ -55,11 +55,17 @@ class PageReader:
         """The page as it would be with this text, which is not saved. `revision` is empty if there is no page yet."""
         head = self._locator.get_head()
         page_file = self._locator.find_page(path, head) or PageFile(get_new_file(path), "")
-        commits = self._source.read_history(page_file.file, 1, head) if head and page_file.blob else ()
+        last = self._find_last_commit(page_file.file, head) if head and page_file.blob else None
         page = self._locator.get_pipeline().parse(page_file.file, "", text.encode("utf-8", "replace"), None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="change the text")
-        return self._build_content(page_file, page, text, commits[0] if commits else None, "")
+        return self._build_content(page_file, page, text, last, "")
+
+    def _find_last_commit(self, file: str, revision: str) -> Commit | None:
+        """The commit that last changed the file; None if the history cannot be read so far: the page still can be."""
+        with suppress(SourceCorrupt):
+            return next(iter(self._source.read_history(file, 1, revision)), None)
+        return None
 
     def _build_content(
         self, page_file: PageFile, page: Page, text: str, last: Commit | None, read_at: str

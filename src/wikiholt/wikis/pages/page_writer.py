@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.page import PageDeleteResult, PageWriteResult
 from wikiholt.domain.protocols import Source
-from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch
+from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch, SourceCorrupt
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_new_file
@@ -131,9 +132,11 @@ class PageWriter:
             )
 
     def _get_revision(self, page_file: PageFile) -> str:
-        """The commit that last changed the page."""
-        commits = self.source.read_history(page_file.file, 1)
-        return commits[0].revision if commits else self.source.get_head()
+        """The commit that last changed the page, or HEAD if the history cannot be read so far."""
+        with suppress(SourceCorrupt):
+            for commit in self.source.read_history(page_file.file, 1):
+                return commit.revision
+        return self.source.get_head()
 
     def _edit(
         self, path: str, change: Callable[[str], str], author: Author, message: str, expected: str | None

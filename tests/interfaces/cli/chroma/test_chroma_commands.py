@@ -91,7 +91,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert "garden" not in (tmp_path / "log").read_text()
-    run_command(capsys, data, "remove", "garden", "--json")
+    run_command(capsys, data, "remove", "garden", "--yes", "--json")
     assert not [place for place in (data / "chroma").iterdir() if place.is_dir()]
     assert b"otterwiki" not in (data / "chroma" / "chroma.sqlite3").read_bytes()
 

@@ -124,7 +124,7 @@ def test_every_command_has_json(synced: CommandRunner) -> None:
     assert {"git", "model", "disk", "data directory", "registry", "wiki night"} <= {
         f["subject"] for f in findings["findings"]
     }
-    removed = parse_document(synced("remove", "night", "--json")[1])
+    removed = parse_document(synced("remove", "night", "--yes", "--json")[1])
     assert removed["removed"]
     assert parse_document(synced("list", "--json")[1]) == {"wikis": []}
 
@@ -134,7 +134,7 @@ def test_text_for_people(synced: CommandRunner) -> None:
     assert "at HEAD" in synced("status", "night")[1]
     assert "night" in synced("list")[1]
     assert "✓ model" in synced("doctor")[1]
-    code, out, _ = synced("remove", "night")
+    code, out, _ = synced("remove", "night", "--yes")
     assert code == 0
     assert "was not touched" in out
     assert f"{synced.program} add" in synced("list")[1]

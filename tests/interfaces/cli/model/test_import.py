@@ -12,6 +12,8 @@ from wikiholt import embedding
 from wikiholt.app.importer.shared_index import SharedRow
 from wikiholt.interfaces.cli.main import main
 
+MINILM = "all-MiniLM-L6-v2"
+
 
 def encode_faiss(rows: list[SharedRow]) -> bytes:
     """The bytes that FAISS writes for flat vectors."""
@@ -24,11 +26,11 @@ def encode_faiss(rows: list[SharedRow]) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two wikis, a directory with the int8 indexes of both, and one with an fp32 index."""
+    """Two wikis, a directory with the indexes of both by the default model, and one with those of MiniLM in fp32."""
     place = tmp_path_factory.mktemp("cli")
     imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    for precision in ("int8", "fp32"):
-        model = embedding.load_embedder(embedding.DEFAULT_MODEL, precision=precision)
+    for name, precision in ((embedding.DEFAULT_MODEL, "int8"), (MINILM, "fp32")):
+        model = embedding.load_embedder(name, precision=precision)
         for slug in ("harbour", "garden"):
             rows = imports.make_rows(slug, embedder=model)
             there = place / precision / slug
@@ -71,7 +73,8 @@ def test_vectors_of_another_precision_are_not_reused(place: Path, capsys: pytest
     copy = place / "another-data"
     imports = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
     imports.close()
-    code, out, _ = run_command(capsys, "--data", str(copy / "data"), "import", "faiss", str(place / "fp32"), "--json")
+    at = ("--data", str(copy / "data"), "--set", f"model={MINILM}")
+    code, out, _ = run_command(capsys, *at, "import", "faiss", str(place / "fp32"), "--json")
     report = json.loads(out)
     assert code == 0
     assert not report["agreements"][0]["agrees"]

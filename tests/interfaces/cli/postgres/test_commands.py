@@ -77,7 +77,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     assert str(secret) not in "".join(map(str, outputs))
     assert run("database", "remove", "east")[0] == 0
 
-    assert run("remove", "night")[0] == 0
+    assert run("remove", "night", "--yes")[0] == 0
     assert not list(tmp_path.glob("data/scratch/*"))
     with psycopg.connect(database) as connection:
         assert connection.execute(

@@ -1,18 +1,21 @@
 """`wikiholt serve` as a process: discovery, serving and shutdown, with the real model, real git and real HTTP."""
 
+import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -261,6 +264,28 @@ def test_a_worker_that_drains_answers_a_client_that_has_connected_and_not_sent_y
         assert not thread.is_alive()
 
 
+def test_a_worker_that_drains_tells_a_client_to_open_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_LAST_CONNECTIONS_S", 0.0)
+    monkeypatch.setattr(http_server, "_MAX_LAST_CONNECTIONS_S", TIMEOUT_S)
+    options = {"timeout_keep_alive": int(TIMEOUT_S), "ws": "none", "log_config": None}
+    config = uvicorn.Config(PlainTextResponse("hello"), http=http_server.TimeoutProtocol, **options)  # type: ignore[arg-type]
+    server = http_server.Server(config, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)) as client:
+            for is_last in (False, True):
+                client.request("GET", "/")
+                response = client.getresponse()
+                assert response.read() == b"hello"
+                assert response.headers["Connection"] == ("close" if is_last else None)
+                server.drain(TIMEOUT_S)
+                wait_until(lambda: not any(each.is_serving() for each in server.servers))
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+
+
 @pytest.mark.model
 def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "garden")
@@ -287,3 +312,50 @@ def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
             assert process.wait(TIMEOUT_S) == 0
         finally:
             process.kill()
+
+
+def count_open_files(process: int) -> int:
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has closed a connection on which nothing was sent."""
+    try:
+        return connection.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_strangers_get_a_quarter_of_the_open_files(tmp_path: Path) -> None:
+    with run_serve(tmp_path / "data") as serve, httpx.Client(base_url=serve.url, timeout=TIMEOUT_S) as client:
+        assert client.get("healthz").status_code == 200
+        resource.prlimit(serve.process.pid, resource.RLIMIT_NOFILE, (100, 100))
+        address = urlsplit(serve.url)
+        with ExitStack() as stack:
+            strangers = [
+                stack.enter_context(socket.create_connection((address.hostname, address.port))) for _ in range(60)
+            ]
+            wait_until(lambda: sum(map(is_closed, strangers)) >= 60 - 24)
+            assert sum(map(is_closed, strangers)) == 60 - 24
+            assert client.get("healthz").status_code == 200
+        assert serve.stop(signal.SIGTERM) == 0
+
+
+def test_a_service_without_free_files_says_so_once_and_accepts_connections_later(tmp_path: Path) -> None:
+    with run_serve(tmp_path / "data") as serve:
+        assert serve.get("healthz").status_code == 200
+        pid = serve.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(count_open_files(pid), 8), hard))
+        address = urlsplit(serve.url)
+        with socket.create_connection((address.hostname, address.port)) as stranger:
+            assert serve.process.stderr is not None
+            line = next(line for line in serve.process.stderr if "cannot accept connections" in line)
+            assert "raise the limit of open files" in line
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+            assert serve.get("healthz").status_code == 200
+            assert not is_closed(stranger)
+        assert serve.stop(signal.SIGTERM) == 0
+        assert len(serve.process.stderr.read()) < 2000

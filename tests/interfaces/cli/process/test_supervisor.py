@@ -28,8 +28,15 @@ if mode == "hang":
 control.send(b"LW")
 if mode == "crash":
     os.kill(os.getpid(), signal.SIGKILL)
-while mode == "hang" or not control.recv(16):
-    signal.pause()
+if mode == "stop":
+    os.kill(os.getpid(), signal.SIGSTOP)
+control.settimeout(0.05)
+while True:
+    try:
+        if control.recv(16) and mode != "hang":
+            break
+    except TimeoutError:
+        control.send(b"A")
 """
 
 
@@ -133,6 +140,22 @@ def test_a_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, caplog: p
     run(spawner, lambda supervised: wait_until(lambda: supervised._is_ready), workers=1)
     assert spawner.started[-1].process.returncode == -signal.SIGKILL
     assert "did not end in time and is killed" in caplog.text
+
+
+def test_a_worker_that_was_stopped_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor_module, "ALIVE_INTERVAL_S", 0.5)
+    monkeypatch.setattr(supervisor_module, "_MAX_SILENT_CHECKS", 8)
+    spawner = ScriptSpawner()
+    spawner.next_modes = ["stop"]
+
+    def drive(_: Supervisor) -> None:
+        wait_until(lambda: len(spawner.started) == 4 and spawner.started[3].listens)
+
+    assert run(spawner, drive) == 0
+    assert [child.process.returncode for child in spawner.started][1] == -signal.SIGKILL
+    assert caplog.text.count("no longer answers and is killed") == 1
 
 
 def test_children_have_longer_to_end_than_requests_and_syncs_get() -> None:

@@ -181,6 +181,12 @@ def test_a_private_page_offers_a_key_again_after_the_dialog_was_cancelled(
     assert plain.get_by_role("button", name="Enter a key").count() == 0
 
 
+def test_the_key_dialog_of_an_editor_without_access_says_what_a_key_is_for(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/edit", wait="text=Enter a key").page
+    page.get_by_role("button", name="Enter a key").click()
+    expect(page.locator("#app\\.key-why")).to_have_text("A key gives access to a wiki that is not public.")
+
+
 def test_the_status_page_without_a_readable_wiki_offers_a_key(locked: tuple[WebServer, str], visit: OpenTab) -> None:
     server, token = locked
     page = visit(f"{server.url}status", wait=".message").page

@@ -6,7 +6,7 @@ import { renderError } from "./dialogs.js";
 import { byId, el, formatPath } from "./dom.js";
 import { forgetDraft, keepDraft, readDraft } from "./drafts.js";
 import { leaveMessage } from "./flash.js";
-import { renderAccessButton, setUpKeyButton } from "./key.js";
+import { renderKeyButton, setUpKeyButton } from "./key.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
 import { editUrl, readUrl } from "./page_actions.js";
 import { SimilarPages } from "./similar_pages.js";
@@ -47,7 +47,7 @@ function showNoAccess(access) {
   const isMirror = access.scope && access.scope !== "read";
   const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : "You need a key with the scope write.";
   showMessage(byId("state"), isMirror ? "This wiki is read-only." : "You cannot write in this wiki.", reason,
-    el("p", { class: "actions" }, !isMirror && renderAccessButton({ status: 403, message: "" }, "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));
+    el("p", { class: "actions" }, !isMirror && renderKeyButton("", "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));
 }
 
 function setSaved(document) {

@@ -25,6 +25,7 @@ export function renderIndexStatus(status, behind = 0, getUrl = null) {
     el("p", { class: "verdict" }, renderStatusLabel(status), status.synced_at && el("span", {}, "synced ", renderTime(status.synced_at))),
     renderProgress(status.activity) || "", error ? renderProblem(error.message, error.hint) : "",
     health && health.condition !== "ok" ? renderProblem("The index was damaged and is being repaired.", health.reason) : "",
+    status.history_warning ? renderProblem("Dates and former names of pages are incomplete.", status.history_warning) : "",
     el("dl", { class: "figures" },
       renderFigure("Pages", status.pages.toLocaleString("en")),
       renderFigure("Passages", status.chunks.toLocaleString("en")),

@@ -1,7 +1,7 @@
 // Administration of one wiki with an admin key, and of all wikis with an operator key. The fragment names the section.
 import { isAdmin, showAccessLinks } from "./access.js";
 import { byId, el } from "./dom.js";
-import { renderAccessButton, setUpKeyButton } from "./key.js";
+import { renderKeyButton, setUpKeyButton } from "./key.js";
 import { showBackups } from "./manage_backups.js";
 import { showIndex } from "./manage_index.js";
 import { showKeys } from "./manage_keys.js";
@@ -46,7 +46,7 @@ function showNoAccess() {
   byId("sections").hidden = true;
   byId("section").replaceChildren();
   showMessage(byId("state"), isBelowWiki ? "You cannot manage this wiki." : "You cannot manage wikis.", "You need a key with the scope admin, or an operator key.",
-    el("p", { class: "actions" }, renderAccessButton({ status: 403, message: "" }, "", load)));
+    el("p", { class: "actions" }, renderKeyButton("", "", load)));
 }
 
 async function load() {

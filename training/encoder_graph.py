@@ -1,11 +1,11 @@
-"""Write the computation of a BERT encoder as a small ONNX file without weights, for one text a call.
+"""The computation of a BERT encoder as an ONNX graph, for one text, or one pair of query and text, a call.
 
-The weights stay where they are, in the pinned package; the initializers of this graph have their names.
+The initializers have names and no values: `fill_weights` adds them, or a session receives them when it is created.
 It is faster on a CPU than a general export for three reasons: no padding and so no mask, one product for query, key and
 value, and layer normalization in elementary steps (the fused kernel of onnxruntime is not vectorized).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,8 +30,9 @@ class EncoderShape:
     pooling: str = "mean"
     """`mean` of all tokens, or `cls`: the first one, so that the last layer needs no other."""
     block: int = 0
-    """Numbers that share a scale, where the table of words stays in int8 or 4 bits; 0 where it is in fp32."""
-    bits: int = 8
+    """Numbers that share a scale, where the table of words is in 4 bits; 0 where it is in fp32."""
+    scores_pairs: bool = False
+    """Whether it is a reranker: it reads which tokens belong to the text, and returns a score instead of a vector."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,10 @@ def _add_embeddings(g: GraphBuilder, shape: EncoderShape) -> str:
     ids = g.add("Squeeze", "input_ids", first)
     words = _add_words(g, ids, shape)
     places = g.add("Slice", g.add_weight("positions", [shape.positions, shape.width]), first, g.add("Shape", ids))
-    x = g.add("Add", g.add("Add", words, places), g.add_weight("segment", [shape.width]))
+    segments = g.add_weight("segment", [2, shape.width] if shape.scores_pairs else [shape.width])
+    if shape.scores_pairs:
+        segments = g.add("Gather", segments, g.add("Squeeze", "token_type_ids", first))
+    x = g.add("Add", g.add("Add", words, places), segments)
     return g.add_norm(x, "embedding_norm", shape)
 
 
@@ -96,19 +100,13 @@ def _add_words(g: GraphBuilder, ids: str, shape: EncoderShape) -> str:
         return g.add("Gather", g.add_weight("words", [shape.vocabulary, shape.width]), ids)
     blocks = [shape.vocabulary, shape.width // shape.block]
     flat = np.array([0, -1], np.int64)
-    if shape.bits == 4:
-        pairs = g.add("Gather", g.add_weight("words.pairs", [*blocks, shape.block // 2], TensorProto.UINT8), ids)
-        low = g.add("BitwiseAnd", pairs, g.add_constant("low_bits", np.array([15], np.uint8)))
-        high = g.add("BitShift", pairs, g.add_constant("four", np.array([4], np.uint8)), direction="RIGHT")
-        numbers = g.add("Cast", g.add("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
-        centered = g.add("Sub", numbers, g.add_constant("eight", np.float32(8)))
-        scales = g.add("Gather", g.add_weight("words.scale", [*blocks, 1], TensorProto.FLOAT16), ids)
-        return g.add(
-            "Reshape", g.add("Mul", centered, g.add("Cast", scales, to=TensorProto.FLOAT)), g.add_constant("flat", flat)
-        )
-    rows = g.add("Gather", g.add_weight("words.int8", [*blocks, shape.block], TensorProto.INT8), ids)
-    scales = g.add("Gather", g.add_weight("words.scale", [*blocks, 1]), ids)
-    scaled = g.add("Mul", g.add("Cast", rows, to=TensorProto.FLOAT), scales)
+    pairs = g.add("Gather", g.add_weight("words.pairs", [*blocks, shape.block // 2], TensorProto.UINT8), ids)
+    low = g.add("BitwiseAnd", pairs, g.add_constant("low_bits", np.array([15], np.uint8)))
+    high = g.add("BitShift", pairs, g.add_constant("four", np.array([4], np.uint8)), direction="RIGHT")
+    numbers = g.add("Cast", g.add("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
+    centered = g.add("Sub", numbers, g.add_constant("eight", np.float32(8)))
+    scales = g.add("Gather", g.add_weight("words.scale", [*blocks, 1], TensorProto.FLOAT16), ids)
+    scaled = g.add("Mul", centered, g.add("Cast", scales, to=TensorProto.FLOAT))
     return g.add("Reshape", scaled, g.add_constant("flat", flat))
 
 
@@ -138,16 +136,44 @@ def _add_layer(g: GraphBuilder, x: str, at: str, shape: EncoderShape, *, last: b
     return g.add_norm(g.add("Add", down, x), f"{at}.norm", shape)
 
 
+def _add_score(g: GraphBuilder, first_token: str, shape: EncoderShape) -> None:
+    """The pooler, and the classifier with one output; both are small and stay in fp32."""
+    pooler, classifier = (
+        g.add_weight("pooler", [shape.width, shape.width]),
+        g.add_weight("classifier", [shape.width, 1]),
+    )
+    pooled = g.add("Add", g.add("MatMul", first_token, pooler), g.add_weight("pooler.bias", [shape.width]))
+    score = g.add("MatMul", g.add("Tanh", pooled), classifier)
+    g.nodes.append(helper.make_node("Add", [score, g.add_weight("classifier.bias", [1])], ["score"], "bias"))
+
+
+def _add_vector(g: GraphBuilder, x: str, shape: EncoderShape) -> None:
+    pooled = g.add("Squeeze", x, "first") if shape.pooling == "cls" else g.add("ReduceMean", x, "first", keepdims=0)
+    g.nodes.append(helper.make_node("LpNormalization", [pooled], ["vector"], "unit", axis=-1, p=2))
+
+
 def build_encoder(shape: EncoderShape, *, int8: bool) -> onnx.ModelProto:
-    """Token ids [1, n] → the unit vector of their text."""
+    """Token ids [1, n] → the unit vector of their text [width]; with type ids [1, n] → the score of the pair [1, 1]."""
     g = GraphBuilder(int8)
     x = _add_embeddings(g, shape)
     for layer in range(shape.layers):
         x = _add_layer(g, x, f"layers.{layer}", shape, last=layer == shape.layers - 1)
-    pooled = g.add("Squeeze", x, "first") if shape.pooling == "cls" else g.add("ReduceMean", x, "first", keepdims=0)
-    g.nodes.append(helper.make_node("LpNormalization", [pooled], ["vector"], "unit", axis=-1, p=2))
-    inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])]
-    outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [shape.width])]
+    (_add_score if shape.scores_pairs else _add_vector)(g, x, shape)
+    names = ["input_ids", "token_type_ids"] if shape.scores_pairs else ["input_ids"]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [1, "tokens"]) for name in names]
+    output, size = ("score", [1, 1]) if shape.scores_pairs else ("vector", [shape.width])
+    outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, size)]
     graph = helper.make_graph(g.nodes, "encoder", inputs, outputs, list(g.initializers.values()))
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="wikiholt")
+
+
+def fill_weights(model: onnx.ModelProto, tensors: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """The model with the values of its weights inside."""
+    for weight in model.graph.initializer:
+        if weight.data_location == TensorProto.EXTERNAL:
+            value = tensors[weight.name]
+            assert list(value.shape) == list(weight.dims), (weight.name, value.shape)
+            weight.CopyFrom(numpy_helper.from_array(value, weight.name))
+    onnx.checker.check_model(model)
+    return model
