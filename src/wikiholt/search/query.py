@@ -117,7 +117,7 @@ class InterpretedQuery:
     @property
     def shape(self) -> QueryShape:
         terms = {*self.query.terms, *chain.from_iterable(self.query.phrases)}
-        return make_query_shape(len(terms), len(TOKEN_PATTERN.findall(self.text)))
+        return make_query_shape(terms, len(TOKEN_PATTERN.findall(self.text)))
 
     def get_requirements(self, *, phrases: bool) -> list[KeywordQuery]:
         """Phrases and exclusions of every variant. A page has to satisfy at least one of them."""

@@ -1,8 +1,9 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-A page's rank is a weighted sum of its features: how near its nearest chunk and the page as a whole are to the query, its
-share of the best possible keyword score, and how well its title matches. Names and sentences have different weights. A hit's score is the probability that it is the page wanted: the probability that the wiki has an
-answer, times the page's share among the best pages. The weights are fitted by bench/own_words, see docs/adr/0048.
+A page's rank is a weighted sum of its features: how near its nearest chunk and the page as a whole are to the query,
+its share of the best possible keyword score, and how well its title matches. Names and sentences have different
+weights. A hit's score is the probability that it is the page wanted: the probability that the wiki has an answer, times
+the page's share among the best pages. docs/adr/0048 says how the weights are fitted.
 """
 
 import math
@@ -15,6 +16,8 @@ from wikiholt.domain.search import Confidence, SearchMode
 
 LONG_QUERY_WORDS = 12
 """A query with this many words, or more, has the length 1."""
+
+MIN_CODE_CHARS = 4
 
 COMPETING_PAGES = 24
 """The best pages, among which the probability is shared."""
@@ -46,12 +49,22 @@ class QueryShape(NamedTuple):
     """The share of function words."""
     length: float = 0.0
     """The number of other words, up to 1."""
+    brevity: float = 0.0
+    """1 divided by that number: 1 for a single word."""
+    code: float = 0.0
+    """1 if it has a code: a word of letters and digits."""
 
 
-def make_query_shape(term_count: int, word_count: int) -> QueryShape:
-    """The shape of a query with this number of significant terms, and of words."""
-    function_words = 1 - min(1.0, term_count / word_count) if word_count else 0.0
-    return QueryShape(function_words, min(1.0, term_count / LONG_QUERY_WORDS))
+def make_query_shape(terms: Collection[str], word_count: int) -> QueryShape:
+    """The shape of a query with these significant terms, and this number of words."""
+    count = len(terms)
+    function_words = 1 - min(1.0, count / word_count) if word_count else 0.0
+    has_code = any(map(_is_code, terms))
+    return QueryShape(function_words, min(1.0, count / LONG_QUERY_WORDS), 1 / max(count, 1), float(has_code))
+
+
+def _is_code(term: str) -> bool:
+    return len(term) >= MIN_CODE_CHARS and any(map(str.isdigit, term)) and any(map(str.isalpha, term))
 
 
 class RankFeatures(NamedTuple):
@@ -74,21 +87,22 @@ class RankFeatures(NamedTuple):
 
 
 RANK_WEIGHTS = {
-    _HYBRID: RankFeatures(13.97, 6.59, 4.48, -0.65, -1.58, 4.43, 0.07),
+    _HYBRID: RankFeatures(13.94, 6.59, 3.33, -0.66, -1.58, 4.44, 0.08),
     _SEMANTIC: RankFeatures(19.67, 12.23),
     _KEYWORD: RankFeatures(words=6.44, title=2.78, title_share=3.61, size=0.22),
 }
 """The weights for a query without function words."""
 
 SENTENCE_WEIGHTS = {
-    _HYBRID: RankFeatures(11.99, -3.36, -4.58, -11.71, 23.89, -3.10, -0.91),
+    _HYBRID: RankFeatures(12.00, -3.34, -4.64, -11.95, 24.12, -3.05, -0.91),
     _SEMANTIC: RankFeatures(5.31, -6.40),
     _KEYWORD: RankFeatures(words=-4.89, title=0.26, title_share=-0.97, size=-0.99),
 }
 """What is added to the weights times the share of function words."""
 
-LENGTH_WEIGHTS = {_HYBRID: 5.07, _SEMANTIC: 0.0, _KEYWORD: 9.26}
-"""What is added to the weight of words times the length of the query: the same share of many words is more evidence."""
+WORD_WEIGHTS = {_HYBRID: (6.37, 2.60, 8.0), _SEMANTIC: (0.0, 0.0, 0.0), _KEYWORD: (9.26, 0.0, 0.0)}
+"""What is added to the weight of words times length, brevity and code of the query: the same share of many words is more
+evidence, a single word is often a name, and a code is meant as it is written."""
 
 
 class AnswerFeatures(NamedTuple):
@@ -235,9 +249,9 @@ def with_page_evidence(
 
 def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
     """The candidates with their ranks, best first. Ties go to the nearer page, then to the lower id."""
-    sentence, length = shape
+    sentence, *of_words = shape
     weights = [plain + sentence * more for plain, more in zip(RANK_WEIGHTS[mode], SENTENCE_WEIGHTS[mode], strict=True)]
-    weights[RankFeatures._fields.index("words")] += length * LENGTH_WEIGHTS[mode]
+    weights[RankFeatures._fields.index("words")] += _weigh(WORD_WEIGHTS[mode], of_words)
     ranked = [candidate._replace(rank=_weigh(weights, candidate.get_features())) for candidate in candidates]
     order = [
         (-candidate.rank, math.inf if candidate.distance is None else candidate.distance, candidate.page_id, number)

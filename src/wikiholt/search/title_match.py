@@ -69,9 +69,9 @@ class TitleMatcher:
         pages, titles = self.get_pages(page_ids, version), self._get_titles(page_ids, version)
         matches = {page_id: TitleMatch(chunks=pages[page_id].chunks) for page_id in titles if page_id in pages}
         for language, terms in queries:
-            for page_id in matches:
-                for name in titles[page_id][language]:
-                    if not terms.isdisjoint(name.with_path):
+            for page_id, title in titles.items():
+                for name in title[language]:
+                    if page_id in matches and not terms.isdisjoint(name.with_path):
                         overlap, share = compute_overlap(terms, name), len(terms & name.with_path) / len(name.with_path)
                         matches[page_id] = matches[page_id].add(overlap, share)
         return matches
