@@ -101,8 +101,8 @@ SENTENCE_WEIGHTS = {
 """What is added to the weights times the share of function words."""
 
 WORD_WEIGHTS = {_HYBRID: (6.37, 2.60, 8.0), _SEMANTIC: (0.0, 0.0, 0.0), _KEYWORD: (9.26, 0.0, 0.0)}
-"""What is added to the weight of words times length, brevity and code of the query: the same share of many words is more
-evidence, a single word is often a name, and a code is meant as it is written."""
+"""What is added to the weight of words times length, brevity and code of the query: the same share of many words is
+more evidence, a single word is often a name, and a code is meant as it is written."""
 
 
 class AnswerFeatures(NamedTuple):
