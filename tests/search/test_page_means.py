@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import random_vectors
 from wikiholt.domain.index import IntArray, VectorHits, VectorRows
-from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, group_by_page, with_page_evidence
+from wikiholt.domain.search import SearchMode
+from wikiholt.search.ranking import Candidate, QueryShape, group_by_page, rank_candidates, with_page_evidence
 from wikiholt.search.vector_channel import _MAX_CACHED_PAGES, PageMeans, compute_page_means
 
 QUERY = random_vectors(1, seed=9)[0]
@@ -75,7 +76,7 @@ def test_the_means_of_a_large_wiki_do_not_fill_the_memory() -> None:
 def test_the_page_as_a_whole_is_a_part_of_the_meaning() -> None:
     found = [Candidate(1, 10, 0.2), Candidate(2, None, None, 0.5)]
     by_passage, by_keyword = with_page_evidence(found, {1: 0.4, 2: 0.0}, {})
-    assert by_passage.meaning == pytest.approx((1 - PAGE_WEIGHT) * 0.8 + PAGE_WEIGHT * 0.4)
+    assert (by_passage.chunk_meaning, by_passage.page_meaning) == pytest.approx((0.8, 0.4))
     assert by_passage.distance == 0.2, "the distance remains that of the passage"
     assert by_keyword == found[1]
 
@@ -92,4 +93,5 @@ def test_passages_are_grouped_by_page_the_nearest_first() -> None:
 
 def test_of_two_equally_near_passages_the_one_of_the_nearer_page_means_more() -> None:
     far, near = with_page_evidence([Candidate(1, 10, 0.3), Candidate(2, 20, 0.3)], {1: 0.4, 2: 0.6}, {})
-    assert near.meaning > far.meaning
+    for mode in (SearchMode.HYBRID, SearchMode.SEMANTIC):
+        assert [found.page_id for found in rank_candidates(mode, [far, near], QueryShape())] == [2, 1]

@@ -12,7 +12,7 @@ from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery, ModelMissing
-from wikiholt.search.ranking import Candidate, compute_evidence, get_competition, rank_candidates, with_likelihoods
+from wikiholt.search.ranking import Candidate, QueryShape, Verdict, judge_answer, rank_candidates, with_likelihoods
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
@@ -144,6 +144,11 @@ def test_rerank_false_does_not_call_the_reranker(rerank_wiki: RerankFixture, pla
     handle.close()
 
 
+def _rank(candidates: Sequence[Candidate], mode: SearchMode = SearchMode.HYBRID) -> tuple[list[Candidate], Verdict]:
+    ranked = rank_candidates(mode, candidates, QueryShape())
+    return ranked, judge_answer(mode, ranked, QueryShape())
+
+
 def _make_candidates(share: float, other: float) -> list[Candidate]:
     """Two pages that contain these shares of the words, at distances to match."""
     return [Candidate(1, 1, 1 - share, share), Candidate(2, 2, 1 - other, other)]
@@ -155,13 +160,12 @@ def _make_candidates(share: float, other: float) -> list[Candidate]:
     ids=["clear", "unclear", "hopeless"],
 )
 def test_a_hybrid_search_is_reranked_if_its_answer_is_unclear(shares: tuple[float, float], expected: bool) -> None:
-    candidates = _make_candidates(*shares)
-    competition = get_competition(SearchMode.HYBRID, candidates)
-    assert should_rerank(SearchRequest("boiler"), candidates, competition) is expected
-    assert should_rerank(SearchRequest("boiler", rerank=True), candidates, competition)
-    assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, competition)
-    assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, competition)
-    assert not should_rerank(SearchRequest("boiler", rerank=True), [], competition)
+    candidates, verdict = _rank(_make_candidates(*shares))
+    assert should_rerank(SearchRequest("boiler"), candidates, verdict) is expected
+    assert should_rerank(SearchRequest("boiler", rerank=True), candidates, verdict)
+    assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, verdict)
+    assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, verdict)
+    assert not should_rerank(SearchRequest("boiler", rerank=True), [], verdict)
 
 
 def test_a_clear_answer_does_not_load_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:
@@ -200,13 +204,12 @@ def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_
 
 
 def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_that_place() -> None:
-    one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
-    among = get_competition(SearchMode.HYBRID, [one, other])
+    (one, other), verdict = _rank([Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)])
     best = reorder_candidates(
-        SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], among
+        SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], verdict
     )
     assert [hit.page_id for hit in best] == [2, 1]
-    unread = with_likelihoods(SearchMode.HYBRID, [one, other], among)
+    unread = with_likelihoods([one, other], verdict)
     assert [hit.likelihood for hit in best] == [hit.likelihood for hit in unread]
 
 
@@ -214,34 +217,30 @@ def test_pages_far_behind_the_best_keep_their_order() -> None:
     candidates = [Candidate(number, number, 0.5, 0.4 - number / 100) for number in (1, 2, 3)]
     scores = [RerankScores(-6.0, -6.0), RerankScores(-4.0, -4.0), RerankScores(9.0, 9.0)]
     for mode in RERANKED_MODES:
-        ordered = reorder_candidates(mode, candidates, scores, get_competition(mode, candidates))
+        ranked, verdict = _rank(candidates, mode)
+        ordered = reorder_candidates(mode, ranked, scores, verdict)
         assert [candidate.page_id for candidate in ordered] == [3, 1, 2]
 
 
 def test_a_name_counts_less_where_names_were_compared() -> None:
     near, named = Candidate(1, 1, 0.50), Candidate(2, 2, 0.55)
     scores = [RerankScores(0.0, 0.0), RerankScores(8.0, 0.0)]
-    orders = {
-        mode: [
-            candidate.page_id
-            for candidate in reorder_candidates(mode, [near, named], scores, get_competition(mode, [near, named]))
-        ]
-        for mode in RERANKED_MODES
-    }
+    orders = {}
+    for mode in RERANKED_MODES:
+        ranked, verdict = _rank([near, named], mode)
+        orders[mode] = [candidate.page_id for candidate in reorder_candidates(mode, ranked, scores, verdict)]
     assert orders == {SearchMode.HYBRID: [1, 2], SearchMode.SEMANTIC: [2, 1]}
 
 
 def test_a_models_cosines_count_on_the_common_scale() -> None:
     high = CosineScale(0.5, 0.9)
     near, far = Candidate(1, 1, 0.3, scale=high), Candidate(2, 2, 0.6, scale=high)
-    assert compute_evidence(SearchMode.SEMANTIC, near) == pytest.approx(0.5)
-    assert compute_evidence(SearchMode.SEMANTIC, far) == 0
-    assert rank_candidates(SearchMode.SEMANTIC, [far, near]) == [near, far]
+    assert near.chunk_meaning == pytest.approx(0.5)
+    assert far.chunk_meaning == 0
+    ranked = rank_candidates(SearchMode.SEMANTIC, [far, near], QueryShape())
+    assert [candidate.page_id for candidate in ranked] == [1, 2]
     for distance in (0.0, 0.1234567, 0.7, 1.0, 1.4):
-        bare = Candidate(1, 1, distance)
-        assert compute_evidence(SearchMode.SEMANTIC, bare) == max(0.0, 1.0 - distance), (
-            "without a scale nothing changes"
-        )
+        assert Candidate(1, 1, distance).chunk_meaning == max(0.0, 1.0 - distance), "without a scale nothing changes"
 
 
 def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(

@@ -1,9 +1,7 @@
 """Properties of scores: independent of n, consistent with the order, and meaningful."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,27 +11,21 @@ from hypothesis import strategies as st
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.search import Confidence, PageFilter, SearchMode
+from wikiholt.domain.search import Confidence, SearchMode
 from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelError
-from wikiholt.search import searcher
 from wikiholt.search.ranking import (
-    ANSWER_SUMS,
-    CLEAR_FACTOR,
+    ANSWER_PROBABILITY,
+    COMPETING_PAGES,
     HIGH_SCORE,
-    LARGE_WIKI_PAGES,
-    MEDIUM_SCORES,
-    SMALL_WIKI_PAGES,
-    SUMMED_PAGES,
     Candidate,
-    Competition,
-    ScoreFeatures,
-    align_likelihoods,
-    compute_likelihood,
-    get_competition,
-    limit_likelihoods,
+    QueryShape,
+    TitleMatch,
+    Verdict,
+    judge_answer,
+    make_query_shape,
     rank_candidates,
-    rate_hits,
+    rate_candidates,
     with_likelihoods,
 )
 from wikiholt.search.request import SearchRequest
@@ -99,122 +91,85 @@ candidate = st.builds(
     distance=st.floats(0, 1.3),
     keyword_share=st.none() | amounts,
     channels=st.just(()),
-    likelihood=st.none(),
-    title_overlap=amounts,
+    title=st.builds(TitleMatch, amounts, amounts, st.integers(1, 500)),
     scale=st.just(CosineScale()),
-    cosine=st.none() | amounts,
+    page_cosine=st.none() | amounts,
 )
+PLAIN = QueryShape()
+shapes = st.builds(QueryShape, st.floats(0, 1), amounts, amounts, st.sampled_from([0.0, 1.0]))
 
 
-@given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
-def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
-    def amount(hit: Candidate) -> float:
-        nearest, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
-        meaning = nearest if hit.cosine is None else hit.cosine
-        if mode is SearchMode.SEMANTIC:
-            return meaning
-        return (
-            words + 0.2 * hit.title_overlap
-            if mode is SearchMode.KEYWORD
-            else 0.6 * meaning + 0.4 * words + 0.3 * hit.title_overlap * meaning
-        )
-
-    best = rank_candidates(mode, found)
-    scored = with_likelihoods(mode, best, get_competition(mode, best))
-    assert [hit._replace(likelihood=None) for hit in scored] == best
-    for one, after in pairwise(best):
-        assert amount(one) >= amount(after) - 1e-9
-    judged = [hit.score for hit in rate_hits(mode, limit_likelihoods(scored))]
-    assert judged == sorted(judged, reverse=True)
-    assert all(0 <= score <= 1 for score in judged)
+def score(mode: SearchMode, found: Sequence[Candidate], shape: QueryShape = PLAIN) -> list[Candidate]:
+    """Rank, judge and rate candidates as a search does."""
+    ranked = rank_candidates(mode, found, shape)
+    verdict = judge_answer(mode, ranked, shape)
+    return rate_candidates(with_likelihoods(ranked, verdict), verdict)
 
 
-@given(st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), st.integers(0, 8))
-def test_a_score_depends_only_on_the_page_and_the_search_depth(
-    mode: SearchMode, found: list[Candidate], n: int
+@given(st.sampled_from(SearchMode), st.lists(candidate, max_size=40), shapes)
+def test_scores_follow_the_order_and_are_probabilities(
+    mode: SearchMode, found: list[Candidate], shape: QueryShape
 ) -> None:
-    best = rank_candidates(mode, found)
-    among = get_competition(mode, best)
-    assert with_likelihoods(mode, best[:n], among) == with_likelihoods(mode, best, among)[:n]
+    rated = score(mode, found, shape)
+    assert [hit.page_id for hit in rated] == [hit.page_id for hit in rank_candidates(mode, found, shape)]
+    scores = [hit.likelihood or 0.0 for hit in rated]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= each <= 1 for each in scores)
+    by_page = {hit.page_id: each for hit, each in reversed(list(zip(rated, scores, strict=True)))}
+    assert sum(sorted(by_page.values(), reverse=True)[:COMPETING_PAGES]) <= 1 + 1e-9
 
 
-@given(st.sampled_from(SearchMode), *[st.floats(-1, 1.3)] * 4, st.floats(0, 0.5))
-def test_more_evidence_never_lowers_a_score(
-    mode: SearchMode, evidence: float, meaning: float, margin: float, lead: float, more: float
+@given(st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), shapes, st.integers(0, 8))
+def test_a_score_depends_only_on_the_pages_that_compete(
+    mode: SearchMode, found: list[Candidate], shape: QueryShape, n: int
 ) -> None:
-    known = ScoreFeatures(evidence, meaning, margin, lead)
-    for name in ScoreFeatures._fields:
-        assert compute_likelihood(mode, known._replace(**{name: getattr(known, name) + more})) >= compute_likelihood(
-            mode, known
-        )
+    ranked = rank_candidates(mode, found, shape)
+    verdict = judge_answer(mode, ranked, shape)
+    assert rate_candidates(with_likelihoods(ranked[:n], verdict), verdict) == score(mode, found, shape)[:n]
 
 
-@given(
-    st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), st.integers(0, 3000), st.integers(0, 3000)
-)
-def test_the_fewer_pages_a_wiki_has_the_less_evidence_is_needed(
-    mode: SearchMode, found: list[Candidate], page_count: int, more: int
-) -> None:
-    best = rank_candidates(mode, found)
-    small, large = (
-        with_likelihoods(mode, best, get_competition(mode, best, pages)) for pages in (page_count, page_count + more)
-    )
-    for one, other in zip(small, large, strict=True):
-        assert (one.likelihood or 0) >= (other.likelihood or 0)
-        assert one._replace(likelihood=None) == other._replace(likelihood=None)
+@given(st.sampled_from([SearchMode.HYBRID, SearchMode.SEMANTIC]), st.lists(candidate, min_size=1, max_size=8), amounts)
+def test_a_nearer_page_never_ranks_lower(mode: SearchMode, found: list[Candidate], more: float) -> None:
+    first = found[0]
+    nearer = first._replace(distance=(first.distance or 0.0) - more)
+    ranks = [rank_candidates(mode, [each], QueryShape())[0].rank for each in (first, nearer)]
+    assert ranks[1] >= ranks[0] - 1e-9 or first.title.overlap > 0
 
 
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_scores_differ_only_between_small_and_large_wikis(mode: SearchMode) -> None:
-    best = [Candidate(1, 1, 0.6, 0.2)]
-    likelihoods = [
-        with_likelihoods(mode, best, get_competition(mode, best, pages))[0].likelihood or 0
-        for pages in (1, SMALL_WIKI_PAGES, 200, LARGE_WIKI_PAGES, 100_000)
-    ]
-    tiny, small, medium, large, huge = likelihoods
-    assert tiny == small > medium > large == huge
+def test_words_count_less_in_a_sentence_and_more_for_a_code() -> None:
+    near, worded = Candidate(1, 1, 0.45, 0.1), Candidate(2, 2, 0.75, 0.8)
+    sentence, name = make_query_shape(("pump", "clean", "often"), 8), make_query_shape(("xj4711", "pump"), 2)
+    assert score(SearchMode.HYBRID, [near, worded], sentence)[0].page_id == 1
+    assert score(SearchMode.HYBRID, [near, worded], name)[0].page_id == 2
 
 
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_search_scores_by_the_number_of_pages_of_its_wiki(
-    notes: IndexedWiki, mode: SearchMode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page_counts = []
-
-    def record(mode: SearchMode, candidates: Sequence[Candidate], page_count: int) -> Competition:
-        page_counts.append(page_count)
-        return get_competition(mode, candidates, page_count)
-
-    monkeypatch.setattr(searcher, "get_competition", record)
-    notes.handle.search(SearchRequest("slugs after rain", n=1, mode=mode, where=PageFilter(path_prefix="garden")))
-    assert page_counts == [len(PAGES)]
-
-
-@given(st.lists(candidate, min_size=1, max_size=8))
-def test_hybrid_scores_are_at_least_what_the_meaning_alone_earns(found: list[Candidate]) -> None:
-    by_meaning = rank_candidates(SearchMode.SEMANTIC, found)
-    alone = with_likelihoods(SearchMode.SEMANTIC, by_meaning, get_competition(SearchMode.SEMANTIC, by_meaning))
-    best = rank_candidates(SearchMode.HYBRID, found)
-    together = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
-    earned = {hit._replace(likelihood=None): hit.likelihood for hit in alone}
-    assert all((hit.likelihood or 0) >= (earned[hit._replace(likelihood=None)] or 0) - 1e-9 for hit in together)
+def test_the_shape_of_a_query_tells_names_from_sentences() -> None:
+    assert make_query_shape(("boiler",), 1) == QueryShape(0.0, 1 / 12, 1.0, 0.0)
+    assert make_query_shape(("pump", "clean"), 8).function_words == 0.75
+    assert make_query_shape((), 0).function_words == 0.0
+    assert [make_query_shape((term,), 1).code for term in ("xj4711", "2024", "ipv6", "v2", "pump")] == [1, 0, 1, 0, 0]
 
 
 def test_the_likelihood_of_the_reranker_is_kept() -> None:
     read, unread = Candidate(1, 1, 0.2, 0.9, likelihood=0.125), Candidate(2, 2, 0.4, 0.5)
-    best = rank_candidates(SearchMode.HYBRID, [read, unread])
-    scored = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
-    assert scored[0].likelihood == 0.125
-    assert scored[1].likelihood is not None
+    ranked = rank_candidates(SearchMode.HYBRID, [read, unread], QueryShape())
+    first, second = with_likelihoods(ranked, judge_answer(SearchMode.HYBRID, ranked, QueryShape()))
+    assert first.likelihood == 0.125
+    assert second.likelihood is not None
 
 
 def test_passages_of_one_page_do_not_compete() -> None:
-    passages = [Candidate(1, chunk, 0.2, 0.8, title_overlap=0.5) for chunk in (1, 2, 3)]
-    alone, several = (
-        with_likelihoods(SearchMode.HYBRID, found, get_competition(SearchMode.HYBRID, found))[0]
-        for found in (passages[:1], passages)
-    )
+    passages = [Candidate(1, chunk, 0.2, 0.8, title=TitleMatch(0.5, 0.5)) for chunk in (1, 2, 3)]
+    alone, several = (score(SearchMode.HYBRID, found)[0] for found in (passages[:1], passages))
     assert alone.likelihood == several.likelihood
+
+
+def test_equally_good_pages_are_an_answer_together() -> None:
+    pages = [Candidate(page_id, page_id, 0.35, 0.6) for page_id in range(8)]
+    rated = score(SearchMode.HYBRID, pages)
+    assert (rated[0].likelihood or 0) < ANSWER_PROBABILITY
+    assert {hit.confidence for hit in rated} == {Confidence.MEDIUM}
+    assert {hit.confidence for hit in score(SearchMode.HYBRID, [Candidate(1, 1, 0.9, 0.05)])} == {Confidence.LOW}
 
 
 @pytest.mark.model
@@ -223,7 +178,7 @@ def test_passages_of_one_page_do_not_compete() -> None:
 def test_a_rare_code_is_not_a_low_hit(handbook: IndexedWiki, mode: SearchMode, code: str, page: str) -> None:
     answer = handbook.handle.search(SearchRequest(code, n=3, mode=mode))
     assert page in [hit.path for hit in answer.hits[:2]]
-    assert answer.hits[0].score >= MEDIUM_SCORES[mode]
+    assert answer.hits[0].confidence is not Confidence.LOW
     assert not answer.nothing_relevant
 
 
@@ -291,55 +246,14 @@ def test_a_hybrid_search_without_its_model_is_scored_as_keyword_search(tmp_path:
     ]
 
 
-def test_likelihoods_are_finite_for_any_evidence() -> None:
+def test_scores_are_finite_for_any_evidence() -> None:
     for mode in SearchMode:
         for amount in (-1e6, 0.0, 1e6):
-            value = compute_likelihood(mode, ScoreFeatures(amount, amount, amount, amount))
-            assert math.isfinite(value)
-            assert 0 <= value <= 1
-    assert max(MEDIUM_SCORES.values()) < HIGH_SCORE
-
-
-def align(mode: SearchMode, likelihoods: Sequence[float], page_count: int = LARGE_WIKI_PAGES) -> list[float | None]:
-    candidates = [Candidate(page_id, likelihood=likelihood) for page_id, likelihood in enumerate(likelihoods)]
-    return [candidate.likelihood for candidate in align_likelihoods(mode, candidates, page_count)]
-
-
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_pages_that_share_the_likelihood_are_an_answer_together(mode: SearchMode) -> None:
-    each = ANSWER_SUMS[mode] / SUMMED_PAGES
-    assert each < MEDIUM_SCORES[mode]
-    *equal, other = align(mode, [each + 0.001] * SUMMED_PAGES + [each / 2])
-    assert equal == [equal[0]] * SUMMED_PAGES
-    assert equal[0] is not None
-    assert MEDIUM_SCORES[mode] < equal[0] < HIGH_SCORE
-    assert other == pytest.approx(equal[0] / 2, rel=0.02)
-    assert align(mode, [each - 0.001] * SUMMED_PAGES) == [each - 0.001] * SUMMED_PAGES
-
-
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_doubtful_page_without_others_is_no_answer(mode: SearchMode) -> None:
-    clear = CLEAR_FACTOR * MEDIUM_SCORES[mode]
-    assert clear < ANSWER_SUMS[mode]
-    first, second = align(mode, [clear - 0.01, 0.01])
-    assert first is not None
-    assert first < MEDIUM_SCORES[mode]
-    assert second is not None
-    assert 0 < second < first
-    assert align(mode, [clear, 0.01]) == [clear, 0.01]
-
-
-def test_a_small_wiki_needs_fewer_pages_for_an_answer() -> None:
-    likelihoods = [0.3, 0.2, 0.1]
-    assert align(SearchMode.HYBRID, likelihoods, SMALL_WIKI_PAGES) == likelihoods
-    assert align(SearchMode.HYBRID, likelihoods) != likelihoods
-
-
-def test_several_passages_of_a_page_count_once_for_an_answer() -> None:
-    passages = [Candidate(1, chunk, likelihood=0.3) for chunk in range(5)]
-    assert max(c.likelihood or 0 for c in align_likelihoods(SearchMode.HYBRID, passages, LARGE_WIKI_PAGES)) < 0.27
+            (rated,) = score(mode, [Candidate(1, 1, amount, abs(amount), page_cosine=amount)])
+            assert 0 <= (rated.likelihood or 0.0) <= 1
+    assert ANSWER_PROBABILITY < HIGH_SCORE
 
 
 def test_no_page_is_no_answer() -> None:
-    assert align_likelihoods(SearchMode.HYBRID, [], LARGE_WIKI_PAGES) == []
-    assert align(SearchMode.HYBRID, [0.0, 0.0]) == [0.0, 0.0]
+    assert score(SearchMode.HYBRID, []) == []
+    assert judge_answer(SearchMode.HYBRID, [], QueryShape()) == Verdict()

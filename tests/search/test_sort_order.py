@@ -47,7 +47,7 @@ def edit(wiki: IndexedWiki, file: str, line: str) -> None:
 def test_a_boost_moves_a_page_up_or_down_and_leaves_its_score(wiki: IndexedWiki, mode: SearchMode) -> None:
     before = search(wiki, "oil the handle of a spade", mode=mode)
     assert get_paths(before)[0] == "spade"
-    edit(wiki, "tools/hoe.md", "boost: 5")
+    edit(wiki, "tools/hoe.md", "boost: 10")
     after = search(wiki, "oil the handle of a spade", mode=mode)
     others = [path for path in get_paths(before) if path != "tools/hoe"]
     assert get_paths(after) == ["tools/hoe", *others]
@@ -59,9 +59,9 @@ def test_a_boost_moves_a_page_up_or_down_and_leaves_its_score(wiki: IndexedWiki,
 
 
 def test_pages_without_a_boost_keep_their_order() -> None:
-    ranked = [Candidate(1, order_score=0.5), Candidate(2, order_score=0.9), Candidate(3, order_score=0.4)]
-    assert [c.page_id for c in sort_boosted(SearchMode.HYBRID, ranked, {3: 1.2})] == [1, 2, 3]
-    assert [c.page_id for c in sort_boosted(SearchMode.HYBRID, ranked, {3: 1.3})] == [3, 1, 2]
+    ranked = [Candidate(1, rank=0.5), Candidate(2, rank=0.9), Candidate(3, rank=0.4)]
+    assert [c.page_id for c in sort_boosted(ranked, {3: 1.2})] == [1, 2, 3]
+    assert [c.page_id for c in sort_boosted(ranked, {3: 1.3})] == [3, 1, 2]
 
 
 def test_rules_of_the_wiki_boost_by_path(wiki: IndexedWiki) -> None:

@@ -10,14 +10,7 @@ from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.embedding import load_embedder
 from wikiholt.search import title_match
-from wikiholt.search.ranking import (
-    TITLE_WEIGHT,
-    Candidate,
-    compute_evidence,
-    get_competition,
-    rank_candidates,
-    with_likelihoods,
-)
+from wikiholt.search.ranking import Candidate, QueryShape, TitleMatch, rank_candidates
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.title_match import PATH_SHARE, TitleMatcher, split_path_words
 from wikiholt.text.keyword_query import parse_query
@@ -32,14 +25,14 @@ def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "eng
     found = TitleMatcher(lambda page_ids: {item: pages[item] for item in page_ids}, language).score_titles(
         query, pages, 1
     )
-    return [found.get(number, 0.0) for number in pages]
+    return [found[number].overlap for number in pages]
 
 
 def test_the_name_or_alias_that_fits_best_counts() -> None:
     page = make_stored_page(1, "Compost")._replace(aliases=("Heap", "Worm bin"))
     matcher = TitleMatcher(lambda _: {1: page}, "english")
     queries = ("worm bin", "bin", "compost", "heap of worms", "spade")
-    overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1] for query in queries]
+    overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1].overlap for query in queries]
     assert overlaps == pytest.approx([1.0, 2 / 3, 1.0, 2 / 3, 0.0])
 
 
@@ -123,7 +116,7 @@ def test_a_path_is_read_as_words(path: str, words: list[str]) -> None:
 
 def measure_path_overlap(typed: str, name: str, path: str, aliases: tuple[str, ...] = ()) -> float:
     page = make_stored_page(1, name)._replace(path=path, aliases=aliases)
-    return TitleMatcher(lambda _: {1: page}, "english").score_titles(parse_query(typed), [1], 1)[1]
+    return TitleMatcher(lambda _: {1: page}, "english").score_titles(parse_query(typed), [1], 1)[1].overlap
 
 
 @pytest.mark.parametrize(
@@ -170,11 +163,15 @@ def test_names_are_read_once_per_version_of_the_index() -> None:
         return {page_id: make_stored_page(page_id, names[page_id]) for page_id in page_ids if page_id in names}
 
     naming, query = TitleMatcher(pages, "english"), parse_query("coffee")
-    assert naming.score_titles(query, [1], 7) == {1: 1.0}
-    assert naming.score_titles(query, [1, 2, 3], 7) == {1: 1.0, 2: 0.0}
+
+    def measure(page_ids: Sequence[int], version: int) -> dict[int, float]:
+        return {page_id: match.overlap for page_id, match in naming.score_titles(query, page_ids, version).items()}
+
+    assert measure([1], 7) == {1: 1.0}
+    assert measure([1, 2, 3], 7) == {1: 1.0, 2: 0.0}
     names[1] = "Cocoa"
-    assert naming.score_titles(query, [1], 7) == {1: 1.0}
-    assert naming.score_titles(query, [1], 8) == {1: 0.0}
+    assert measure([1], 7) == {1: 1.0}
+    assert measure([1], 8) == {1: 0.0}
     assert requests == [[1], [2, 3], [1]]
 
 
@@ -201,31 +198,18 @@ def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> 
     assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "rules"
 
 
-def test_a_name_match_is_weighted_by_the_meaning() -> None:
-    far = Candidate(1, 1, distance=0.9, keyword_share=0.3, title_overlap=1.0)
-    near = Candidate(2, 2, distance=0.5, keyword_share=0.3, title_overlap=1.0)
-    gained = [
-        compute_evidence(SearchMode.HYBRID, item)
-        - compute_evidence(SearchMode.HYBRID, item._replace(title_overlap=0.0))
-        for item in (far, near)
-    ]
-    assert 0 < gained[0] < gained[1]
-    assert rank_candidates(SearchMode.HYBRID, [far, near]) == [near, far]
-
-
-@pytest.mark.parametrize("mode", list(SearchMode))
-def test_evidence_and_score_stay_within_their_bounds(mode: SearchMode) -> None:
-    for distance in (0.0, 0.5, 1.0, 1.4):
-        for share in (0.0, 0.5, 1.0):
-            for naming in (0.0, 1.0):
-                candidate = Candidate(1, 1, distance, share, title_overlap=naming)
-                assert 0.0 <= compute_evidence(mode, candidate) <= 1.0 + TITLE_WEIGHT
-                (found,) = with_likelihoods(mode, [candidate], get_competition(mode, [candidate]))
-                assert 0.0 <= (found.likelihood or 0.0) <= 1.0
+def test_of_a_sentence_a_name_counts_more_the_nearer_the_page_is() -> None:
+    sentence, named = QueryShape(function_words=0.5), TitleMatch(1.0, 1.0)
+    gained = []
+    for distance in (0.9, 0.5):
+        bare, match = (Candidate(1, 1, distance, 0.3, title=title) for title in (TitleMatch(), named))
+        ((one,), (other,)) = (rank_candidates(SearchMode.HYBRID, [each], sentence) for each in (bare, match))
+        gained.append(other.rank - one.rank)
+    assert gained[0] < gained[1]
 
 
 def test_semantic_search_ignores_names() -> None:
     candidate = Candidate(1, 1, distance=0.4)
-    assert compute_evidence(SearchMode.SEMANTIC, candidate) == compute_evidence(
-        SearchMode.SEMANTIC, candidate._replace(title_overlap=1.0)
-    )
+    named = candidate._replace(title=TitleMatch(1.0, 1.0))
+    bare, match = rank_candidates(SearchMode.SEMANTIC, [candidate, named], QueryShape())
+    assert bare.rank == match.rank

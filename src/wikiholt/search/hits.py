@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from wikiholt.domain.search import Hit, KeywordQuery, SearchMode, Snippet, StoredChunk, StoredPage
+from wikiholt.domain.search import Hit, KeywordQuery, Snippet, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.passages import PassageChooser
-from wikiholt.search.ranking import Candidate, HitRating, rate_hits
+from wikiholt.search.ranking import Candidate
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.snippets import QueryMatcher, SentenceScorer, SnippetBuilder
 
@@ -18,7 +18,7 @@ LEAD_SNIPPET_CHARS = 300
 
 SNIPPET_CHARS = 150
 
-_Row = tuple[Candidate, StoredPage, StoredChunk | None, HitRating]
+_Row = tuple[Candidate, StoredPage, StoredChunk | None]
 
 
 class HitBuilder:
@@ -37,7 +37,6 @@ class HitBuilder:
     def build(
         self,
         chooser: PassageChooser,
-        mode: SearchMode,
         candidates: Sequence[Candidate],
         pages: Mapping[int, StoredPage],
         sentence_scorer: SentenceScorer | None = None,
@@ -54,19 +53,19 @@ class HitBuilder:
         snippets = SnippetBuilder(matcher or self.make_matcher(chooser.query), sentence_scorer, self.dialect)
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
-        for (candidate, chunk), rating in zip(chosen, rate_hits(mode, [c for c, _ in chosen]), strict=True):
+        for candidate, chunk in chosen:
             passage = (candidate.page_id, chunk.number if chunk else None)
-            rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
+            rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk))
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
-        texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk, _ in rows.values()]
-        titles = [(page.name, *(chunk.heading_path if chunk else ())) for _, page, chunk, _ in rows.values()]
+        texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk in rows.values()]
+        titles = [(page.name, *(chunk.heading_path if chunk else ())) for _, page, chunk in rows.values()]
         return [
             self._build_hit(row, snippet or snippets.build([row[1].name], [length])[0], snippets)
             for row, snippet, length in zip(rows.values(), snippets.build(texts, lengths, titles), lengths, strict=True)
         ]
 
     def _build_hit(self, row: _Row, snippet: Snippet, snippets: SnippetBuilder) -> Hit:
-        candidate, page, chunk, rating = row
+        candidate, page, chunk = row
         anchor = chunk.anchor if chunk else ""
         headings = chunk.heading_path if chunk else ()
         return Hit(
@@ -75,8 +74,8 @@ class HitBuilder:
             url=format_page_link(self._url, page.path, anchor),
             snippet=snippet,
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
-            score=rating.score,
-            confidence=rating.confidence,
+            score=round(candidate.likelihood or 0.0, 4),
+            confidence=candidate.confidence,
             channels=candidate.channels,
             heading_path=headings,
             anchor=anchor,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wikiholt.domain.index import CosineScale, VectorHits
 from wikiholt.domain.search import KeywordQuery, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import Candidate, group_by_page, limit_likelihoods
+from wikiholt.search.ranking import Candidate, group_by_page
 from wikiholt.text.analysis import strip_accents
 
 PASSAGES_PER_PAGE = 3
@@ -17,16 +17,8 @@ PASSAGES_PER_PAGE = 3
 LEAD_PASSAGES = 5
 """The same for the first hit: more often its snippet has the answer, and two more passages cost little."""
 
-WORD_WEIGHT = 0.5
-"""Weight of the contained words; the meaning has 1. Chosen with bench/snippets, see docs/adr/0035."""
-
-MAX_ONE_WORD_LIKELIHOOD = 0.5
-"""The highest likelihood of a page whose passage has one of several words of the query, which may be there by chance.
-
-Not for codes, which have digits. Chosen with bench/calibration, see docs/adr/0046.
-"""
-
-_CERTAIN_CHANNELS = frozenset({"pinned", "name"})
+WORD_WEIGHT = 0.2
+"""Weight of the contained words; the meaning has 1. See docs/adr/0048."""
 
 _MAX_PAGE_CHUNKS, _MAX_LEAD_CHUNKS = 200, 1000
 """Pages with more chunks than this are not scanned for query words, which would take longer than the search. The second
@@ -42,16 +34,12 @@ class PassageChooser:
     """Page id → its passages nearest to the query, nearest first."""
     hits_per_page: int = 1
     """If more than 1, each hit is a passage: the chosen one is the first of its page and changes places with it."""
-    word_count: int = 0
-    """The number of words of the query itself; `query` may have further terms that can match."""
-    is_by_likelihood: bool = True
-    """Whether the candidates are ordered by their likelihoods, which then follow the order if one is limited."""
 
     def choose(
         self, index: WikiIndex, candidates: Sequence[Candidate], pages: Mapping[int, StoredPage]
     ) -> list[tuple[Candidate, StoredChunk | None]]:
         """The candidates, each with the chunk to show. If no near chunk contains a word of the query, the whole page
-        is scanned for one. The likelihood of a page whose passage has one of several words is limited."""
+        is scanned for one."""
         stems = get_stems(self.query)
         near = self._get_near(candidates)
         chunks = index.get_chunks([p.chunk_id for passages in near for p in passages if p.chunk_id is not None])
@@ -67,25 +55,7 @@ class PassageChooser:
         for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages).items():
             position = undecided[page_id]
             chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
-        return list(zip(self._limit_chance_matches(candidates, chosen, pages, stems), chosen, strict=True))
-
-    def _limit_chance_matches(
-        self,
-        candidates: Sequence[Candidate],
-        chunks: Sequence[StoredChunk | None],
-        pages: Mapping[int, StoredPage],
-        stems: Sequence[str],
-    ) -> Sequence[Candidate]:
-        """The candidates; a likelihood is limited if passage, headings and name have one word of several."""
-        if self.word_count < 2:
-            return candidates
-        limited = [
-            candidate._replace(likelihood=MAX_ONE_WORD_LIKELIHOOD)
-            if _may_be_chance_match(candidate) and _has_one_word(chunk, pages[candidate.page_id], stems)
-            else candidate
-            for candidate, chunk in zip(candidates, chunks, strict=True)
-        ]
-        return limit_likelihoods(limited) if self.is_by_likelihood else limited
+        return list(zip(candidates, chosen, strict=True))
 
     def _get_near(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
         """For each candidate, the passages that it may show. If each hit is a passage, only the first of a page has a
@@ -122,23 +92,6 @@ def _read_scanned_pages(
     if long_lead:
         found |= index.get_page_chunks(select(long_lead, _MAX_LEAD_CHUNKS), _MAX_LEAD_CHUNKS)
     return found
-
-
-def _may_be_chance_match(candidate: Candidate) -> bool:
-    """Whether the page was found by its words, and neither a reranker, a pin nor its name vouches for it."""
-    is_likely = (candidate.likelihood or 0.0) > MAX_ONE_WORD_LIKELIHOOD
-    return (
-        is_likely
-        and bool(candidate.keyword_share)
-        and candidate.order_score is None
-        and not _CERTAIN_CHANNELS.intersection(candidate.channels)
-    )
-
-
-def _has_one_word(chunk: StoredChunk | None, page: StoredPage, stems: Sequence[str]) -> bool:
-    parts = (page.name, page.path, *(chunk.heading_path if chunk else ()), chunk.text if chunk else "")
-    mentions = find_mentions("\n".join(parts), stems)
-    return len(mentions) == 1 and not any(map(str.isdigit, mentions[0]))
 
 
 def group_passages(

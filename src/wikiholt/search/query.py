@@ -13,8 +13,10 @@ from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable, InvalidQuery
+from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector, find_words
+from wikiholt.text.analysis import TOKEN_PATTERN
 from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
@@ -111,6 +113,11 @@ class InterpretedQuery:
     """Terms of words that are related to words of the query."""
     lexicon_unavailable: bool = False
     """Whether the lexicon was needed and failed."""
+
+    @property
+    def shape(self) -> QueryShape:
+        terms = {*self.query.terms, *chain.from_iterable(self.query.phrases)}
+        return make_query_shape(terms, len(TOKEN_PATTERN.findall(self.text)))
 
     def get_requirements(self, *, phrases: bool) -> list[KeywordQuery]:
         """Phrases and exclusions of every variant. A page has to satisfy at least one of them."""

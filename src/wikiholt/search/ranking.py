@@ -1,110 +1,157 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-Both channels give evidence on an absolute scale: the cosines of the page's nearest chunk and of the page as a whole,
-and its keyword score as a share of the best possible score for the query. Hybrid search adds the overlap between the
-page's title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the
-query. Its score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read
-to a fixed depth regardless of n.
+A page's rank is a weighted sum of its features: how near its nearest chunk and the page as a whole are to the query,
+its share of the best possible keyword score, and how well its title matches. Names and sentences have different
+weights. A hit's score is the probability that it is the page wanted: the probability that the wiki has an answer, times
+the page's share among the best pages. docs/adr/0048 says how the weights are fitted.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import mul
 from typing import NamedTuple
 
 from wikiholt.domain.index import CosineScale, VectorHits
 from wikiholt.domain.search import Confidence, SearchMode
 
-KEYWORD_WEIGHT = 0.4
-"""Weight of keywords in hybrid evidence; meaning has the rest. Chosen with bench/pages, see docs/adr/0044."""
+LONG_QUERY_WORDS = 12
+"""A query with this many words, or more, has the length 1."""
 
-PAGE_WEIGHT = 0.4
-"""Weight of the page as a whole in its meaning; the nearest chunk has the rest. See docs/adr/0044."""
+MIN_CODE_CHARS = 4
 
-TITLE_WEIGHT = 0.3
-"""Weight of the title overlap in evidence by meaning. docs/adr/0024 lists the alternatives."""
+COMPETING_PAGES = 24
+"""The best pages, among which the probability is shared."""
 
-TITLE_WEIGHT_KEYWORD = 0.2
-"""The same for keyword search, where meaning cannot confirm the overlap."""
+COMPARED_MEANINGS, COMPARED_SHARES = 10, 5
+"""Pages with whose mean the best one is compared, to know whether it stands out."""
 
-COMPETING_PAGES = 5
-"""Number of competing pages whose mean keyword share a page is compared with."""
+ANSWER_PROBABILITY = 0.27
+"""If it is less likely that the wiki has an answer, nothing is relevant."""
 
-LARGE_WIKI_PAGES, SMALL_WIKI_PAGES = 1000, 30
-"""Numbers of pages between which the size of a wiki changes its scores."""
+HIGH_SCORE = 0.74
+"""Scores from here on are rated high: about nine in ten such first hits are right."""
 
+MEDIUM_SHARE = 0.2
+"""A hit is medium only from this share of the score of the first one."""
 
-class ScoreCurve(NamedTuple):
-    """A logistic curve over a weighted sum: the weight of each feature, and the bias that is subtracted."""
-
-    bias: float
-    evidence: float = 0.0
-    meaning: float = 0.0
-    word_margin: float = 0.0
-    lead: float = 0.0
-    smallness: float = 0.0
-
-
-ANSWERABLE_CURVES = {
-    SearchMode.HYBRID: ScoreCurve(6.3, evidence=8.7, meaning=8.5, word_margin=12.5, smallness=0.1),
-    SearchMode.SEMANTIC: ScoreCurve(8.9, meaning=21.0, smallness=0.4),
-    SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6, smallness=0.2),
-}
-"""For each mode, how likely the wiki contains an answer, by the features of a page. The weights of smallness are chosen
-with bench/small_wikis."""
-
-IS_THE_PAGE_CURVES = {
-    SearchMode.HYBRID: ScoreCurve(0.43, lead=12.9),
-    SearchMode.SEMANTIC: ScoreCurve(1.32, lead=18.0),
-    SearchMode.KEYWORD: ScoreCurve(0.79, lead=11.8),
-}
-"""For each mode, how likely this page is the answer if there is one. Both are fitted by bench/calibration, see
-docs/adr/0026."""
-
-TRAILING_LEAD_WEIGHT = 3.0
-"""Weight of the lead if it is negative, instead of the weight above.
-
-In questions with a single right page all others count as wrong, however good they are; where people judged every page,
-four in ten of the next four are right. Fitted to both kinds of questions with equal weight.
-"""
-
-_TRAILING_CURVES = {mode: curve._replace(lead=TRAILING_LEAD_WEIGHT) for mode, curve in IS_THE_PAGE_CURVES.items()}
-
-HIGH_SCORE = 0.7
-"""Scores from here on are rated high: nearly nine in ten such hits are right, and three in five right hits are high.
-See docs/adr/0038 and 0044."""
-
-MEDIUM_SCORES = {SearchMode.HYBRID: 0.27, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
-"""The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
-search, under four in the others.
-
-A single channel finds the right page less often, so its likelihoods and its thresholds are lower.
-"""
-
-ANSWER_SUMS = {SearchMode.HYBRID: 0.75, SearchMode.SEMANTIC: 0.45, SearchMode.KEYWORD: 0.5}
-"""For each mode, the sum of the likelihoods of the best pages from which on the wiki has an answer, in a large wiki.
-
-Chosen with bench/calibration and bench/small_wikis, see docs/adr/0047.
-"""
-
-SUMMED_PAGES = 5
-"""Number of pages whose likelihoods are added."""
-
-SMALLNESS_REDUCTION = 0.09
-"""The share of the sum that is not required for each unit of smallness: a small wiki has few pages about a topic."""
-
-CLEAR_FACTOR = 1.5
-"""A first page this many times as likely as medium needs no others: a code may be on one page only."""
-
-_MEDIUM_STEP = 0.05
-"""How far above or below medium the first hit is then. Pages that are nearly as good are on the same side."""
+LOGIT_WEIGHT = 0.35
+"""How much a logit of a reranker that read the passage adds to the rank."""
 
 _DEFAULT_SCALE = CosineScale()
-_SEMANTIC, _KEYWORD = SearchMode.SEMANTIC, SearchMode.KEYWORD
+_HYBRID, _SEMANTIC, _KEYWORD = SearchMode.HYBRID, SearchMode.SEMANTIC, SearchMode.KEYWORD
 """Reading a member of an enumeration takes longer than the rest of a comparison."""
 
 
+class QueryShape(NamedTuple):
+    """What kind of text a query is. A sentence has many function words; names and codes have none."""
+
+    function_words: float = 0.0
+    """The share of function words."""
+    length: float = 0.0
+    """The number of other words, up to 1."""
+    brevity: float = 0.0
+    """1 divided by that number: 1 for a single word."""
+    code: float = 0.0
+    """1 if it has a code: a word of letters and digits."""
+
+
+def make_query_shape(terms: Collection[str], word_count: int) -> QueryShape:
+    """The shape of a query with these significant terms, and this number of words."""
+    count = len(terms)
+    function_words = 1 - min(1.0, count / word_count) if word_count else 0.0
+    has_code = any(map(_is_code, terms))
+    return QueryShape(function_words, min(1.0, count / LONG_QUERY_WORDS), 1 / max(count, 1), float(has_code))
+
+
+def _is_code(term: str) -> bool:
+    return len(term) >= MIN_CODE_CHARS and any(map(str.isdigit, term)) and any(map(str.isalpha, term))
+
+
+class RankFeatures(NamedTuple):
+    """The features of a page that decide its rank, or a weight for each."""
+
+    chunk: float = 0.0
+    """How near its nearest chunk is."""
+    page: float = 0.0
+    """How near the page as a whole is."""
+    words: float = 0.0
+    """Its share of the best possible keyword score."""
+    title: float = 0.0
+    """The overlap of title and query."""
+    title_meaning: float = 0.0
+    """The overlap times the nearness of chunk and page."""
+    title_share: float = 0.0
+    """The share of the title that is in the query."""
+    size: float = 0.0
+    """The logarithm of its number of chunks: one of many is near by chance."""
+
+
+RANK_WEIGHTS = {
+    _HYBRID: RankFeatures(13.94, 6.59, 3.33, -0.66, -1.58, 4.44, 0.08),
+    _SEMANTIC: RankFeatures(19.67, 12.23),
+    _KEYWORD: RankFeatures(words=6.44, title=2.78, title_share=3.61, size=0.22),
+}
+"""The weights for a query without function words."""
+
+SENTENCE_WEIGHTS = {
+    _HYBRID: RankFeatures(12.00, -3.34, -4.64, -11.95, 24.12, -3.05, -0.91),
+    _SEMANTIC: RankFeatures(5.31, -6.40),
+    _KEYWORD: RankFeatures(words=-4.89, title=0.26, title_share=-0.97, size=-0.99),
+}
+"""What is added to the weights times the share of function words."""
+
+WORD_WEIGHTS = {_HYBRID: (6.37, 2.60, 8.0), _SEMANTIC: (0.0, 0.0, 0.0), _KEYWORD: (9.26, 0.0, 0.0)}
+"""What is added to the weight of words times length, brevity and code of the query: the same share of many words is
+more evidence, a single word is often a name, and a code is meant as it is written."""
+
+
+class AnswerFeatures(NamedTuple):
+    """The features that tell whether the wiki has an answer, or a weight for each. `first` is the first page."""
+
+    best_chunk: float = 0.0
+    first_page: float = 0.0
+    first_words: float = 0.0
+    best_words: float = 0.0
+    first_title: float = 0.0
+    chunk_lead: float = 0.0
+    """How much nearer the nearest chunk is than those of the nearest pages on average."""
+    words_lead: float = 0.0
+    """The best share of words minus the mean of the next pages."""
+    function_words: float = 0.0
+    length: float = 0.0
+    chunk_in_sentence: float = 0.0
+    """The nearest chunk times the share of function words."""
+    words_in_sentence: float = 0.0
+    """The words of the first page times the share of function words."""
+
+
+ANSWER_WEIGHTS = {
+    _HYBRID: AnswerFeatures(13.77, 2.10, 2.54, 2.02, -2.36, 2.45, -0.41, 1.18, 4.36, 5.40, -1.98),
+    _SEMANTIC: AnswerFeatures(17.38, 0.27, chunk_lead=4.75, function_words=0.93, length=3.31, chunk_in_sentence=3.42),
+    _KEYWORD: AnswerFeatures(0, 0, 3.25, 4.42, 2.30, 0, -1.84, 2.90, 4.43, 0, -3.01),
+}
+ANSWER_BIASES = {_HYBRID: 9.96, _SEMANTIC: 8.95, _KEYWORD: 4.75}
+"""What is subtracted from the weighted sum."""
+
+
+class TitleMatch(NamedTuple):
+    """How a query matches the names of a page, and the number of its chunks."""
+
+    overlap: float = 0.0
+    share: float = 0.0
+    """The share of the title that is in the query."""
+    chunks: int = 1
+
+    def add(self, overlap: float, share: float) -> "TitleMatch":
+        """The better of this match and that of another name."""
+        return TitleMatch(max(self.overlap, overlap), max(self.share, share), self.chunks)
+
+
+_NO_TITLE_MATCH = TitleMatch()
+
+
 class Candidate(NamedTuple):
-    """A page that may become a hit: its nearest chunk, its keyword share, and its title overlap.
+    """A page that may become a hit: its nearest chunk, its keyword share, and how its title matches.
 
     A tuple and not a dataclass, because every search makes hundreds.
     """
@@ -114,27 +161,38 @@ class Candidate(NamedTuple):
     distance: float | None = None
     keyword_share: float | None = None
     channels: tuple[str, ...] = ()
-    title_overlap: float = 0.0
+    title: TitleMatch = _NO_TITLE_MATCH
     scale: CosineScale = _DEFAULT_SCALE
     """How to interpret the distance; depends on the model."""
+    page_cosine: float | None = None
+    """The cosine of the page as a whole. None means that of the chunk."""
+    rank: float = 0.0
+    """The weighted sum of its features, and of the reranker's logits if it was read."""
     likelihood: float | None = None
-    """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
-    order_score: float | None = None
-    """The score by which a reranker ordered it. None means its evidence."""
-    cosine: float | None = None
-    """The cosine of its nearest chunk mixed with that of the page as a whole. None means that of the chunk alone."""
+    """How likely this is the page wanted. None until computed."""
+    confidence: Confidence = Confidence.LOW
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score, cosine = self
-        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, cosine)
+        page_id, chunk_id, distance, _, _, title, scale, *_ = self
+        return Candidate(page_id, chunk_id, distance, share, channels, title, scale)
 
     @property
-    def meaning(self) -> float:
-        """The evidence of its vectors on the common scale."""
-        if self.cosine is not None:
-            return self.scale.normalize(self.cosine)
+    def chunk_meaning(self) -> float:
+        """How near its nearest chunk is, on the common scale of all models."""
         return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
+
+    @property
+    def page_meaning(self) -> float:
+        """How near the page as a whole is, on the common scale of all models."""
+        return self.chunk_meaning if self.page_cosine is None else self.scale.normalize(self.page_cosine)
+
+    def get_features(self) -> RankFeatures:
+        chunk, page = self.chunk_meaning, self.page_meaning
+        overlap, share, chunks = self.title
+        meaning = 0.6 * chunk + 0.4 * page
+        size = math.log(max(chunks, 1))
+        return RankFeatures(chunk, page, self.keyword_share or 0.0, overlap, overlap * meaning, share, size)
 
 
 def group_by_page(
@@ -154,7 +212,7 @@ def group_by_page(
         count = left.get(page_id, per_page if page_ids is None else 0)
         if count:
             left[page_id] = count - 1
-            found.append(Candidate(page_id, chunk_id, distance, None, channels, 0.0, scale))
+            found.append(Candidate(page_id, chunk_id, distance, None, channels, _NO_TITLE_MATCH, scale))
             if len(found) == wanted:
                 break
     return found
@@ -178,219 +236,109 @@ def merge_channels(
 
 
 def with_page_evidence(
-    candidates: Sequence[Candidate], page_cosines: Mapping[int, float], title_overlaps: Mapping[int, float]
+    candidates: Sequence[Candidate], page_cosines: Mapping[int, float], titles: Mapping[int, TitleMatch]
 ) -> list[Candidate]:
-    """The unranked candidates with their title overlaps; their meaning includes the cosine of the page as a whole.
-
-    Faster than `_replace`.
-    """
+    """The candidates with the cosines and the title matches of their pages. Faster than `_replace`."""
     found = []
-    for page_id, chunk_id, distance, share, channels, _, scale, _, _, _ in candidates:
-        cosine = None
-        if distance is not None and page_cosines:
-            cosine = (1 - PAGE_WEIGHT) * (1.0 - distance) + PAGE_WEIGHT * page_cosines[page_id]
-        overlap = title_overlaps.get(page_id, 0.0)
-        found.append(Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, None, None, cosine))
+    for page_id, chunk_id, distance, share, channels, _, scale, *_ in candidates:
+        cosine = page_cosines.get(page_id) if distance is not None else None
+        title = titles.get(page_id, _NO_TITLE_MATCH)
+        found.append(Candidate(page_id, chunk_id, distance, share, channels, title, scale, cosine))
     return found
 
 
-def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:
-    """Evidence for a candidate: at most 1, or slightly more with title overlap."""
-    meaning = candidate.meaning
-    if mode is _SEMANTIC:
-        return meaning
-    words = candidate.keyword_share or 0.0
-    if mode is _KEYWORD:
-        return words + TITLE_WEIGHT_KEYWORD * candidate.title_overlap
-    return (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * words + TITLE_WEIGHT * candidate.title_overlap * meaning
-
-
-def get_order_score(mode: SearchMode, candidate: Candidate) -> float:
-    """The score by which the candidate was ordered."""
-    return compute_evidence(mode, candidate) if candidate.order_score is None else candidate.order_score
-
-
-def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best first. Ties go to the nearer page (evidence is cut off at zero, distance is not), then to the lower id."""
-    keys = [
-        (
-            -compute_evidence(mode, candidate),
-            candidate.distance if candidate.distance is not None else math.inf,
-            candidate.page_id,
-            number,
-        )
-        for number, candidate in enumerate(candidates)
+def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
+    """The candidates with their ranks, best first. Ties go to the nearer page, then to the lower id."""
+    sentence, *of_words = shape
+    weights = [plain + sentence * more for plain, more in zip(RANK_WEIGHTS[mode], SENTENCE_WEIGHTS[mode], strict=True)]
+    weights[RankFeatures._fields.index("words")] += _weigh(WORD_WEIGHTS[mode], of_words)
+    ranked = [candidate._replace(rank=_weigh(weights, candidate.get_features())) for candidate in candidates]
+    order = [
+        (-candidate.rank, math.inf if candidate.distance is None else candidate.distance, candidate.page_id, number)
+        for number, candidate in enumerate(ranked)
     ]
-    return [candidates[number] for _, _, _, number in sorted(keys)]
+    return [ranked[number] for *_, number in sorted(order)]
 
 
-class Competition(NamedTuple):
-    """The best evidence of two pages, the best keyword shares and the best meanings, each with its page id.
-
-    `page_count` is the number of pages of the wiki.
-    """
-
-    best: tuple[tuple[float, int], ...] = ()
-    shares: tuple[tuple[float, int], ...] = ()
-    meanings: tuple[tuple[float, int], ...] = ()
-    page_count: int = LARGE_WIKI_PAGES
+def _weigh(weights: Iterable[float], features: Iterable[float]) -> float:
+    total: float = sum(map(mul, weights, features))
+    return total
 
 
-def get_competition(
-    mode: SearchMode, candidates: Sequence[Candidate], page_count: int = LARGE_WIKI_PAGES
-) -> Competition:
-    """The competition among ranked candidates. Their depth must not depend on the number of hits requested."""
-    best: dict[int, float] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.page_id, compute_evidence(mode, candidate))
-        if len(best) > 1:
-            break
-    shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
-    best_shares = sorted(((share, page_id) for page_id, share in shares.items()), reverse=True)[: COMPETING_PAGES + 1]
-    meanings = _find_best_meanings(candidates)
-    best_evidence = tuple((evidence, page_id) for page_id, evidence in best.items())
-    return Competition(best_evidence, tuple(best_shares), meanings, page_count)
+class Verdict(NamedTuple):
+    """Whether the wiki has an answer, judged by ranked candidates. Their depth must not depend on n."""
+
+    answer: float = 0.0
+    """How likely it has one."""
+    total: float = 0.0
+    """The sum of the best pages' exponentials of their ranks relative to the first one."""
+    first_rank: float = 0.0
 
 
-def _find_best_meanings(candidates: Sequence[Candidate]) -> tuple[tuple[float, int], ...]:
-    """The highest meanings of two pages, each with its page id."""
-    best = second = (0.0, -1)
-    for candidate in candidates:
-        meaning = candidate.meaning
-        if meaning <= second[0]:
-            continue
-        page_id = candidate.page_id
-        if meaning > best[0]:
-            best, second = (meaning, page_id), best if best[1] != page_id else second
-        elif page_id != best[1]:
-            second = (meaning, page_id)
-    return best, second
+def judge_answer(mode: SearchMode, ranked: Sequence[Candidate], shape: QueryShape) -> Verdict:
+    """Judge whether the best of these candidates, of which a page may have several, answer the query."""
+    if not ranked:
+        return Verdict()
+    pages: dict[int, Candidate] = {}
+    for candidate in ranked:
+        pages.setdefault(candidate.page_id, candidate)
+    features = _get_answer_features(ranked[0], list(pages.values()), shape)
+    total = _weigh(ANSWER_WEIGHTS[mode], features) - ANSWER_BIASES[mode]
+    first_rank = ranked[0].rank
+    best = [math.exp(page.rank - first_rank) for page in list(pages.values())[:COMPETING_PAGES]]
+    return Verdict(compute_logistic(total), sum(best), first_rank)
 
 
-class ScoreFeatures(NamedTuple):
-    """The features from which a page's score is computed."""
-
-    evidence: float
-    meaning: float
-    word_margin: float
-    """Its keyword share minus the mean of the best others. High for a code on few pages, low for common words."""
-    lead: float
-    """Its evidence minus that of the best other page."""
-    meaning_lead: float = 0.0
-    """Its meaning minus that of the best other page."""
-    smallness: float = 0.0
-    """The logarithm of how many times more pages a large wiki has. The more pages, the better the best page fits a
-    question that none of them answers."""
-
-
-def get_score_features(mode: SearchMode, candidate: Candidate, competition: Competition) -> ScoreFeatures:
-    page_id, evidence = candidate.page_id, compute_evidence(mode, candidate)
-    meaning = candidate.meaning
-    others = [share for share, other_id in competition.shares if other_id != page_id][:COMPETING_PAGES]
-    return ScoreFeatures(
-        evidence,
-        meaning,
-        (candidate.keyword_share or 0.0) - sum(others) / COMPETING_PAGES,
-        evidence - _get_best_other(competition.best, page_id),
-        meaning - _get_best_other(competition.meanings, page_id),
-        compute_smallness(competition.page_count),
+def _get_answer_features(first: Candidate, pages: Sequence[Candidate], shape: QueryShape) -> AnswerFeatures:
+    meanings = sorted((page.chunk_meaning for page in pages), reverse=True)[:COMPARED_MEANINGS]
+    shares = sorted((page.keyword_share or 0.0 for page in pages), reverse=True)[: COMPARED_SHARES + 1]
+    sentence, words = shape.function_words, first.keyword_share or 0.0
+    return AnswerFeatures(
+        meanings[0],
+        first.page_meaning,
+        words,
+        shares[0],
+        first.title.overlap,
+        meanings[0] - sum(meanings) / len(meanings),
+        shares[0] - sum(shares[1:]) / COMPARED_SHARES,
+        sentence,
+        shape.length,
+        meanings[0] * sentence,
+        words * sentence,
     )
 
 
-def compute_smallness(page_count: int) -> float:
-    """The feature `smallness` of a wiki: 0 if it is large."""
-    return math.log(LARGE_WIKI_PAGES / min(max(page_count, SMALL_WIKI_PAGES), LARGE_WIKI_PAGES))
+def compute_logistic(value: float) -> float:
+    """The logistic function, for any value."""
+    return 0.5 * (1 + math.tanh(value / 2))
 
 
-def _get_best_other(best: Sequence[tuple[float, int]], page_id: int) -> float:
-    return next((value for value, other_id in best if other_id != page_id), 0.0)
-
-
-def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
-    """How likely a page is the one wanted: the wiki has an answer, and it is this page.
-
-    In hybrid search it is at least what the meaning alone earns: words of the query that are on no page do not count
-    against a page that means the same.
-    """
-    likelihood = _apply_curves(mode, features)
-    if mode is not SearchMode.HYBRID:
-        return likelihood
-    by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
-    return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
-
-
-def _apply_curves(mode: SearchMode, features: ScoreFeatures) -> float:
-    curve = (IS_THE_PAGE_CURVES if features.lead >= 0 else _TRAILING_CURVES)[mode]
-    return apply_curve(ANSWERABLE_CURVES[mode], features) * apply_curve(curve, features)
-
-
-def with_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], competition: Competition) -> list[Candidate]:
+def with_likelihoods(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
     """The same candidates with likelihoods. A likelihood that is already set is kept."""
+    factor = verdict.answer / max(verdict.total, 1.0)
     return [
-        candidate
-        if candidate.likelihood is not None
-        else candidate._replace(likelihood=compute_likelihood(mode, get_score_features(mode, candidate, competition)))
+        candidate._replace(likelihood=factor * math.exp(min(candidate.rank - verdict.first_rank, 0.0)))
+        if candidate.likelihood is None
+        else candidate
         for candidate in candidates
     ]
 
 
-class HitRating(NamedTuple):
-    """The score and confidence of a hit."""
-
-    score: float
-    confidence: Confidence
-
-
-def limit_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The same candidates; no likelihood exceeds the one before it, so that scores follow the ranking."""
-    lowest, limited = 1.0, []
+def rate_candidates(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
+    """The same candidates with their confidence; no likelihood exceeds the one before it, so that scores follow the
+    order. The first one is at least medium if the wiki probably has an answer."""
+    lowest, rated = 1.0, []
+    first = (candidates[0].likelihood or 0.0) if candidates else 0.0
+    has_answer = max(verdict.answer, first) >= ANSWER_PROBABILITY
     for candidate in candidates:
         lowest = min(lowest, candidate.likelihood or 0.0)
-        limited.append(candidate if candidate.likelihood == lowest else candidate._replace(likelihood=lowest))
-    return limited
+        confidence = rate_score(lowest, is_medium=has_answer and lowest >= MEDIUM_SHARE * first)
+        rated.append(candidate._replace(likelihood=lowest, confidence=confidence))
+    return rated
 
 
-def align_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], page_count: int) -> list[Candidate]:
-    """The same candidates, best first; the first is at least medium if the wiki has an answer, and below if not.
-
-    It has one if the best pages together are likely enough, because equally good pages share the likelihood, or if the
-    first one is. If the first does not agree, all likelihoods are multiplied by the same factor.
-    """
-    by_page: dict[int, float] = {}
-    for candidate in candidates:
-        by_page.setdefault(candidate.page_id, candidate.likelihood or 0.0)
-        if len(by_page) == SUMMED_PAGES:
-            break
-    first, medium = next(iter(by_page.values()), 0.0), MEDIUM_SCORES[mode]
-    least_sum = ANSWER_SUMS[mode] * (1 - SMALLNESS_REDUCTION * compute_smallness(page_count))
-    has_answer = sum(by_page.values()) >= least_sum or first >= CLEAR_FACTOR * medium
-    if not first or has_answer == (first >= medium):
-        return list(candidates)
-    factor = (medium + (_MEDIUM_STEP if has_answer else -_MEDIUM_STEP)) / first
-    return [candidate._replace(likelihood=(candidate.likelihood or 0.0) * factor) for candidate in candidates]
-
-
-def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:
-    """Rate candidates with likelihoods."""
-    scores = [round(candidate.likelihood or 0.0, 4) for candidate in candidates]
-    return [HitRating(score, get_confidence(mode, score)) for score in scores]
-
-
-def get_confidence(mode: SearchMode, score: float) -> Confidence:
-    """The confidence level of a score."""
+def rate_score(score: float, *, is_medium: bool) -> Confidence:
+    """The confidence of a score; `is_medium` if the wiki has an answer that may be this page."""
     if score >= HIGH_SCORE:
         return Confidence.HIGH
-    return Confidence.MEDIUM if score >= MEDIUM_SCORES[mode] else Confidence.LOW
-
-
-def apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
-    """The height of a curve, between 0 and 1."""
-    bias, evidence, meaning, word_margin, lead, smallness = curve
-    total = (
-        evidence * features.evidence
-        + meaning * features.meaning
-        + word_margin * features.word_margin
-        + lead * features.lead
-        + smallness * features.smallness
-    )
-    return 0.5 * (1 + math.tanh((total - bias) / 2))
+    return Confidence.MEDIUM if is_medium else Confidence.LOW

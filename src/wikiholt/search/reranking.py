@@ -14,15 +14,7 @@ from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
-from wikiholt.search.ranking import (
-    Candidate,
-    Competition,
-    compute_evidence,
-    compute_likelihood,
-    get_score_features,
-    limit_likelihoods,
-    with_likelihoods,
-)
+from wikiholt.search.ranking import LOGIT_WEIGHT, Candidate, Verdict, rate_candidates, with_likelihoods
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.title_match import split_path_words
 from wikiholt.text.dialect import GFM, Dialect
@@ -35,16 +27,15 @@ UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
 a hopeless one does not become right. Chosen with bench/unclear, see docs/adr/0038."""
 
-NAME_WEIGHTS = {SearchMode.HYBRID: 0.02, SearchMode.SEMANTIC: 0.1}
-PASSAGE_WEIGHT = 0.1
-"""The most that a page loses because the reranker prefers the name or the passage of another page.
+NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
+"""How much a logit for the name of a page counts, relative to one for its passage.
 
 Most wiki queries are names, which a reranker trained on questions and answers judges poorly from the passage alone.
 Hybrid search has compared them already. Chosen with bench/reranking, see docs/adr/0025.
 """
 
 MAX_GAP = 8.0
-"""The distance to the best logit at which a page loses most."""
+"""The distance to the best logit from which on a page loses no more."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,9 +80,7 @@ class PageReranker:
         self._dialect = dialect
         self._config = config
 
-    def rerank(
-        self, query: str, mode: SearchMode, candidates: list[Candidate], competition: Competition
-    ) -> RerankResult:
+    def rerank(self, query: str, mode: SearchMode, candidates: list[Candidate], verdict: Verdict) -> RerankResult:
         """The same candidates, the reranked ones first. Never raises because of the reranker."""
         head = candidates[:RERANK_DEPTH]
         try:
@@ -115,7 +104,7 @@ class PageReranker:
             return RerankResult(candidates, "not reranked: timeout (rerank.budget)")
         logit_by_text = dict(zip(texts, logits, strict=True))
         scores = [RerankScores(logit_by_text[t.name], logit_by_text[t.passage]) for t in page_texts]
-        return RerankResult(reorder_candidates(mode, head, scores, competition) + candidates[RERANK_DEPTH:])
+        return RerankResult(reorder_candidates(mode, head, scores, verdict) + candidates[RERANK_DEPTH:])
 
     def get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
         """What the reranker reads of each candidate."""
@@ -129,40 +118,35 @@ class PageReranker:
         ]
 
 
-def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], competition: Competition) -> bool:
+def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], verdict: Verdict) -> bool:
     """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
     if request.rerank is not None or request.mode is not SearchMode.HYBRID or not candidates:
         return bool(candidates) and request.rerank is not False
     lowest, highest = UNCLEAR_LIKELIHOODS
-    features = get_score_features(request.mode, candidates[0], competition)
-    return lowest <= compute_likelihood(request.mode, features) < highest
+    (first,) = with_likelihoods(candidates[:1], verdict)
+    return lowest <= (first.likelihood or 0.0) < highest
 
 
 def reorder_candidates(
-    mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition
+    mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], verdict: Verdict
 ) -> list[Candidate]:
-    """Sort the candidates by evidence and reranker scores. Each has the likelihood of its place before.
+    """Sort the candidates by their ranks with the reranker's scores added. Each has the likelihood of its place before.
 
     The reranker knows better which page is the right one, but not how likely it is (docs/adr/0038).
     """
     best_name, best_passage = max(score.name for score in scores), max(score.passage for score in scores)
     totals = [
-        compute_evidence(mode, candidate)
-        - NAME_WEIGHTS[mode] * _to_share(best_name - score.name)
-        - PASSAGE_WEIGHT * _to_share(best_passage - score.passage)
+        candidate.rank
+        - LOGIT_WEIGHT * NAME_WEIGHTS[mode] * min(best_name - score.name, MAX_GAP)
+        - LOGIT_WEIGHT * min(best_passage - score.passage, MAX_GAP)
         for candidate, score in zip(candidates, scores, strict=True)
     ]
     order = sorted(range(len(candidates)), key=lambda i: (-totals[i], i))
-    scored = limit_likelihoods(with_likelihoods(mode, candidates, competition))
+    scored = rate_candidates(with_likelihoods(candidates, verdict), verdict)
     return [
-        candidates[i]._replace(likelihood=place.likelihood, order_score=totals[i])
+        candidates[i]._replace(likelihood=place.likelihood, rank=totals[i])
         for i, place in zip(order, scored, strict=True)
     ]
-
-
-def _to_share(gap: float) -> float:
-    """The distance of two logits as a share of the largest that counts."""
-    return min(gap, MAX_GAP) / MAX_GAP
 
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:

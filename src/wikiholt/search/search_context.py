@@ -8,6 +8,7 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import SourceMissing, WikiholtError
 from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.ranking import TitleMatch
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.text.snippets import QueryMatcher, SentenceScorer
 
@@ -64,8 +65,8 @@ class SearchContext:
     complete_pages: Set[int] = frozenset()
     likely_pages: Set[int] = frozenset()
     """The nearest pages of a hybrid search."""
-    title_overlaps: dict[int, float] = field(default_factory=dict)
-    """Page id → title overlap, of the pages that were compared."""
+    titles: dict[int, TitleMatch] = field(default_factory=dict)
+    """Page id → how its title matches, of the pages that were compared."""
     matcher: QueryMatcher | None = None
     """Finds the words of the query, if it was made before the hits were known."""
     sentence_scorer: SentenceScorer | None = None

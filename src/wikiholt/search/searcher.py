@@ -25,19 +25,18 @@ from wikiholt.search.own_names import (
     move_named_pages,
     with_name_likelihoods,
 )
-from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, get_stems, group_passages
+from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
 from wikiholt.search.ranking import (
-    SUMMED_PAGES,
     Candidate,
-    Competition,
-    align_likelihoods,
-    get_competition,
+    TitleMatch,
+    Verdict,
     group_by_page,
-    limit_likelihoods,
+    judge_answer,
     merge_channels,
     rank_candidates,
+    rate_candidates,
     with_likelihoods,
     with_page_evidence,
 )
@@ -183,7 +182,7 @@ class Searcher:
         if not len(own):
             context.notes.append("this page has no passage to compare")
         best = with_related_likelihoods(self._find_similar_pages(context, page, own)[:n]) if len(own) else []
-        return self._build_result(context, limit_likelihoods(best), state, began, excluded_count=1)
+        return self._build_result(context, best, state, began, excluded_count=1)
 
     def _build_result(
         self,
@@ -202,10 +201,7 @@ class Searcher:
                     context.interpreted.expanded,
                     self._find_passages(context, candidates),
                     request.chunks_per_page,
-                    len(get_stems(context.interpreted.query)),
-                    self._order.is_plain(request, context.version),
                 ),
-                context.found_by,
                 candidates,
                 self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
                 context.sentence_scorer,
@@ -269,22 +265,21 @@ class Searcher:
             self._score_titles(context, competing)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
-        candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
-        competition = get_competition(mode, candidates, context.page_count)
-        best = self._rerank(context, candidates, competition) if vector is not None else candidates
+        shape = context.interpreted.shape
+        candidates = rank_candidates(mode, self._find_candidates(context, vector, shares), shape)
+        verdict = judge_answer(mode, candidates, shape)
+        best = self._rerank(context, candidates, verdict) if vector is not None else candidates
         best = move_named_pages(best, context.named)
         if len(best) < request.depth:
-            best = best + self._find_more(context, vector, best)
+            best = best + rank_candidates(mode, self._find_more(context, vector, best), shape)
         is_plain = self._order.is_plain(request, context.version)
         if is_plain:
-            best = best[: max(request.depth, SUMMED_PAGES * request.chunks_per_page)]
-        rated = with_name_likelihoods(with_likelihoods(mode, best, competition), context.named)
-        rated = limit_likelihoods(rated)
-        rated = align_likelihoods(mode, rated, context.page_count)
+            best = best[: request.depth]
+        rated = rate_candidates(with_name_likelihoods(with_likelihoods(best, verdict), context.named), verdict)
         if is_plain:
-            return rated[request.offset : request.depth]
+            return rated[request.offset :]
         fixed_count = len(candidates) if vector is not None else MAX_HITS
-        return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
+        return self._order.select(request, rated, fixed_count, context.version, context.allowed)
 
     def _find_candidates(
         self, context: SearchContext, vector: FloatArray | None, shares: Mapping[int, float]
@@ -310,29 +305,29 @@ class Searcher:
     def _with_page_evidence(
         self, context: SearchContext, vector: FloatArray | None, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The candidates with the title overlap of the page, and with the cosine of the page as a whole."""
+        """The candidates with the title match of the page, and with the cosine of the page as a whole."""
         page_ids = list(dict.fromkeys(candidate.page_id for candidate in candidates))
         cosines = self._vectors.score_pages(context, vector, page_ids) if vector is not None else {}
         has_titles = context.request.mode is not SearchMode.SEMANTIC
         return with_page_evidence(candidates, cosines, self._score_titles(context, page_ids) if has_titles else {})
 
-    def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
+    def _rerank(self, context: SearchContext, candidates: list[Candidate], verdict: Verdict) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
-        if self._reranker is None or not should_rerank(context.request, candidates, competition):
+        if self._reranker is None or not should_rerank(context.request, candidates, verdict):
             return candidates
-        result = self._reranker.rerank(context.interpreted.text, context.request.mode, candidates, competition)
+        result = self._reranker.rerank(context.interpreted.text, context.request.mode, candidates, verdict)
         context.reranked = not result.error
         if result.error:
             context.degrade(result.error)
         return result.candidates
 
-    def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, float]:
-        """Page id → title overlap, at least of these pages. Each page is compared once per search."""
-        known, interpreted = context.title_overlaps, context.interpreted
+    def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, TitleMatch]:
+        """Page id → title match, at least of these pages. Each page is compared once per search."""
+        known, interpreted = context.titles, context.interpreted
         missing = [page_id for page_id in page_ids if page_id not in known]
         if missing:
             found = self._title_matcher.score_titles(interpreted.query, missing, context.version, interpreted.variants)
-            known.update(dict.fromkeys(missing, 0.0) | found)
+            known.update(found)
         return known
 
     def _get_page(self, path: str) -> StoredPage:
@@ -358,9 +353,7 @@ class Searcher:
         probes = make_probe_vectors(own)
         hits = [self._vectors.search(context, probe, limit, context.allowed) for probe in probes]
         nearest = find_nearest_pages(hits, page.page_id)
-        best = rank_candidates(
-            SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(nearest), self._scale)
-        )
+        best = score_similar(own, self._index.get_page_vectors(nearest), self._scale)
         if len(best) >= context.request.n:
             return best
         known = {page.page_id, *nearest}
@@ -408,8 +401,7 @@ class Searcher:
             more = self._search_by_meaning(context, vector, page_count)[:page_count]
         elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
-            found = self._with_page_evidence(context, None, merge_channels((), shares, {}))
-            more = rank_candidates(SearchMode.KEYWORD, found)
+            more = self._with_page_evidence(context, None, merge_channels((), shares, {}))
         return [candidate for candidate in more if candidate.page_id not in known]
 
     def _search_allowed_vectors(self, context: SearchContext, vector: FloatArray, limit: int) -> VectorHits:

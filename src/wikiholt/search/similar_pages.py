@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
-from wikiholt.domain.search import SearchMode
-from wikiholt.search.ranking import Candidate, Competition, ScoreCurve, apply_curve, get_score_features
+from wikiholt.search.ranking import Candidate, compute_logistic, rate_score
 
 _RELATED_MIDPOINT, _RELATED_WIDTH = 0.565, 0.09
 """The cosine share at which a page is as likely related as not. Chosen by eye; there are no judgements for it."""
+
+_MEDIUM_LIKELIHOOD = 0.15
+"""A page is at least medium from here on."""
 
 MAX_PROBES = 5
 """Vectors with which similar pages are searched: the mean of the page's passages, and some of the passages."""
@@ -42,7 +44,7 @@ def find_nearest_pages(hits: Sequence[VectorHits], excluded_page_id: int) -> lis
 
 
 def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list[Candidate]:
-    """One candidate per page, by the similarity of the pages' means and of their most similar passages."""
+    """One candidate per page, the most similar first: by the pages' means and their most similar passages."""
     if not len(rows.chunk_ids):
         return []
     # For each passage of the others, its highest similarity to this page; then by page, the most similar first.
@@ -56,9 +58,9 @@ def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list
     norms = np.maximum(np.linalg.norm(means, axis=1), 1e-6)
     similarity = (means @ _compute_mean(own) / norms + passages) / 2
     chunks = rows.chunk_ids[order][starts]
-    candidates = zip(pages.tolist(), chunks.tolist(), (1.0 - similarity).tolist(), strict=True)
+    ordered = sorted(zip((1.0 - similarity).tolist(), pages.tolist(), chunks.tolist(), strict=True))
     channels = ("semantic",)
-    return [Candidate(page, chunk, distance, None, channels, scale=scale) for page, chunk, distance in candidates]
+    return [Candidate(page, chunk, distance, None, channels, scale=scale) for distance, page, chunk in ordered]
 
 
 def _compute_mean(vectors: FloatArray) -> FloatArray:
@@ -76,9 +78,9 @@ def _sample_evenly(vectors: FloatArray, count: int) -> FloatArray:
 
 def with_related_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The same candidates, with the likelihood that each is related to the page they were compared with."""
-    curve = ScoreCurve(_RELATED_MIDPOINT / _RELATED_WIDTH, meaning=1 / _RELATED_WIDTH)
-    alone = Competition()
-    return [
-        candidate._replace(likelihood=apply_curve(curve, get_score_features(SearchMode.SEMANTIC, candidate, alone)))
-        for candidate in candidates
-    ]
+    related = []
+    for candidate in candidates:
+        likelihood = compute_logistic((candidate.chunk_meaning - _RELATED_MIDPOINT) / _RELATED_WIDTH)
+        confidence = rate_score(likelihood, is_medium=likelihood >= _MEDIUM_LIKELIHOOD)
+        related.append(candidate._replace(likelihood=likelihood, confidence=confidence))
+    return related

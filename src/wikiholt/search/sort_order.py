@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from wikiholt.domain.index import IntArray
-from wikiholt.domain.search import OrderOverride, SearchMode, SortOrder
+from wikiholt.domain.search import Confidence, OrderOverride, SortOrder
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.own_names import NAME_CHANNEL
-from wikiholt.search.ranking import Candidate, get_order_score
+from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.properties import fold_pinned_query
@@ -20,6 +20,7 @@ DATE_SORT_MIN_SHARE = 0.5
 MAX_LISTED_PAGES = 20_000
 """Of more pages, a query of fields alone lists those that were indexed last."""
 
+_CERTAIN = Candidate(0, likelihood=1.0, confidence=Confidence.HIGH)
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -61,7 +62,6 @@ class HitOrder:
     def select(
         self,
         request: SearchRequest,
-        mode: SearchMode,
         candidates: Sequence[Candidate],
         fixed_count: int,
         version: int,
@@ -72,7 +72,7 @@ class HitOrder:
         Only the first `fixed_count` are reordered: they do not depend on the requested hits, so that one page of hits
         continues the one before. Pinned pages come first.
         """
-        ordered = self._order(request, mode, candidates[:fixed_count], version, allowed)
+        ordered = self._order(request, candidates[:fixed_count], version, allowed)
         if request.sort is SortOrder.RELEVANCE:
             shown = {candidate.page_id for candidate in ordered}
             ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
@@ -84,24 +84,23 @@ class HitOrder:
         newest = sorted(pages, key=lambda page: page.path)
         newest.sort(key=lambda page: page.last_updated or _OLDEST, reverse=True)
         chosen = newest[request.offset : request.depth]
-        return [Candidate(page.page_id, likelihood=1.0, channels=("filter",)) for page in chosen]
+        return [_CERTAIN._replace(page_id=page.page_id, channels=("filter",)) for page in chosen]
 
     def _order(
         self,
         request: SearchRequest,
-        mode: SearchMode,
         candidates: Sequence[Candidate],
         version: int,
         allowed: IntArray | None,
     ) -> list[Candidate]:
         if request.sort is SortOrder.DATE:
-            return self._sort_by_date(mode, candidates)
+            return self._sort_by_date(candidates)
         overrides = self._get_overrides(version)
         factors = self._get_factors({candidate.page_id for candidate in candidates}, overrides)
         # A boost changes the evidence, and pages that are found by their own name are first without any.
         named = [candidate for candidate in candidates if NAME_CHANNEL in candidate.channels]
         others = [candidate for candidate in candidates if NAME_CHANNEL not in candidate.channels]
-        ordered = [*named, *(sort_boosted(mode, others, factors) if factors else others)]
+        ordered = [*named, *(sort_boosted(others, factors) if factors else others)]
         pinned = overrides.pins.get(fold_pinned_query(request.query), ())
         allowed_ids = None if allowed is None or not pinned else frozenset(allowed.tolist())
         return move_pinned(ordered, [page_id for page_id in pinned if allowed_ids is None or page_id in allowed_ids])
@@ -122,24 +121,24 @@ class HitOrder:
                     factors[page_id] = factors.get(page_id, 1.0) * rule.factor
         return factors
 
-    def _sort_by_date(self, mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
-        best = max((get_order_score(mode, candidate) for candidate in candidates), default=0.0)
+    def _sort_by_date(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        best = max((candidate.rank for candidate in candidates), default=0.0)
         relevant = [
             candidate
             for candidate in candidates
-            if get_order_score(mode, candidate) >= DATE_SORT_MIN_SHARE * best or NAME_CHANNEL in candidate.channels
+            if candidate.rank >= DATE_SORT_MIN_SHARE * best or NAME_CHANNEL in candidate.channels
         ]
         pages = self._index.get_pages([candidate.page_id for candidate in relevant])
         dates = {page_id: page.last_updated or _OLDEST for page_id, page in pages.items()}
         return sorted(relevant, key=lambda candidate: dates.get(candidate.page_id, _OLDEST), reverse=True)
 
 
-def sort_boosted(mode: SearchMode, candidates: Sequence[Candidate], factors: Mapping[int, float]) -> list[Candidate]:
-    """Sort by order score times factor. Pages with equal factors keep their order."""
+def sort_boosted(candidates: Sequence[Candidate], factors: Mapping[int, float]) -> list[Candidate]:
+    """Sort by rank times factor. Pages with equal factors keep their order."""
     lowest, keys = float("inf"), []
     for candidate in candidates:
         # The scores of reranked and other pages differ; no page may overtake another without a boost.
-        lowest = min(lowest, get_order_score(mode, candidate))
+        lowest = min(lowest, max(candidate.rank, 0.0))
         keys.append(lowest * factors.get(candidate.page_id, 1.0))
     return [candidates[i] for i in sorted(range(len(candidates)), key=lambda i: -keys[i])]
 
@@ -150,7 +149,10 @@ def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[
     for candidate in candidates:
         found.setdefault(candidate.page_id, candidate)
     first = [found.get(page_id, Candidate(page_id)) for page_id in pinned]
-    first = [candidate._replace(likelihood=1.0, channels=(*candidate.channels, "pinned")) for candidate in first]
+    first = [
+        candidate._replace(likelihood=1.0, confidence=Confidence.HIGH, channels=(*candidate.channels, "pinned"))
+        for candidate in first
+    ]
     return first + [candidate for candidate in candidates if candidate.page_id not in pinned]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from wikiholt.domain.search import KeywordQuery, StoredPage
+from wikiholt.search.ranking import TitleMatch
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 from wikiholt.text.page_names import FOLDER_PAGES
@@ -56,23 +57,24 @@ class TitleMatcher:
 
     def score_titles(
         self, query: KeywordQuery, page_ids: Collection[int], version: int, variants: Sequence[QueryVariant] = ()
-    ) -> dict[int, float]:
-        """Page id → overlap of the significant terms of title and query; 1 for equal terms.
+    ) -> dict[int, TitleMatch]:
+        """Page id → overlap of the significant terms of title and query (1 for equal terms), and share of the title.
 
-        Of the query and its variants, and of the title and the aliases, those with the highest value count.
+        Of the query and its variants, and of the title and the aliases, those with the highest values count.
         """
         queries = [
             (self._languages[0], _get_query_terms(query)),
             *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
-        titles = self._get_titles(page_ids, version) if queries[0][1] else {}
-        overlaps = dict.fromkeys(titles, 0.0)
+        pages, titles = self.get_pages(page_ids, version), self._get_titles(page_ids, version)
+        matches = {page_id: TitleMatch(chunks=pages[page_id].chunks) for page_id in titles if page_id in pages}
         for language, terms in queries:
             for page_id, title in titles.items():
                 for name in title[language]:
-                    if not terms.isdisjoint(name.with_path):
-                        overlaps[page_id] = max(overlaps[page_id], compute_overlap(terms, name))
-        return overlaps
+                    if page_id in matches and not terms.isdisjoint(name.with_path):
+                        overlap, share = compute_overlap(terms, name), len(terms & name.with_path) / len(name.with_path)
+                        matches[page_id] = matches[page_id].add(overlap, share)
+        return matches
 
     def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _PageTitles]:
         _, cached = self._get_cache(version)
