@@ -25,13 +25,13 @@ RERANK_DEPTH = 10
 
 UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
-a hopeless one does not become right. Chosen with bench/unclear, see docs/adr/0038."""
+a hopeless one does not become right. See docs/adr/0038."""
 
 NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
 
 Most wiki queries are names, which a reranker trained on questions and answers judges poorly from the passage alone.
-Hybrid search has compared them already. Chosen with bench/reranking, see docs/adr/0025.
+Hybrid search has compared them already. See docs/adr/0025.
 """
 
 MAX_GAP = 8.0
