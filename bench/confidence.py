@@ -2,8 +2,8 @@
 
     python -m bench.confidence [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes of bench.quality (run that first), with searches of the product. Every query of a collection is *answerable* there; up to 40 queries of each
-set of the other collections are *foreign*.
+Uses the indexes of bench.quality (run that first), with searches of the product. Every query of a collection is
+*answerable* there; up to 40 queries of each set of the other collections are *foreign*.
 """
 
 import argparse
