@@ -165,7 +165,7 @@ def test_more_passages_of_the_first_hit_are_compared() -> None:
 
 def test_among_passages_that_are_hits_the_best_of_a_page_comes_first() -> None:
     texts = ("pump", "pump", "pump zeolite", "zeolite", "zeolite")
-    near = [Candidate(1, number, 0.3 + number / 8, 0.5, likelihood=1 - number / 8) for number in range(1, 4)]
+    near = [Candidate(1, number, 0.3 + number / 40, 0.5, likelihood=1 - number / 8) for number in range(1, 4)]
     other = Candidate(2, 4, 0.3, 0.5, likelihood=0.7)
     pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in (1, 2)}
     chooser = PassageChooser(parse_query("pump zeolite "), {1: near, 2: [other]}, 3)
@@ -174,7 +174,7 @@ def test_among_passages_that_are_hits_the_best_of_a_page_comes_first() -> None:
         chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), shown[:count], pages)
         assert [chunk.number for _, chunk in chosen if chunk] == [3, 2, 4, 1][:count], "n only lengthens the list"
         assert [candidate.chunk_id for candidate, _ in chosen] == [3, 2, 4, 1][:count]
-        assert [candidate.distance for candidate, _ in chosen] == [0.675, 0.55, 0.3, 0.425][:count]
+        assert [candidate.distance for candidate, _ in chosen] == pytest.approx([0.375, 0.35, 0.3, 0.325][:count])
         assert [candidate.likelihood for candidate, _ in chosen] == [0.875, 0.75, 0.7, 0.625][:count]
 
 

@@ -40,7 +40,7 @@ def test_the_reranker_changes_the_order_and_the_answer_says_so(
 ) -> None:
     reader = ReversingReranker()
     handle = rerank_wiki.open_handle(lambda: reader)
-    answer, before = handle.search(SearchRequest(QUERY, 30, mode)), plain.search(SearchRequest(QUERY, 30, mode))
+    answer, before = handle.search(SearchRequest(QUERY, 30, mode, rerank=True)), plain.search(SearchRequest(QUERY, 30, mode))
     assert (answer.reranked, answer.degraded, before.reranked) == (True, False, False)
     assert [path for path, _, _ in get_ranking(answer)] != [path for path, _, _ in get_ranking(before)]
     assert {hit.path for hit in answer.hits[:RERANK_DEPTH]} == {hit.path for hit in before.hits[:RERANK_DEPTH]}
@@ -51,10 +51,10 @@ def test_the_reranker_changes_the_order_and_the_answer_says_so(
 @pytest.mark.parametrize("mode", RERANKED_MODES)
 def test_a_larger_n_only_extends_a_reranked_list(rerank_wiki: RerankFixture, mode: SearchMode) -> None:
     handle = rerank_wiki.open_handle(ReversingReranker)
-    complete = get_ranking(handle.search(SearchRequest(QUERY, len(PAGES), mode)))
+    complete = get_ranking(handle.search(SearchRequest(QUERY, len(PAGES), mode, rerank=True)))
     assert len(complete) == len(PAGES)
     for n in (1, 3, RERANK_DEPTH - 1, RERANK_DEPTH, RERANK_DEPTH + 1, 25):
-        assert get_ranking(handle.search(SearchRequest(QUERY, n, mode))) == complete[:n]
+        assert get_ranking(handle.search(SearchRequest(QUERY, n, mode, rerank=True))) == complete[:n]
     handle.close()
 
 
@@ -64,7 +64,7 @@ def test_scores_stay_in_bounds_and_never_rise_down_the_list(
     rerank_wiki: RerankFixture, mode: SearchMode, reader: type[FakeReranker]
 ) -> None:
     handle = rerank_wiki.open_handle(reader)
-    scores = [score for _, score, _ in get_ranking(handle.search(SearchRequest(QUERY, 30, mode)))]
+    scores = [score for _, score, _ in get_ranking(handle.search(SearchRequest(QUERY, 30, mode, rerank=True)))]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
     handle.close()
@@ -90,7 +90,7 @@ def test_after_the_time_limit_the_answer_is_not_reranked(
     rerank_wiki: RerankFixture, plain: WikiHandle, mode: SearchMode, n: int
 ) -> None:
     handle = rerank_wiki.open_handle(TimedOutReranker)
-    answer, before = handle.search(SearchRequest(QUERY, n, mode)), plain.search(SearchRequest(QUERY, n, mode))
+    answer, before = handle.search(SearchRequest(QUERY, n, mode, rerank=True)), plain.search(SearchRequest(QUERY, n, mode))
     assert answer.hits == before.hits
     assert (answer.reranked, answer.degraded, before.degraded) == (False, True, False)
     assert any("timeout" in note for note in answer.notes)
@@ -109,7 +109,7 @@ def test_a_missing_reranker_is_noted_by_code_and_logged_in_full(
 ) -> None:
     handle = rerank_wiki.open_handle(_raise_missing_model)
     with caplog.at_level(logging.WARNING):
-        answer = handle.search(SearchRequest(QUERY, 5, mode))
+        answer = handle.search(SearchRequest(QUERY, 5, mode, rerank=True))
     assert answer.hits == plain.search(SearchRequest(QUERY, 5, mode)).hits
     assert (answer.reranked, answer.degraded) == (False, True)
     assert any("model-missing" in note for note in answer.notes)
@@ -127,7 +127,7 @@ def test_any_failure_of_the_reranker_only_disables_reranking(
     rerank_wiki: RerankFixture, plain: WikiHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
     handle = rerank_wiki.open_handle(FailingReranker)
-    answer = handle.search(SearchRequest(QUERY, 5))
+    answer = handle.search(SearchRequest(QUERY, 5, rerank=True))
     assert answer.hits == plain.search(SearchRequest(QUERY, 5)).hits
     assert (answer.reranked, answer.degraded) == (False, True)
     assert any("failed" in note for note in answer.notes)
@@ -198,8 +198,8 @@ def test_keyword_and_similar_searches_are_not_reranked(rerank_wiki: RerankFixtur
 
 def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_wiki: RerankFixture) -> None:
     handle = rerank_wiki.open_handle(FakeReranker)
-    complete = get_ranking(handle.search(SearchRequest(QUERY, 30, chunks_per_page=2)))
-    assert get_ranking(handle.search(SearchRequest(QUERY, 4, chunks_per_page=2))) == complete[:4]
+    complete = get_ranking(handle.search(SearchRequest(QUERY, 30, chunks_per_page=2, rerank=True)))
+    assert get_ranking(handle.search(SearchRequest(QUERY, 4, chunks_per_page=2, rerank=True))) == complete[:4]
     handle.close()
 
 

@@ -24,8 +24,8 @@ RERANK_DEPTH = 10
 """Pages that are reranked. docs/adr/0025 lists the quality and cost of other depths."""
 
 UNCLEAR_LIKELIHOODS = (0.2, 0.9)
-"""A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
-a hopeless one does not become right. See docs/adr/0038."""
+"""A hybrid search is reranked if the wiki has an answer with at least the first probability, and its first page is the
+one wanted with less than the second: a clear answer does not change, and a hopeless one does not become right."""
 
 NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
@@ -124,7 +124,7 @@ def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], verdi
         return bool(candidates) and request.rerank is not False
     lowest, highest = UNCLEAR_LIKELIHOODS
     (first,) = with_likelihoods(candidates[:1], verdict)
-    return lowest <= (first.likelihood or 0.0) < highest
+    return verdict.answer >= lowest and (first.likelihood or 0.0) < highest
 
 
 def reorder_candidates(

@@ -65,7 +65,8 @@ class TitleMatcher:
             (self._languages[0], _get_query_terms(query)),
             *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
-        pages, titles = self.get_pages(page_ids, version), self._get_titles(page_ids, version)
+        titles = self._get_titles(page_ids, version) if queries[0][1] else {}
+        pages, _ = self._get_cache(version)
         matches = {page_id: TitleMatch(chunks=pages[page_id].chunks) for page_id in titles if page_id in pages}
         for language, terms in queries:
             for page_id, title in titles.items():
