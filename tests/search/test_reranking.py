@@ -40,7 +40,10 @@ def test_the_reranker_changes_the_order_and_the_answer_says_so(
 ) -> None:
     reader = ReversingReranker()
     handle = rerank_wiki.open_handle(lambda: reader)
-    answer, before = handle.search(SearchRequest(QUERY, 30, mode, rerank=True)), plain.search(SearchRequest(QUERY, 30, mode))
+    answer, before = (
+        handle.search(SearchRequest(QUERY, 30, mode, rerank=True)),
+        plain.search(SearchRequest(QUERY, 30, mode)),
+    )
     assert (answer.reranked, answer.degraded, before.reranked) == (True, False, False)
     assert [path for path, _, _ in get_ranking(answer)] != [path for path, _, _ in get_ranking(before)]
     assert {hit.path for hit in answer.hits[:RERANK_DEPTH]} == {hit.path for hit in before.hits[:RERANK_DEPTH]}
@@ -90,7 +93,10 @@ def test_after_the_time_limit_the_answer_is_not_reranked(
     rerank_wiki: RerankFixture, plain: WikiHandle, mode: SearchMode, n: int
 ) -> None:
     handle = rerank_wiki.open_handle(TimedOutReranker)
-    answer, before = handle.search(SearchRequest(QUERY, n, mode, rerank=True)), plain.search(SearchRequest(QUERY, n, mode))
+    answer, before = (
+        handle.search(SearchRequest(QUERY, n, mode, rerank=True)),
+        plain.search(SearchRequest(QUERY, n, mode)),
+    )
     assert answer.hits == before.hits
     assert (answer.reranked, answer.degraded, before.degraded) == (False, True, False)
     assert any("timeout" in note for note in answer.notes)

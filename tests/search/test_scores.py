@@ -94,6 +94,9 @@ candidate = st.builds(
     title=st.builds(TitleMatch, amounts, amounts, st.integers(1, 500)),
     scale=st.just(CosineScale()),
     page_cosine=st.none() | amounts,
+    rank=st.just(0.0),
+    likelihood=st.none(),
+    confidence=st.just(Confidence.LOW),
 )
 PLAIN = QueryShape()
 shapes = st.builds(QueryShape, st.floats(0, 1), amounts, amounts, st.sampled_from([0.0, 1.0]))
@@ -130,10 +133,10 @@ def test_a_score_depends_only_on_the_pages_that_compete(
 
 @given(st.sampled_from([SearchMode.HYBRID, SearchMode.SEMANTIC]), st.lists(candidate, min_size=1, max_size=8), amounts)
 def test_a_nearer_page_never_ranks_lower(mode: SearchMode, found: list[Candidate], more: float) -> None:
-    first = found[0]
+    first = found[0]._replace(title=TitleMatch())
     nearer = first._replace(distance=(first.distance or 0.0) - more)
     ranks = [rank_candidates(mode, [each], QueryShape())[0].rank for each in (first, nearer)]
-    assert ranks[1] >= ranks[0] - 1e-9 or first.title.overlap > 0
+    assert ranks[1] >= ranks[0] - 1e-9
 
 
 def test_words_count_less_in_a_sentence_and_more_for_a_code() -> None:
@@ -198,7 +201,7 @@ def test_of_two_equally_good_pages_neither_has_high_confidence(handbook: Indexed
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("query", ["unlock the entrance", "how do I get into a room", "door locks"])
+@pytest.mark.parametrize("query", ["where do I get the keys", "borrow the keys of a wing", "where do I sign for a key"])
 def test_many_pages_about_a_topic_are_an_answer_together(tmp_path: Path, query: str) -> None:
     wings = ("north", "south", "upper", "lower", "old", "new")
     keys = {

@@ -28,8 +28,13 @@ class TitleTerms(NamedTuple):
     with_path: frozenset[str]
 
 
-_PageTitles = Mapping[str, tuple[TitleTerms, ...]]
-"""Language → the terms of each name of a page."""
+class _PageTitles(NamedTuple):
+    """The terms of each name of a page, by language, and its number of chunks."""
+
+    names: Mapping[str, tuple[TitleTerms, ...]]
+    chunks: int
+
+
 _Cache = tuple[int, dict[int, StoredPage], dict[int, _PageTitles]]
 
 
@@ -66,12 +71,11 @@ class TitleMatcher:
             *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
         titles = self._get_titles(page_ids, version) if queries[0][1] else {}
-        pages, _ = self._get_cache(version)
-        matches = {page_id: TitleMatch(chunks=pages[page_id].chunks) for page_id in titles if page_id in pages}
+        matches = {page_id: TitleMatch(chunks=title.chunks) for page_id, title in titles.items()}
         for language, terms in queries:
             for page_id, title in titles.items():
-                for name in title[language]:
-                    if page_id in matches and not terms.isdisjoint(name.with_path):
+                for name in title.names[language]:
+                    if not terms.isdisjoint(name.with_path):
                         overlap, share = compute_overlap(terms, name), len(terms & name.with_path) / len(name.with_path)
                         matches[page_id] = matches[page_id].add(overlap, share)
         return matches
@@ -87,10 +91,11 @@ class TitleMatcher:
         return titles
 
     def _analyse_titles(self, page: StoredPage) -> _PageTitles:
-        return {
+        names = {
             language: tuple(make_title_terms(name, page.path, language) for name in (page.name, *page.aliases))
             for language in self._languages
         }
+        return _PageTitles(names, page.chunks)
 
     def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _PageTitles]]:
         cached_version, pages, titles = self._cache
