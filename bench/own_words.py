@@ -32,7 +32,7 @@ from wikiholt.wikis.handle import WikiHandle
 JUDGED_PAGES = 60
 """Pages of a question that the fit compares."""
 SNIPPET_WORDS = 5
-"""So many words in a row of an answering line are in a snippet that has the answer."""
+"""A snippet has the answer if it has this number of words in a row of an answering line."""
 PENALTY, RATE, STEPS = 1e-3, 0.05, 1500
 _WORD = re.compile(r"[a-z0-9]+")
 _LINK_TARGET = re.compile(r"\]\([^)]*\)")
