@@ -18,7 +18,7 @@ LEAD_PASSAGES = 5
 """The same for the first hit: more often its snippet has the answer, and two more passages cost little."""
 
 WORD_WEIGHT = 0.2
-"""Weight of the contained words; the meaning has 1. See docs/adr/0048."""
+"""Weight of the contained words; the meaning has 1. See docs/adr/0049."""
 
 _MAX_PAGE_CHUNKS, _MAX_LEAD_CHUNKS = 200, 1000
 """Pages with more chunks than this are not scanned for query words, which would take longer than the search. The second

@@ -3,7 +3,7 @@
 A page's rank is a weighted sum of its features: how near its nearest chunk and the page as a whole are to the query,
 its share of the best possible keyword score, and how well its title matches. Names and sentences have different
 weights. A hit's score is the probability that it is the page wanted: the probability that the wiki has an answer, times
-the page's share among the best pages. docs/adr/0048 says how the weights are fitted.
+the page's share among the best pages. docs/adr/0049 says how the weights are fitted.
 """
 
 import math
@@ -25,7 +25,7 @@ COMPETING_PAGES = 24
 COMPARED_MEANINGS, COMPARED_SHARES = 10, 5
 """Pages with whose mean the best one is compared, to know whether it stands out."""
 
-ANSWER_PROBABILITY = 0.27
+ANSWER_PROBABILITY = 0.3
 """If it is less likely that the wiki has an answer, nothing is relevant."""
 
 HIGH_SCORE = 0.74
