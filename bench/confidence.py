@@ -2,23 +2,19 @@
 
     python -m bench.confidence [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes of bench.quality (run that first), with searches of the product: bench.calibration knows the features of
-pages only, and not the passages that are shown. Every query of a collection is *answerable* there; up to 40 queries of each
-set of the other collections are *foreign*. The rows *without the limit* are without the rule that a hit whose passage
-has one of several words is never high (docs/adr/0046).
+Uses the indexes of bench.quality (run that first), with searches of the product. Every query of a collection is
+*answerable* there; up to 40 queries of each set of the other collections are *foreign*.
 """
 
 import argparse
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 from bench import collections
 from bench.report import describe_machine, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import Confidence, SearchMode, SearchResult
-from wikiholt.search import passages
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 
@@ -38,17 +34,13 @@ def main() -> None:
     ]
     service = open_service(arguments.data / "quality")
     wikis = {name: service.get_handle(name) for name in collections.SHARED_NAMES}
-    lines = [HEAD]
-    for mode in SearchMode:
-        with mock.patch.object(passages, "MAX_ONE_WORD_LIKELIHOOD", 1.0):
-            lines.append(measure(f"{mode}, without the limit", mode, asked, wikis))
-        lines.append(measure(str(mode), mode, asked, wikis))
+    lines = [HEAD, *(measure(mode, asked, wikis) for mode in SearchMode)]
     service.close()
     if arguments.write:
         write_result("confidence", "\n".join([__doc__ or "", describe_machine(), "", *lines]))
 
 
-def measure(label: str, mode: SearchMode, asked: list[collections.Queries], wikis: dict[str, WikiHandle]) -> str:
+def measure(mode: SearchMode, asked: list[collections.Queries], wikis: dict[str, WikiHandle]) -> str:
     own = list(answer_own(mode, asked, wikis))
     foreign = list(answer_foreign(mode, asked, wikis))
     high = [right for right, is_high, _ in own if is_high]
@@ -61,7 +53,7 @@ def measure(label: str, mode: SearchMode, asked: list[collections.Queries], wiki
         share([result.nothing_relevant for result in foreign]),
         share([is_first_high(result) for result in foreign]),
     )
-    row = f"| {label} | {len(own)} | {' | '.join(shares)} |"
+    row = f"| {mode} | {len(own)} | {' | '.join(shares)} |"
     print(row, flush=True)
     return row
 

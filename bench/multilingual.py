@@ -33,7 +33,14 @@ from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
 from wikiholt.embedding import DEFAULT_MODEL, identify_model, load_embedder
 from wikiholt.search import searcher
-from wikiholt.search.ranking import Candidate, get_competition, get_confidence, rank_candidates, with_likelihoods
+from wikiholt.search.ranking import (
+    Candidate,
+    QueryShape,
+    judge_answer,
+    rank_candidates,
+    rate_candidates,
+    with_likelihoods,
+)
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.quality_metrics import RANKING_DEPTH, compute_ndcg
 from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
@@ -194,6 +201,7 @@ class QuestionCandidates:
     """The candidates of hybrid search for one question, before they are ranked, and the ids of the right pages."""
 
     candidates: list[Candidate]
+    shape: QueryShape
     right: frozenset[int]
 
 
@@ -216,11 +224,11 @@ def find_candidates(
     collection: LanguageCollection, model: str, limit: int
 ) -> tuple[list[QuestionCandidates], list[QuestionCandidates]]:
     """The candidates of questions that the wiki answers, and of questions that it does not."""
-    kept: list[list[Candidate]] = []
+    kept: list[tuple[list[Candidate], QueryShape]] = []
 
-    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
-        kept.append(list(candidates))
-        return rank_candidates(mode, candidates)
+    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
+        kept.append((list(candidates), shape))
+        return rank_candidates(mode, candidates, shape)
 
     service = bootstrap.open_service(DATA / model, overrides={"model": model})
     wiki = open_wiki(service, collection, half=True)
@@ -234,11 +242,8 @@ def find_candidates(
             for question in collection.get_questions(limit, measured=measured):
                 kept.clear()
                 wiki.search(SearchRequest(question.text))
-                found[-1].append(
-                    QuestionCandidates(
-                        kept[0] if kept else [], frozenset(ids[path] for path in question.relevant if path in ids)
-                    )
-                )
+                right = frozenset(ids[path] for path in question.relevant if path in ids)
+                found[-1].append(QuestionCandidates(*(kept[0] if kept else ([], QueryShape())), right))
     service.close()
     return found[0], found[1]
 
@@ -263,7 +268,7 @@ def format_scale(
 
 def rank_on_scale(asked: QuestionCandidates, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
     found = [each for each in asked.candidates if mode is SearchMode.HYBRID or each.distance is not None]
-    return rank_candidates(mode, [each._replace(scale=scale) for each in found])
+    return rank_candidates(mode, [each._replace(scale=scale) for each in found], asked.shape)
 
 
 def compute_gain(mode: SearchMode, asked: QuestionCandidates, scale: CosineScale) -> float:
@@ -284,8 +289,9 @@ def rate(asked: QuestionCandidates, scale: CosineScale) -> tuple[bool, Confidenc
     ranked = rank_on_scale(asked, mode, scale)
     if not ranked:  # a phrase in the question is on no page
         return False, Confidence.LOW
-    likely = with_likelihoods(mode, ranked[:1], get_competition(mode, ranked))
-    return ranked[0].page_id in asked.right, get_confidence(mode, likely[0].likelihood or 0.0)
+    verdict = judge_answer(mode, ranked, asked.shape)
+    (first,) = rate_candidates(with_likelihoods(ranked[:1], verdict), verdict)
+    return first.page_id in asked.right, first.confidence
 
 
 # The closest sentence.

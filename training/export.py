@@ -33,7 +33,7 @@ TESTS = Path("tests/embedding/model")
 REFERENCE_TEXTS = TESTS / "reference_texts.txt"
 WINDOW = 512
 MAX_CALIBRATION_TEXTS = 400
-PAIR_TOKENS = 128
+PAIR_TOKENS = 192
 """What the reranker reads of a pair."""
 WORDS_PER_TEXT = 120
 _SENTENCE_END = re.compile(r"(?<=[.?])\s|\n")

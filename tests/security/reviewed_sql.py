@@ -77,6 +77,7 @@ _BY_MODULE = {
     ),
     "storage/postgres/home_tables.py": (
         "EMPTY_CHECKSUM",
+        "_AT_EXPRESSION",
         "_LEVEL_EXPRESSION",
         "execute(_CLEANUP_STATEMENT)",
         "execute(_convert_placeholders(statement))",
@@ -241,6 +242,7 @@ _BY_MODULE = {
         "execute(sql)",
         "execute(sql.format(name))",
         "field_sum",
+        "found",
         "name",
     ),
     "storage/sqlite/pool.py": ("WRITER_PRAGMA",),

@@ -19,7 +19,7 @@ from wikiholt.embedding.model_loader import LoadedModel
 from wikiholt.embedding.self_test import check_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
 
-MAX_PAIR_TOKENS = 128
+MAX_PAIR_TOKENS = 192
 """Tokens of a pair that the model reads. Twice as many take slightly more than twice as long."""
 
 _MAX_WORKERS = 2

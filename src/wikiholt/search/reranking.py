@@ -31,7 +31,7 @@ NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
 
 Most wiki queries are names, which a reranker trained on questions and answers judges poorly from the passage alone.
-Hybrid search has compared them already. Chosen with bench/reranking, see docs/adr/0025.
+Hybrid search has compared them already. See docs/adr/0025.
 """
 
 MAX_GAP = 8.0

@@ -14,8 +14,7 @@ PATH_PARTS = 3
 """Number of last parts of a path whose words count as words of the title."""
 
 PATH_SHARE = 2 / 3
-"""Share of the title with its path in the overlap; the title alone has the rest. Chosen with bench/paths, see
-docs/adr/0045."""
+"""Share of the title with its path in the overlap; the title alone has the rest. See docs/adr/0045."""
 
 _MAX_CACHED_PAGES = 16_000
 """About 30 MB."""

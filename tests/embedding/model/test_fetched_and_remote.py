@@ -170,8 +170,11 @@ def test_a_real_model_is_fetched_listed_used_and_removed(
     listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)["models"]}
     assert listed[fetched["model"]]["used_by"] == ["wiki notes"]
     assert listed[DEFAULT_MODEL]["used_by"] == ["setting model"]
-    assert [name for name, model in listed.items() if model["reranker"]] == ["ms-marco-MiniLM-L-12-v2"]
-    assert [model["dimensions"] for model in listed.values() if model["reranker"]] == [0]
+    assert [name for name, model in listed.items() if model["reranker"]] == [
+        "ms-marco-MiniLM-L-12-v2",
+        "wikiholt-rerank-1",
+    ]
+    assert [model["dimensions"] for model in listed.values() if model["reranker"]] == [0, 0]
     assert main(["--data", str(data), "model", "remove", "hf:baai/bge-small"]) == 4
     assert "in use: wiki notes" in capsys.readouterr().err
     assert main(["--data", str(data), "model", "remove", "--force", "hf:baai/bge-small"]) == 0
