@@ -25,7 +25,7 @@ COMPETING_PAGES = 24
 COMPARED_MEANINGS, COMPARED_SHARES = 10, 5
 """Pages with whose mean the best one is compared, to know whether it stands out."""
 
-ANSWER_PROBABILITY = 0.27
+ANSWER_PROBABILITY = 0.3
 """If it is less likely that the wiki has an answer, nothing is relevant."""
 
 HIGH_SCORE = 0.74
