@@ -105,7 +105,7 @@ def test_a_site_chooses_its_own_links_colours_and_opener(
     page.keyboard.type("ledger error codes")
     option = page.get_by_role("option").first
     expect(option).to_have_attribute("href", "https://docs.example.org/Services/Ledger/#error-codes")
-    assert option.locator(".heading").evaluate("each => getComputedStyle(each).color") == "rgb(42, 93, 176)"
+    expect(option.locator(".heading")).to_have_css("color", "rgb(42, 93, 176)")
 
 
 def test_an_origin_that_is_not_listed_gets_no_answer(
