@@ -36,14 +36,12 @@ allowed(id) AS (
     UNION SELECT relowner FROM relations
     UNION SELECT entry.grantee FROM relations, aclexplode(relacl) AS entry
     UNION SELECT member FROM pg_auth_members JOIN pg_roles ON pg_roles.oid = roleid
-        WHERE rolname = %(role)s AND (inherit_option OR set_option)
+        WHERE rolname = %(role)s
 )
 SELECT coalesce(rolname, CASE WHEN id = 0 THEN 'PUBLIC' ELSE id::text END) AS name
 FROM allowed LEFT JOIN pg_roles ON pg_roles.oid = id
 WHERE rolname IS NULL OR rolname NOT IN (current_user, %(role)s) ORDER BY name
 """
-# `member` counts only with a right to use the role: creators of roles are members with ADMIN OPTION alone.
-
 
 class PostgresDatabaseAdmin:
     """`DatabaseAdmin` for the databases of one catalog and the store in them."""
@@ -186,6 +184,6 @@ def _check_wiki_login(database: CatalogDatabase) -> str:
         return " ".join(str(error).split())
     finally:
         with connections.write_transaction() as connection:
-            provision.revoke_login(connection, role, database.group)
-            provision.drop_role(connection, role, database.group)
+            provision.revoke_login(connection, role)
+            provision.drop_role(connection, role)
     return ""

@@ -258,7 +258,7 @@ def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
     )
     with placements.get_operator_connections(old).write_transaction() as connection:
         # Only members of a role can see the activity of its sessions.
-        if not join_role(connection, old.role, placements.get_database(old).group):
+        if not join_role(connection, old.role):
             return
     while time.monotonic() < deadline:
         with placements.get_operator_connections(old).read_connection() as connection:

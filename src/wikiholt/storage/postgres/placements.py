@@ -139,7 +139,7 @@ class PlacementCatalog:
             return removed + self._remove_placement(parse_placement(row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
-                removed += remove_schema(connection, make_schema_name(wiki_id), database.group)
+                removed += remove_schema(connection, make_schema_name(wiki_id))
         with self.catalog.write_transaction() as connection:
             locks.delete_lock(connection, _get_lock_name(wiki_id))
         return removed
@@ -250,8 +250,8 @@ class PlacementCatalog:
 
     def remove_objects(self, placement: Placement) -> list[str]:
         """Remove the schema and role of a placement and return the names of all objects."""
-        connections, group = self.get_operator_connections(placement), self.get_database(placement).group
-        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role, group))
+        connections = self.get_operator_connections(placement)
+        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role))
 
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
         removed = self.remove_objects(placement)
