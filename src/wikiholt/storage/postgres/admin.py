@@ -1,8 +1,8 @@
-"""Database administration for the operator: status, adding and removing databases, upgrades and moves."""
+"""Database administration for the operator: status, adding and removing databases, and moves."""
 
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import psycopg
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import maintenance, move, provision, schema
+from wikiholt.storage.postgres import move, provision
 from wikiholt.storage.postgres.assignments import COUNT_NODES, find_connection_shortage
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.storage.postgres.locks import TimeoutCounter
@@ -22,10 +22,7 @@ _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
     coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '')
 """
-_COUNT_WIKIS = """
-SELECT database, count(*), count(*) FILTER (WHERE layout < %s AND condition = 'here')
-FROM placements GROUP BY database
-"""
+_COUNT_WIKIS = "SELECT database, count(*) FROM placements GROUP BY database"
 
 _SELECT_UNEXPECTED_ROLES = """
 WITH place AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = %(schema)s),
@@ -43,6 +40,7 @@ FROM allowed LEFT JOIN pg_roles ON pg_roles.oid = id
 WHERE rolname IS NULL OR rolname NOT IN (current_user, %(role)s) ORDER BY name
 """
 
+
 class PostgresDatabaseAdmin:
     """`DatabaseAdmin` for the databases of one catalog and the store in them."""
 
@@ -58,11 +56,10 @@ class PostgresDatabaseAdmin:
 
     def get_statuses(self) -> Sequence[DatabaseStatus]:
         with self._catalog.read_connection() as connection:
-            rows = connection.execute(_COUNT_WIKIS, (schema.SCHEMA_LAYOUT,)).fetchall()
+            counts: dict[str, int] = dict(connection.execute(_COUNT_WIKIS).fetchall())
             (nodes,) = connection.execute(COUNT_NODES).fetchone() or (0,)
-        counts = {name: (wikis, behind) for name, wikis, behind in rows}
         return [
-            self._get_status(database, nodes, *counts.get(database.name, (0, 0)))
+            self._get_status(database, nodes, counts.get(database.name, 0))
             for database in self._catalog.list_databases()
         ]
 
@@ -98,11 +95,6 @@ class PostgresDatabaseAdmin:
     def set_open(self, name: str, *, accept_new: bool) -> None:
         self._catalog.set_open(name, accept_new=accept_new)
         self._store.placements.invalidate_counts()
-
-    def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
-        total = sum(status.behind for status in self.get_statuses())
-        progress(0, total)
-        return maintenance.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total)))
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)
@@ -144,7 +136,7 @@ class PostgresDatabaseAdmin:
         self._pool.close()
         self._catalog.close()
 
-    def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int, behind: int) -> DatabaseStatus:
+    def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int) -> DatabaseStatus:
         server = vector = problem = shortage = ""
         try:
             with database.connections.read_connection() as connection:
@@ -159,7 +151,6 @@ class PostgresDatabaseAdmin:
             database.accepts_new,
             database.weight,
             wikis,
-            behind,
             server,
             vector,
             problem,

@@ -120,7 +120,7 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
     """Create what is missing of a wiki's schema and role, in an open transaction of the operator.
 
     Parts are missing if the wiki is new, if an earlier call was killed, or after a dump was restored without roles. A
-    schema without its own tables, or of a layout that cannot be migrated, is renamed, not dropped; it is removed
+    schema without its own tables, or of an older layout, is renamed, not dropped; it is removed
     together with the wiki. An existing role gets its password and settings again.
     """
     locks.acquire_lock(connection, schema)
@@ -145,16 +145,18 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
 
 def _find_missing_parts(connection: Connection, schema: str, role: str, group: str) -> tuple[bool, ...]:
     """Whether the group, the role, the schema and the tables of the schema are missing."""
-    statement = (
+    query = (
         "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
         " NOT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%(schema)s || '.state')"
         " AND attname = 'name')"
     )
     names = {"guests": group, "role": role, "schema": schema}
-    *others, no_tables = connection.execute(statement, names).fetchone() or (True,) * 4
+    *others, no_tables = connection.execute(query, names).fetchone() or (True,) * 4
     if not no_tables:
-        layout = sql.SQL("SELECT 1 FROM {}.state WHERE name = 'layout'").format(sql.Identifier(schema))
-        no_tables = connection.execute(layout).fetchone() is None
+        statement = sql.SQL("SELECT text FROM {}.state WHERE name = 'layout'").format(sql.Identifier(schema))
+        (text,) = connection.execute(statement).fetchone() or (None,)
+        layout = postgres_schema.parse_layout(text)
+        no_tables = layout is not None and layout < postgres_schema.SCHEMA_LAYOUT
     return *others, no_tables
 
 
