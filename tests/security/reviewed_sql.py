@@ -135,8 +135,6 @@ _BY_MODULE = {
         "execute(sql.SQL('DROP INDEX CONCURRENTLY IF EXISTS {}').format(name))",
         "execute(statement)",
         "execute(statement.format(sql.Identifier(schema)))",
-        "_BATCH_WIKIS",
-        "execute(migration_statement)",
     ),
     "storage/postgres/move.py": (
         "execute(_LONG_STATEMENT)",
@@ -159,7 +157,6 @@ _BY_MODULE = {
         "execute(sql.SQL('; ').join(statements))",
     ),
     "storage/postgres/provision.py": (
-        "execute(layout)",
         "execute(sql.SQL('; ').join(statements))",
         "execute(sql.SQL('CREATE ROLE {} NOLOGIN').format(sql.Identifier(group)))",
         "execute(sql.SQL('DROP SCHEMA {} CASCADE').format(sql.Identifier(schema_name)))",
@@ -168,12 +165,8 @@ _BY_MODULE = {
         "execute(sql.SQL('REVOKE ALL ON DATABASE {database} FROM PUBLIC').format(**names))",
         "execute(sql.SQL('REVOKE CREATE ON SCHEMA {types} FROM PUBLIC').format(**names))",
         "execute(statement)",
-        "execute(_FIND_CREATOR)",
-        "execute(call)",
-        "execute(exists)",
-        "execute(joined)",
-        "execute(sql.SQL('DROP OWNED BY {}').format(sql.Identifier(role)))",
-        "execute(statement.format(**names))",
+        "execute(query)",
+        "execute(sql.SQL(statements).format(**names))",
     ),
     "storage/postgres/queries.py": (
         "_VECTOR_PARAMETER",

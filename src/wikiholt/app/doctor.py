@@ -117,9 +117,6 @@ def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
         if status.shortage:
             yield CheckResult(subject, False, status.shortage, "see docs/scale.md#server-settings")
         yield from _check_wiki_login(databases, status)
-        if status.behind:
-            detail = f"{_format_wikis(status.behind)} with tables of an older schema"
-            yield CheckResult(subject, False, detail, "run `wikiholt upgrade` once every node runs this version")
     if unfinished:
         detail = f"leftovers of unfinished moves: {len(unfinished)}"
         yield CheckResult("databases", False, detail, "if no move is running, `wikiholt database sweep` deletes them")

@@ -322,12 +322,6 @@ class DatabaseAdmin(Protocol):
     def set_open(self, name: str, *, accept_new: bool) -> None:
         """Set whether the database accepts new wikis."""
 
-    def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
-        """Upgrade the tables of every wiki to the current layout; resumes an interrupted upgrade.
-
-        Returns the ids of wikis that could not be upgraded, with the reason.
-        """
-
     def get_database_name(self, wiki_id: str) -> str | None:
         """The name of a wiki's database; None if it has no index yet."""
 

@@ -86,8 +86,6 @@ class DatabaseStatus:
     """Whether the database accepts new wikis."""
     weight: float
     wikis: int
-    behind: int
-    """Number of wikis whose tables have an older layout than this program writes."""
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""

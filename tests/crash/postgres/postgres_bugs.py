@@ -18,7 +18,7 @@ def _no_fence() -> None:
 def _role_stays() -> None:
     """A removal that does not drop the role."""
 
-    def remove_schema(connection: Connection, schema: str, group: str, role: str | None = None) -> list[str]:
+    def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
         return [schema]
 

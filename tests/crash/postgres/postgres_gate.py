@@ -79,9 +79,7 @@ class PostgresCrashGate:
         while not can_fail(kind, operation):
             operation, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
         subject = "victim" if operation == SERVE else POSTGRES_OPERATIONS[operation].subject
-        by_service = (
-            rng.random() < _SERVE_PROBABILITY and subject == "victim" and operation not in ("other model", "upgrade")
-        )
+        by_service = rng.random() < _SERVE_PROBABILITY and subject == "victim" and operation != "other model"
         round_ = CrashRound(number, operation, kind, served=operation == SERVE or by_service)
         expected = Acks({**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False})
         try:
@@ -107,9 +105,7 @@ class PostgresCrashGate:
         return round_
 
     def _read_other_wikis(self, subject: str, round_: CrashRound) -> dict[str, str]:
-        """All rows of the wikis that the round does not use. A service writes notes, an upgrade changes all."""
-        if round_.operation == "upgrade":
-            return {}
+        """All rows of the wikis that the round does not use. A service writes notes."""
         rows, found = DatabaseRows(list(self._addresses.values())), {}
         for slug, wiki_id in self._ids.items():
             for table, content in rows.read_schema(f"w_{wiki_id}").items() if slug != subject else ():
@@ -138,9 +134,7 @@ class PostgresCrashGate:
         model = POSTGRES_OPERATIONS[round_.operation].model if round_.operation in POSTGRES_OPERATIONS else "fake"
         case = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)
         case.served = round_.served
-        postgres_case = PostgresRecoveryCase(
-            case, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
-        )
+        postgres_case = PostgresRecoveryCase(case, self._addresses, round_.damage, outcome.lost_lease)
         if self._bug:  # what it leaves behind does not disappear
             postgres_case.cleanup_timeout_s = LEASE_S
         result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(postgres_case)).wait()

@@ -1,18 +1,14 @@
 """The operations of a round with PostgreSQL: those of the SQLite store, and those that only exist for databases."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from psycopg import sql
-
 from tests.crash.child_process import ChildChannel
 from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContext, make_context
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.errors import DatabaseUnavailable, WikiNotFound
+from wikiholt.errors import WikiNotFound
 from wikiholt.storage.postgres import pool
-from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
 from wikiholt.storage.postgres.placements import PlacementCatalog
 from wikiholt.storage.postgres.store import PostgresStore
@@ -39,31 +35,10 @@ def _add_wiki(context: OperationContext) -> None:
     context.service.get_handle(slug).sync()
 
 
-def _upgrade_databases(context: OperationContext) -> None:
-    install_newer_version()
-    failed = get_databases(context).upgrade(lambda _, __: None)
-    if failed:  # a session was ended; the other wikis were upgraded, and the next upgrade repeats this one
-        raise DatabaseUnavailable(str(failed))
-
-
 def get_databases(context: OperationContext) -> DatabaseAdmin:
     databases = context.service.components.databases
     assert databases is not None
     return databases
-
-
-def install_newer_version() -> None:
-    """Make this process a program of the next version, with another schema layout."""
-    migration = postgres_schema.SchemaMigration(
-        postgres_schema.SchemaLayout(postgres_schema.SCHEMA_LAYOUT + 1, 1), _add_column
-    )
-    postgres_schema.MIGRATIONS = (*postgres_schema.MIGRATIONS, migration)
-    postgres_schema.SCHEMA_LAYOUT = migration.layout.number
-
-
-def _add_column(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
-    for table in ("state", *(f"g{number}_pages" for number in numbers)):
-        yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS later text").format(sql.Identifier(schema, table))
 
 
 _CONCURRENT = ("sync", "back up", "write pages", "register", "reindex")
@@ -81,9 +56,6 @@ POSTGRES_OPERATIONS = {
     "register": replace(OPERATIONS["register"], steps=100),
     "move": Operation(_move_wiki, (PostgresDatabaseAdmin, "move"), 150, _CONCURRENT),
     "add": Operation(_add_wiki, (PlacementCatalog, "provision"), 100, _CONCURRENT),
-    "upgrade": Operation(
-        _upgrade_databases, (PostgresDatabaseAdmin, "upgrade"), 60, ("sync", "back up", "write pages", "register")
-    ),
 }
 LEASED_OPERATIONS = ("sync", "reindex", "other model", "publish", "restore", "move")
 """Operations that write with a lease, which another node can take over while they are suspended."""
@@ -108,6 +80,5 @@ __all__ = [
     "SERVE",
     "WikiHandle",
     "WikiNotFound",
-    "install_newer_version",
     "make_postgres_context",
 ]

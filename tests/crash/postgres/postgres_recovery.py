@@ -10,7 +10,6 @@ from tests.crash.acks import UNSURE
 from tests.crash.child_process import TIMEOUT_S
 from tests.crash.file_damage import list_files
 from tests.crash.postgres.leftovers import find_leftovers
-from tests.crash.postgres.postgres_operations import install_newer_version
 from tests.crash.postgres.row_damage import ALL_STATE_GONE, REGISTRY_DAMAGES
 from tests.crash.recovery import (
     LogCollector,
@@ -37,7 +36,6 @@ class PostgresRecoveryCase:
     """Addresses of the databases by name; `home` is first."""
     damage: list[str]
     lost_lease: str = ""
-    is_newer: bool = False
     cleanup_timeout_s: float = TIMEOUT_S / 2
 
 
@@ -46,8 +44,6 @@ def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
     log, start = LogCollector(), case.case
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
-    if case.is_newer:
-        install_newer_version()
     done, began = RecoveryReport(), time.monotonic()
     with closing(build_test_service(start.data, start.model)) as service:
         done.registry = _check_registry(service, case)

@@ -1,4 +1,4 @@
-"""`wikiholt database`, `wikiholt move` and `wikiholt upgrade`: the databases of the wikis."""
+"""`wikiholt database` and `wikiholt move`: the databases of the wikis."""
 
 import sys
 from argparse import Namespace
@@ -13,13 +13,12 @@ from wikiholt.app.settings.setting import check_store_address
 from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
-from wikiholt.errors import IndexUnavailable, InvalidInput, InvalidSetting, WikiholtError
+from wikiholt.errors import InvalidInput, InvalidSetting, WikiholtError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, print_error
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     format_count,
     print_lines,
-    show_progress,
     to_safe_line,
 )
 from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
@@ -59,7 +58,6 @@ def add_arguments(commands: Subparsers) -> None:
         help="a database; with --all also a directory, or postgresql://…, which - reads from standard input",
     )
     move.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    add_command(commands, "upgrade", run_upgrade)
 
 
 def run_list(context: CommandContext) -> int:
@@ -122,31 +120,6 @@ def run_sweep(context: CommandContext) -> int:
     return context.print_result({"removed": removed, "moves_finished": finished}, lines)
 
 
-def run_upgrade(context: CommandContext) -> int:
-    """Migrate the tables of every wiki to the schema of this version. Can be repeated after an interruption."""
-    upgraded = 0
-    with show_progress("upgrade", "wiki", visible=context.show_progress) as update_bar:
-
-        def on_progress(done: int, total: int) -> None:
-            nonlocal upgraded
-            upgraded = done
-            if total:
-                update_bar(done, total, "")
-
-        failed = get_database_admin(context.service).upgrade(on_progress)
-    for wiki_id, reason in failed:
-        sys.stderr.write(f"error: {wiki_id}: {to_safe_line(reason)}\n")
-    lines = [f"{format_count(upgraded, 'wiki')} migrated to the schema of this version."]
-    if failed:
-        lines.append("Run it again after fixing the errors. Migrated wikis stay migrated.")
-    document = {
-        "upgraded": upgraded,
-        "failed": [{"wiki_id": wiki_id, "reason": reason} for wiki_id, reason in failed],
-    }
-    context.print_result(document, lines)
-    return IndexUnavailable.exit_code if failed else 0
-
-
 def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) -> list[str]:
     lines = []
     for status in statuses:
@@ -162,9 +135,6 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
             lines.append(f"  {to_safe_line(status.error)}")
         if status.shortage:
             lines.append(style.format_warning(f"  {to_safe_line(status.shortage)}"))
-        if status.behind:
-            count = format_count(status.behind, "wiki")
-            lines.append(style.format_warning(f"  {count} with an older schema: run `wikiholt upgrade`"))
     return lines
 
 

@@ -96,9 +96,6 @@ COMMANDS = {
     "restore": Summary(_OPERATION, "backup_commands", "restore a backup, or list the backups"),
     "database": Summary(_DATABASES, "database_commands", "add, list and remove the databases of the wikis"),
     "move": Summary(_DATABASES, "database_commands", "move wikis to another database, or all wikis to another store"),
-    "upgrade": Summary(
-        _DATABASES, "database_commands", "migrate all wikis in PostgreSQL to the schema of this version"
-    ),
 }
 """Every command in the order of the overview."""
 

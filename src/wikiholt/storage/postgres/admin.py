@@ -1,8 +1,8 @@
-"""Database administration for the operator: status, adding and removing databases, upgrades and moves."""
+"""Database administration for the operator: status, adding and removing databases, and moves."""
 
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import psycopg
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import maintenance, move, provision, schema
+from wikiholt.storage.postgres import move, provision
 from wikiholt.storage.postgres.assignments import COUNT_NODES, find_connection_shortage
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.storage.postgres.locks import TimeoutCounter
@@ -22,10 +22,7 @@ _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
     coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '')
 """
-_COUNT_WIKIS = """
-SELECT database, count(*), count(*) FILTER (WHERE layout < %s AND condition = 'here')
-FROM placements GROUP BY database
-"""
+_COUNT_WIKIS = "SELECT database, count(*) FROM placements GROUP BY database"
 
 _SELECT_UNEXPECTED_ROLES = """
 WITH place AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = %(schema)s),
@@ -36,13 +33,12 @@ allowed(id) AS (
     UNION SELECT relowner FROM relations
     UNION SELECT entry.grantee FROM relations, aclexplode(relacl) AS entry
     UNION SELECT member FROM pg_auth_members JOIN pg_roles ON pg_roles.oid = roleid
-        WHERE rolname = %(role)s AND (inherit_option OR set_option)
+        WHERE rolname = %(role)s
 )
 SELECT coalesce(rolname, CASE WHEN id = 0 THEN 'PUBLIC' ELSE id::text END) AS name
 FROM allowed LEFT JOIN pg_roles ON pg_roles.oid = id
 WHERE rolname IS NULL OR rolname NOT IN (current_user, %(role)s) ORDER BY name
 """
-# `member` counts only with a right to use the role: creators of roles are members with ADMIN OPTION alone.
 
 
 class PostgresDatabaseAdmin:
@@ -60,11 +56,10 @@ class PostgresDatabaseAdmin:
 
     def get_statuses(self) -> Sequence[DatabaseStatus]:
         with self._catalog.read_connection() as connection:
-            rows = connection.execute(_COUNT_WIKIS, (schema.SCHEMA_LAYOUT,)).fetchall()
+            counts: dict[str, int] = dict(connection.execute(_COUNT_WIKIS).fetchall())
             (nodes,) = connection.execute(COUNT_NODES).fetchone() or (0,)
-        counts = {name: (wikis, behind) for name, wikis, behind in rows}
         return [
-            self._get_status(database, nodes, *counts.get(database.name, (0, 0)))
+            self._get_status(database, nodes, counts.get(database.name, 0))
             for database in self._catalog.list_databases()
         ]
 
@@ -100,11 +95,6 @@ class PostgresDatabaseAdmin:
     def set_open(self, name: str, *, accept_new: bool) -> None:
         self._catalog.set_open(name, accept_new=accept_new)
         self._store.placements.invalidate_counts()
-
-    def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
-        total = sum(status.behind for status in self.get_statuses())
-        progress(0, total)
-        return maintenance.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total)))
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)
@@ -146,7 +136,7 @@ class PostgresDatabaseAdmin:
         self._pool.close()
         self._catalog.close()
 
-    def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int, behind: int) -> DatabaseStatus:
+    def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int) -> DatabaseStatus:
         server = vector = problem = shortage = ""
         try:
             with database.connections.read_connection() as connection:
@@ -161,7 +151,6 @@ class PostgresDatabaseAdmin:
             database.accepts_new,
             database.weight,
             wikis,
-            behind,
             server,
             vector,
             problem,
@@ -186,6 +175,6 @@ def _check_wiki_login(database: CatalogDatabase) -> str:
         return " ".join(str(error).split())
     finally:
         with connections.write_transaction() as connection:
-            provision.revoke_login(connection, role, database.group)
-            provision.drop_role(connection, role, database.group)
+            provision.revoke_login(connection, role)
+            provision.drop_role(connection, role)
     return ""

@@ -45,10 +45,8 @@ PLACEMENTS_TABLES = TableSet(
     "placements",
     (
         "CREATE TABLE placements (wiki_id text PRIMARY KEY, database text NOT NULL REFERENCES databases (name),"
-        " schema text NOT NULL, role text NOT NULL, secret text NOT NULL, layout int4 NOT NULL,"
-        " condition text NOT NULL)",
+        " schema text NOT NULL, role text NOT NULL, secret text NOT NULL, condition text NOT NULL)",
         "CREATE INDEX placements_database ON placements (database, wiki_id)",
-        "CREATE INDEX placements_layout ON placements (layout, wiki_id)",
         "CREATE TABLE moves (wiki_id text PRIMARY KEY, database text NOT NULL REFERENCES databases (name),"
         " schema text NOT NULL, role text NOT NULL, secret text NOT NULL, switched bool NOT NULL DEFAULT false)",
     ),

@@ -16,7 +16,7 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import STATE_COLUMNS, get_part_names, make_initial_state, split_text
-from wikiholt.storage.postgres.schema import MOVED_MARK, GenerationTables, SchemaLayout
+from wikiholt.storage.postgres.schema import MOVED_MARK, SCHEMA_LAYOUT, GenerationTables, parse_layout
 from wikiholt.storage.sqlite.generations import GenerationOrigin
 
 _GENERATION_COLUMNS = (
@@ -53,7 +53,7 @@ class GenerationRow:
 class SchemaStatus:
     """The status of a wiki's schema, read in one statement."""
 
-    layout: SchemaLayout | None
+    layout: int | None
     """None if the wiki has been moved to another database."""
     published: int | None
     change_token: str
@@ -65,19 +65,19 @@ class SchemaStatus:
 
 
 def read_status(connection: Connection) -> SchemaStatus:
-    """Read the status of a wiki. Cheap enough for every search."""
+    """Read the status of a wiki. Cheap enough for every search. Raises IndexMissing, also for an older layout."""
     statement = (
         "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
         " number, version, seal, pages, terms FROM (SELECT 1) AS one"
         f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
     layout, mark, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 7
-    if layout is None:
+    known_layout = parse_layout(layout)
+    if known_layout is not None and known_layout < SCHEMA_LAYOUT:
         raise make_missing_error()
     state = None if number is None else (version, *counts)
     change_token = f"{number} {version} {checksum}" if number is not None else "None"
-    current_layout = None if layout == MOVED_MARK else SchemaLayout.parse(layout)
-    return SchemaStatus(current_layout, number, change_token, mark or "", state)
+    return SchemaStatus(known_layout, number, change_token, mark or "", state)
 
 
 def write_change_mark(connection: Connection) -> None:

@@ -36,8 +36,6 @@ WIKI_WRITE_STATEMENT_TIMEOUT_S = 3600.0
 """For COPY of a batch of pages, or of a complete backup, into the tables of a wiki."""
 MOVE_STATEMENT_TIMEOUT_S = 4 * 3600.0
 """For COPY of one table of a wiki to another database, and for counting its rows."""
-UPGRADE_STATEMENT_TIMEOUT_S = 3600.0
-"""For one statement of a migration, which may rewrite a table."""
 INDEX_STATEMENT_TIMEOUT_S = 4 * 3600.0
 """For CREATE INDEX. Building a large HNSW index takes hours."""
 INDEX_LOCK_TIMEOUT_S = 30.0
@@ -46,7 +44,6 @@ SWEEP_LOCK_TIMEOUT_S = 2.0
 LEASE_LOCK_TIMEOUT_S = 0.05
 RENEW_LOCK_TIMEOUT_S = 0.2
 """Short, because one thread renews the leases of all wikis of a database and one locked wiki must not block it."""
-UPGRADE_LOCK_TIMEOUT_S = 0.1
 
 LOCK_TRIES = 4
 _FIRST_DELAY_S = 0.2

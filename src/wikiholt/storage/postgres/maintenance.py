@@ -1,7 +1,4 @@
-"""Maintains the schemas of wikis, as the operator: migrates their layout, and builds indexes in the background.
-
-Layouts only add, so nodes with an older program keep working until a layout declares itself too new for them. A newer
-program migrates a wiki when it opens it; `upgrade_all` migrates the others. Migrations are idempotent.
+"""Builds the database indexes of wikis in the background, as the operator.
 
 A generation that has grown gets database indexes. They are built CONCURRENTLY, beside readers and writers. An index
 left invalid by a crash is dropped and built again. CONCURRENTLY waits for every older snapshot in the database. If one
@@ -12,7 +9,7 @@ tables but blocks its writers.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Lock, Thread
 
@@ -20,23 +17,17 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
 
-from wikiholt.errors import Busy, IndexMissing, IndexUnavailable, LockTimeout, WikiholtError
+from wikiholt.errors import LockTimeout, WikiholtError
 from wikiholt.storage.postgres import locks
-from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.locks import (
     INDEX_LOCK_TIMEOUT_S,
     INDEX_STATEMENT_TIMEOUT_S,
     OPERATOR_LOCK_TIMEOUT_S,
     OPERATOR_STATEMENT_TIMEOUT_S,
-    UPGRADE_LOCK_TIMEOUT_S,
-    UPGRADE_STATEMENT_TIMEOUT_S,
 )
-from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.schema import (
     HNSW_MIN_CHUNKS,
-    MOVED_MARK,
-    SchemaLayout,
     SizedIndex,
     list_sized_indexes,
 )
@@ -227,82 +218,3 @@ def _raise_build_memory(db: Connection, megabytes: int) -> None:
     target = min(megabytes, _MAX_BUILD_MEGABYTES)
     statement = "SELECT set_config('maintenance_work_mem', %s, false) WHERE pg_size_bytes(current_setting(%s)) < %s"
     db.execute(statement, (f"{target}MB", "maintenance_work_mem", target << 20))
-
-
-# ── migrations ───────────────────────────────────────────────────────────────────────────────────
-
-
-def upgrade_all(
-    placements: PlacementCatalog, progress: Callable[[int], None] = lambda _: None
-) -> list[tuple[str, str]]:
-    """Migrate every wiki. Returns those that failed, with the reason; the others are migrated nevertheless."""
-    failed: list[tuple[str, str]] = []
-    done, last_id = 0, ""
-    statement = (
-        "SELECT wiki_id FROM placements WHERE layout < %s AND condition = 'here' AND wiki_id > %s"
-        f" ORDER BY wiki_id LIMIT {_BATCH_WIKIS}"
-    )
-    while True:
-        with placements.catalog.read_connection() as connection:
-            batch = connection.execute(statement, (postgres_schema.SCHEMA_LAYOUT, last_id)).fetchall()
-        if not batch:
-            return failed
-        for (wiki_id,) in batch:
-            last_id = wiki_id
-            try:
-                upgrade_one(placements, placements.get(wiki_id, refresh=True))
-            except WikiholtError as error:
-                _LOG.warning("%s: migration to layout %d failed: %s", wiki_id, postgres_schema.SCHEMA_LAYOUT, error)
-                failed.append((wiki_id, error.message))
-            else:
-                done += 1
-                progress(done)
-
-
-def upgrade_one(placements: PlacementCatalog, placement: Placement) -> None:
-    """Migrate one wiki, in one transaction of its database. Raises Busy if its tables stay locked.
-
-    Polls with short lock timeouts, because a waiting lock request blocks all later ones.
-    """
-    connections = placements.get_operator_connections(placement)
-    for left in reversed(range(_LOCK_TRIES)):
-        try:
-            with connections.write_transaction(
-                lock_timeout_s=UPGRADE_LOCK_TIMEOUT_S, statement_timeout_s=UPGRADE_STATEMENT_TIMEOUT_S
-            ) as connection:
-                reached = _migrate_schema(connection, placement)
-            break
-        except Busy:
-            if not left:
-                connections.timeout_counter.record("lock", placement.schema)
-                raise
-            time.sleep(_MIGRATION_RETRY_DELAY_S)
-    if reached.number < postgres_schema.SCHEMA_LAYOUT:
-        raise IndexUnavailable(
-            f"no migration from layout {reached.number} to {postgres_schema.SCHEMA_LAYOUT}", hint="report this"
-        )
-    with placements.catalog.write_transaction() as connection:
-        statement = "UPDATE placements SET layout = %s WHERE wiki_id = %s AND role = %s AND layout < %s"
-        connection.execute(statement, (reached.number, placement.wiki_id, placement.role, reached.number))
-    placements.invalidate(placement.wiki_id)
-
-
-def _migrate_schema(connection: Connection, placement: Placement) -> SchemaLayout:
-    """Apply the missing migrations to a schema and return its new layout."""
-    names = {"schema": sql.Identifier(placement.schema)}
-    locks.acquire_lock(connection, placement.schema)
-    statement = sql.SQL("SELECT text FROM {schema}.state WHERE name = 'layout' FOR UPDATE").format(**names)
-    (text,) = connection.execute(statement).fetchone() or (None,)
-    if text == MOVED_MARK:
-        raise IndexMissing("this wiki has been moved", hint="try again")
-    layout = SchemaLayout.parse(text)
-    statement = sql.SQL("SELECT number FROM {schema}.state WHERE number IS NOT NULL ORDER BY number").format(**names)
-    numbers = [number for (number,) in connection.execute(statement)]
-    for migration in postgres_schema.MIGRATIONS:
-        if layout.number < migration.layout.number:
-            for migration_statement in migration.statements(placement.schema, numbers, placement.role):
-                connection.execute(migration_statement)
-            layout = migration.layout
-    statement = sql.SQL("UPDATE {schema}.state SET text = %s WHERE name = 'layout'").format(**names)
-    connection.execute(statement, (layout.format(),))
-    return layout

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from psycopg import sql
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew
+from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.postgres import generations
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.index import PostgresIndex
@@ -86,7 +86,7 @@ def find_unfinished_moves(placements: PlacementCatalog) -> list[str]:
 def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
     """Move a wiki. Requires the write lock."""
     _discard_unswitched(store.placements, old.wiki_id)
-    store.open(old.wiki_id).close()  # migrates it to the current layout
+    store.open(old.wiki_id).close()  # refuses a newer layout
     new = _provision_target(store.placements, old, target)
     with _open_target_connections(store.placements, new) as connections:
         _copy_generations(store, old, new, connections)
@@ -152,12 +152,6 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
     with store.get_connections(old.wiki_id).read_snapshot() as source:
         source.execute(_LONG_STATEMENT)
         known = generations.list_generations(source)
-        if generations.read_status(source).layout != postgres_schema.SchemaLayout(
-            postgres_schema.SCHEMA_LAYOUT, postgres_schema.get_oldest_compatible()
-        ):
-            raise IndexTooNew(
-                "the index has a different layout from the one this Wikiholt writes", hint="upgrade Wikiholt first"
-            )
         with store.placements.get_operator_connections(new).write_transaction() as connection:
             for generation in known:
                 for statement in postgres_schema.build_create_statements(
@@ -226,10 +220,10 @@ def _switch_placement(store: PostgresStore, old: Placement, new: Placement, conn
             _copy_table(source, target, "state", f"NOT ({_CONTENT_ROWS})")
         with store.placements.catalog.write_transaction() as connection:
             statement = (
-                "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s, layout = %s"
+                "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s"
                 " WHERE wiki_id = %s AND role = %s"
             )
-            values = (new.database, new.schema, new.role, new.secret, new.layout, old.wiki_id, old.role)
+            values = (new.database, new.schema, new.role, new.secret, old.wiki_id, old.role)
             if not connection.execute(statement, values).rowcount:
                 raise IndexCorrupt("another process has changed the placement of the wiki", hint="try again")
             statement = (
@@ -258,7 +252,7 @@ def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
     )
     with placements.get_operator_connections(old).write_transaction() as connection:
         # Only members of a role can see the activity of its sessions.
-        if not join_role(connection, old.role, placements.get_database(old).group):
+        if not join_role(connection, old.role):
             return
     while time.monotonic() < deadline:
         with placements.get_operator_connections(old).read_connection() as connection:

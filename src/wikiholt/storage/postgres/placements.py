@@ -17,7 +17,6 @@ from typing import Any
 
 from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
 from wikiholt.storage.postgres import locks, provision
-from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.catalog import HOME_DATABASE, Catalog, CatalogDatabase
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.locks import retry_lock_timeouts
@@ -26,8 +25,8 @@ from wikiholt.storage.postgres.provision import remove_placement, remove_schema
 from wikiholt.storage.sqlite.wiki_directory import validate_wiki_id
 
 _MAX_CACHED_PLACEMENTS = 20_000
-PLACEMENT_COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
-MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
+PLACEMENT_COLUMNS = "wiki_id, database, schema, role, secret, condition"
+MOVES_AS_PLACEMENTS = "(SELECT *, 'going' AS condition FROM moves) AS moves"
 _MAX_SCHEMA_ID_CHARS = 40
 _PLACEMENT_TTL_S = 30.0
 """Cache TTL of a placement. After a move the old schema redirects callers, unless the mover crashed too early."""
@@ -54,7 +53,6 @@ class Placement:
     schema: str
     role: str
     secret: str = field(repr=False)
-    layout: int
     condition: PlacementCondition
 
 
@@ -139,7 +137,7 @@ class PlacementCatalog:
             return removed + self._remove_placement(parse_placement(row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
-                removed += remove_schema(connection, make_schema_name(wiki_id), database.group)
+                removed += remove_schema(connection, make_schema_name(wiki_id))
         with self.catalog.write_transaction() as connection:
             locks.delete_lock(connection, _get_lock_name(wiki_id))
         return removed
@@ -250,8 +248,8 @@ class PlacementCatalog:
 
     def remove_objects(self, placement: Placement) -> list[str]:
         """Remove the schema and role of a placement and return the names of all objects."""
-        connections, group = self.get_operator_connections(placement), self.get_database(placement).group
-        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role, group))
+        connections = self.get_operator_connections(placement)
+        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role))
 
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
         removed = self.remove_objects(placement)
@@ -270,9 +268,9 @@ def make_schema_name(wiki_id: str) -> str:
 
 def make_placement(wiki_id: str, database: str) -> Placement:
     """A new placement. The role name is unique: roles belong to the server, schemas to one database of it."""
-    schema, layout = make_schema_name(wiki_id), postgres_schema.SCHEMA_LAYOUT
+    schema = make_schema_name(wiki_id)
     role, secret = f"{schema}_{secrets.token_hex(4)}", secrets.token_urlsafe(24)
-    return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition.CREATING)
+    return Placement(wiki_id, database, schema, role, secret, PlacementCondition.CREATING)
 
 
 def _get_lock_name(wiki_id: str) -> str:
@@ -282,7 +280,7 @@ def _get_lock_name(wiki_id: str) -> str:
 
 def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Placement:
     """The placement of a wiki, after inserting one if there is none."""
-    values = "(%s, %s, %s, %s, %s, %s, %s)"
+    values = "(%s, %s, %s, %s, %s, %s)"
     statement = f"INSERT INTO placements ({PLACEMENT_COLUMNS}) VALUES {values} ON CONFLICT DO NOTHING"
     connection.execute(statement, astuple(make_placement(wiki_id, database)))
     placement = _read_placement(connection, wiki_id)
@@ -298,8 +296,8 @@ def _read_placement(connection: Connection, wiki_id: str) -> Placement | None:
 
 def parse_placement(row: Sequence[Any]) -> Placement:
     """Convert a row of `PLACEMENT_COLUMNS`."""
-    wiki_id, database, schema, role, secret, layout, condition = row
-    return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition(condition))
+    wiki_id, database, schema, role, secret, condition = row
+    return Placement(wiki_id, database, schema, role, secret, PlacementCondition(condition))
 
 
 def write_condition(connection: Connection, placement: Placement) -> None:

@@ -1,14 +1,7 @@
-"""Prepares databases for wikis, and creates and removes the schema and role of a wiki. All as the operator.
-
-The cost of a role does not depend on the number of wikis. Since PostgreSQL 16 a login with CREATEROLE that is no
-superuser becomes a member of every role it creates, and every statement about a role reads all memberships of the
-login. So such a login does not create roles itself. A fixed number of roles without a login do, each for its share of
-the wikis, by a function that runs as its owner.
-"""
+"""Prepares databases for wikis, and creates and removes the schema and role of a wiki. All as the operator."""
 
 import logging
-import zlib
-from collections.abc import Iterable
+from typing import LiteralString
 
 from psycopg import errors, sql
 from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
@@ -21,26 +14,6 @@ from wikiholt.storage.postgres.pool import Connection, RoleConnections
 _LOG = logging.getLogger(__name__)
 _MIN_SERVER_VERSION = 160000
 _MIN_PGVECTOR_VERSION = (0, 8)
-_CREATORS = 64
-_FIND_CREATOR = """
-SELECT current_setting('is_superuser') = 'on',
-    (SELECT member::regrole::text FROM pg_auth_members WHERE roleid = to_regrole(%(role)s) AND admin_option
-        ORDER BY member = to_regrole(%(creator)s) DESC LIMIT 1)
-"""
-_CREATE_CREATOR = """
-CREATE ROLE {creator} NOLOGIN CREATEROLE;
-GRANT {group} TO {creator} WITH ADMIN OPTION;
-GRANT {creator} TO CURRENT_USER WITH INHERIT FALSE, SET TRUE;
-GRANT CREATE, USAGE ON SCHEMA wikiholt TO {creator};
-SET LOCAL ROLE {creator};
-CREATE FUNCTION wikiholt.{creator} (statements text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO pg_catalog, pg_temp AS 'BEGIN EXECUTE statements; END';
-REVOKE ALL ON FUNCTION wikiholt.{creator} FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION wikiholt.{creator} TO SESSION_USER;
-SET LOCAL ROLE NONE;
-REVOKE CREATE ON SCHEMA wikiholt FROM {creator};
-REVOKE SET OPTION FOR {creator} FROM CURRENT_USER
-"""
 
 
 # ── databases ────────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +120,7 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
     """Create what is missing of a wiki's schema and role, in an open transaction of the operator.
 
     Parts are missing if the wiki is new, if an earlier call was killed, or after a dump was restored without roles. A
-    schema without its own tables, or of a layout that cannot be migrated, is renamed, not dropped; it is removed
+    schema without its own tables, or of an older layout, is renamed, not dropped; it is removed
     together with the wiki. An existing role gets its password and settings again.
     """
     locks.acquire_lock(connection, schema)
@@ -157,7 +130,7 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
     if no_role:
         create_role(connection, role, secret, group)
     else:
-        reset_role(connection, role, secret, group)
+        reset_role(connection, role, secret)
     statements: list[sql.Composable] = []
     if no_tables and not no_schema:
         quarantine = sql.Identifier(postgres_schema.make_quarantine_schema(schema))
@@ -172,16 +145,18 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
 
 def _find_missing_parts(connection: Connection, schema: str, role: str, group: str) -> tuple[bool, ...]:
     """Whether the group, the role, the schema and the tables of the schema are missing."""
-    statement = (
+    query = (
         "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
         " NOT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%(schema)s || '.state')"
         " AND attname = 'name')"
     )
     names = {"guests": group, "role": role, "schema": schema}
-    *others, no_tables = connection.execute(statement, names).fetchone() or (True,) * 4
+    *others, no_tables = connection.execute(query, names).fetchone() or (True,) * 4
     if not no_tables:
-        layout = sql.SQL("SELECT 1 FROM {}.state WHERE name = 'layout'").format(sql.Identifier(schema))
-        no_tables = connection.execute(layout).fetchone() is None
+        statement = sql.SQL("SELECT text FROM {}.state WHERE name = 'layout'").format(sql.Identifier(schema))
+        (text,) = connection.execute(statement).fetchone() or (None,)
+        layout = postgres_schema.parse_layout(text)
+        no_tables = layout is not None and layout < postgres_schema.SCHEMA_LAYOUT
     return *others, no_tables
 
 
@@ -195,7 +170,7 @@ def _list_tables(connection: Connection, schema: str) -> list[str]:
     return [table for (table,) in connection.execute(statement, (schema,))]
 
 
-def remove_schema(connection: Connection, schema: str, group: str, role: str | None = None) -> list[str]:
+def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
     """Remove a wiki's schema and role, in an open transaction of the operator, and return the names of all objects.
 
     Call `revoke_login` for the role before. Without a role, removes all roles of the schema that have its name.
@@ -204,27 +179,27 @@ def remove_schema(connection: Connection, schema: str, group: str, role: str | N
     if role is not None:
         roles = [role] if connection.execute("SELECT to_regrole(%s)", (role,)).fetchone() != (None,) else []
     else:
-        roles = [name for name in _find_roles(connection, schema) if revoke_login(connection, name, group)]
+        roles = [name for name in _find_roles(connection, schema) if revoke_login(connection, name)]
     connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY(%s)", (roles,))
     removed = []
     for schema_name in _find_schemas(connection, schema):
         removed += [f"{schema_name}.{table}" for table in _list_tables(connection, schema_name)]
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema_name)))
         removed.append(schema_name)
-    removed += [f"role {name}" for name in roles if _try_drop_role(connection, name, group)]
+    removed += [f"role {name}" for name in roles if _try_drop_role(connection, name)]
     locks.delete_lock(connection, schema)
     return removed
 
 
-def remove_placement(connections: RoleConnections, schema: str, role: str, group: str) -> list[str]:
+def remove_placement(connections: RoleConnections, schema: str, role: str) -> list[str]:
     """Revoke the login of a role, then remove schema and role. In two transactions, so no session can reconnect."""
     with connections.write_transaction() as connection:
-        revoke_login(connection, role, group)
+        revoke_login(connection, role)
     with connections.write_transaction() as connection:
-        return remove_schema(connection, schema, group, role)
+        return remove_schema(connection, schema, role)
 
 
-def _try_drop_role(connection: Connection, role: str, group: str) -> bool:
+def _try_drop_role(connection: Connection, role: str) -> bool:
     """Drop a role whose login is revoked. Returns whether it succeeded.
 
     Other roles can prevent it by granting it rights on their large objects. Without schema and login the role is
@@ -232,7 +207,7 @@ def _try_drop_role(connection: Connection, role: str, group: str) -> bool:
     """
     try:
         with connection.transaction():
-            drop_role(connection, role, group)
+            drop_role(connection, role)
     except (LockNotAvailable, DependentObjectsStillExist) as error:
         _LOG.warning("the role %s could not be dropped and stays without a login (code %s)", role, error.sqlstate)
         return False
@@ -260,93 +235,48 @@ def _find_roles(connection: Connection, schema: str) -> list[str]:
 
 def create_role(connection: Connection, role: str, secret: str, group: str) -> None:
     """Create a role that can log in, owns nothing and can assume no other role, in the open transaction."""
-    statements = (
+    _execute(
+        connection,
         # Iterations protect weak passwords. With 24 random bytes they only slow down every login.
-        sql.SQL("SET LOCAL scram_iterations TO 1"),
-        sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {secret}"),
-        sql.SQL("GRANT {group} TO {role} WITH INHERIT TRUE, SET FALSE"),
+        "SET LOCAL scram_iterations TO 1; CREATE ROLE {role} LOGIN PASSWORD {secret};"
+        " GRANT {group} TO {role} WITH INHERIT TRUE, SET FALSE",
+        role=sql.Identifier(role),
+        secret=sql.Literal(secret),
+        group=sql.Identifier(group),
     )
-    names = {"role": sql.Identifier(role), "secret": sql.Literal(secret), "group": sql.Identifier(group)}
-    creator = _get_creator_name(role, group)
-    is_superuser, _ = _find_admin(connection, role, creator)
-    if not is_superuser:
-        _ensure_creator(connection, creator, group)
-    _execute(connection, "" if is_superuser else creator, [statement.format(**names) for statement in statements])
 
 
-def reset_role(connection: Connection, role: str, secret: str, group: str) -> None:
+def reset_role(connection: Connection, role: str, secret: str) -> None:
     """Give a role its password, its login and the default settings again. A role can change its own."""
-    statements = (
-        "SET LOCAL scram_iterations TO 1",
-        "ALTER ROLE {role} LOGIN PASSWORD {secret}",
-        "ALTER ROLE {role} RESET ALL",
+    _execute(
+        connection,
+        "SET LOCAL scram_iterations TO 1; ALTER ROLE {role} LOGIN PASSWORD {secret}; ALTER ROLE {role} RESET ALL",
+        role=sql.Identifier(role),
+        secret=sql.Literal(secret),
     )
-    names = {"role": sql.Identifier(role), "secret": sql.Literal(secret)}
-    _execute_as_admin(connection, role, group, [sql.SQL(statement).format(**names) for statement in statements])
 
 
-def revoke_login(connection: Connection, role: str, group: str) -> bool:
+def revoke_login(connection: Connection, role: str) -> bool:
     """Revoke the login of a role and make the operator a member, who may end its sessions. Returns False if missing."""
-    if not join_role(connection, role, group):
+    if not join_role(connection, role):
         return False
-    _execute_as_admin(connection, role, group, [sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role))])
+    _execute(connection, "ALTER ROLE {role} NOLOGIN", role=sql.Identifier(role))
     return True
 
 
-def join_role(connection: Connection, role: str, group: str) -> bool:
+def join_role(connection: Connection, role: str) -> bool:
     """Make the operator a member of a role, who can see and end its sessions. Returns False if the role is missing."""
     if connection.execute("SELECT to_regrole(%s)", (role,)).fetchone() == (None,):
         return False
-    statement = sql.SQL("GRANT {} TO SESSION_USER").format(sql.Identifier(role))
-    _execute_as_admin(connection, role, group, [statement])
+    _execute(connection, "GRANT {role} TO CURRENT_USER WITH INHERIT TRUE", role=sql.Identifier(role))
     return True
 
 
-def drop_role(connection: Connection, role: str, group: str) -> None:
+def drop_role(connection: Connection, role: str) -> None:
     """Drop a role that the operator is a member of."""
     # Any role can create large objects, and a role that owns one cannot be dropped.
-    connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
-    _execute_as_admin(connection, role, group, [sql.SQL("DROP ROLE {}").format(sql.Identifier(role))])
+    _execute(connection, "DROP OWNED BY {role}; DROP ROLE {role}", role=sql.Identifier(role))
 
 
-def _execute_as_admin(connection: Connection, role: str, group: str, statements: Iterable[sql.Composable]) -> None:
-    """Execute statements as the creator of a role, or as the operator if it created the role itself."""
-    creator = _get_creator_name(role, group)
-    is_superuser, admin = _find_admin(connection, role, creator)
-    _execute(connection, creator if admin == creator and not is_superuser else "", statements)
-
-
-def _find_admin(connection: Connection, role: str, creator: str) -> tuple[bool, str | None]:
-    """Whether the operator is a superuser, and a role that may change this role."""
-    row = connection.execute(_FIND_CREATOR, {"role": role, "creator": creator}).fetchone()
-    is_superuser, admin = row or (False, None)
-    return is_superuser, admin
-
-
-def _execute(connection: Connection, creator: str, statements: Iterable[sql.Composable]) -> None:
-    joined = sql.SQL("; ").join(statements)
-    if creator:
-        call = sql.SQL("SELECT wikiholt.{}({})").format(sql.Identifier(creator), joined.as_string(connection))
-        connection.execute(call)
-    else:
-        connection.execute(joined)
-
-
-def _get_creator_name(role: str, group: str) -> str:
-    return f"{group}_{zlib.crc32(role.encode()) % _CREATORS:02d}"
-
-
-def _ensure_creator(connection: Connection, creator: str, group: str) -> None:
-    """Create the creator, and its function in this database, if they are missing."""
-    exists = "SELECT to_regproc(%s) IS NOT NULL"
-    if connection.execute(exists, (f"wikiholt.{creator}",)).fetchone() == (True,):
-        return
-    locks.acquire_lock(connection, creator)  # two nodes may need it at the same time
-    if connection.execute(exists, (f"wikiholt.{creator}",)).fetchone() == (True,):
-        return
-    names = {"creator": sql.Identifier(creator), "group": sql.Identifier(group)}
-    statement = sql.SQL(_CREATE_CREATOR)
-    if connection.execute("SELECT to_regrole(%s)", (creator,)).fetchone() != (None,):
-        # The database was restored without its functions.
-        statement = sql.SQL(_CREATE_CREATOR.replace("CREATE ROLE {creator} NOLOGIN CREATEROLE;\n", "", 1))
-    connection.execute(statement.format(**names))
+def _execute(connection: Connection, statements: LiteralString, **names: sql.Composable) -> None:
+    connection.execute(sql.SQL(statements).format(**names))

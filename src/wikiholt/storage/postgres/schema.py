@@ -1,4 +1,4 @@
-"""The schema of a wiki: the tables of a generation, their indexes, and the layout with its migrations.
+"""The schema of a wiki: the tables of a generation, their indexes, and the layout.
 
 A sequential scan of a small wiki is faster than an index scan, and every relation, column and constraint costs space
 on a server with thousands of wikis. A generation therefore has two tables without indexes, which `maintenance` adds,
@@ -7,20 +7,19 @@ and everything else is in rows of one table `state`, by name:
 - `#g1`: the state of generation 1. At most one generation is published.
 - `#p1 …`: a problem of generation 1, by the hash of its file.
 - `#d1 …`: ids of chunks and pages that a version of generation 1 dropped.
-- other names: notes and leases. The note `layout` is the layout of the schema and the oldest layout that a program must
-  know to use it, or `moved` after a move to another database.
+- other names: notes and leases. The note `layout` is the layout of the schema, or `moved` after a move to another
+  database.
 
 A long text continues in rows with a point and a number after the name.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 
 from psycopg import sql
 
-from wikiholt.errors import IndexCorrupt, IndexTooNew
 from wikiholt.storage.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
@@ -181,12 +180,10 @@ def make_quarantine_schema(schema: str) -> str:
 
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA_LAYOUT = 4
-"""The layout that this program writes."""
-_FIRST_LAYOUT = 4
-"""The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
-
+SCHEMA_LAYOUT = 5
+"""The layout that this program reads and writes. The next sync builds an index of an older one again."""
 MOVED_MARK = "moved"
+"""In place of the layout of a schema that a move has left."""
 
 _WIKI_TABLES = (
     "CREATE SCHEMA {schema}",
@@ -204,50 +201,11 @@ _WIKI_TABLES = (
 _GRANT_SCHEMA = "GRANT USAGE ON SCHEMA {schema} TO {role}"
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaLayout:
-    """The layout of a schema, and the oldest layout a program must know to use it."""
-
-    number: int
-    oldest_compatible: int
-
-    @classmethod
-    def parse(cls, text: str | None) -> "SchemaLayout":
-        parts = (text or "").split()
-        if len(parts) != 2 or not all(part.isdigit() for part in parts):
-            raise IndexCorrupt("the layout of the index is missing", hint="run `wikiholt doctor`")
-        return cls(int(parts[0]), int(parts[1]))
-
-    def format(self) -> str:
-        return f"{self.number} {self.oldest_compatible}"
-
-    def require_supported(self) -> None:
-        """Raise IndexTooNew unless this program can use the schema."""
-        if self.oldest_compatible > SCHEMA_LAYOUT:
-            raise IndexTooNew(
-                f"the index has a newer layout ({self.number}, this Wikiholt knows {SCHEMA_LAYOUT})",
-                hint="upgrade Wikiholt",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaMigration:
-    """A migration from the previous layout to this one.
-
-    `statements` takes the schema, the numbers of its generations and the role. The statements must only add.
-    """
-
-    layout: SchemaLayout
-    statements: Callable[[str, Sequence[int], str], Iterator[sql.Composed]]
-
-
-MIGRATIONS: tuple[SchemaMigration, ...] = ()
-"""Migrations to the layouts after the first."""
-
-
-def get_oldest_compatible() -> int:
-    """The oldest layout a program must know to use what this program writes."""
-    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else _FIRST_LAYOUT
+def parse_layout(text: str | None) -> int | None:
+    """The layout of a schema, from its note; 0 if it is lost, None if the wiki has been moved to another database."""
+    if text == MOVED_MARK:
+        return None
+    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
@@ -256,7 +214,7 @@ def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
     for statement in _WIKI_TABLES:
         yield sql.SQL(statement).format(**names)
     yield from build_grant_statements(schema, role, ["state"])
-    layout = sql.Literal(SchemaLayout(SCHEMA_LAYOUT, get_oldest_compatible()).format())
+    layout = sql.Literal(str(SCHEMA_LAYOUT))
     yield sql.SQL("INSERT INTO {}.state (name, text) VALUES ('layout', {})").format(names["schema"], layout)
 
 

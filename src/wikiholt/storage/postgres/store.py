@@ -20,12 +20,13 @@ from wikiholt.errors import (
     DatabaseUnavailable,
     IndexCorrupt,
     IndexMissing,
+    IndexTooNew,
     IndexUnavailable,
     LockTimeout,
     WikiholtError,
 )
 from wikiholt.regular_files import make_quarantine_name
-from wikiholt.storage.postgres import generations, locks, maintenance, schema, sqlite_copy
+from wikiholt.storage.postgres import generations, locks, maintenance, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, SchemaStatus
@@ -34,7 +35,7 @@ from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, Lease,
 from wikiholt.storage.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
-from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, SCHEMA_LAYOUT, GenerationTables
 from wikiholt.storage.sqlite import schema as files
 from wikiholt.storage.sqlite import wiki_directory
 from wikiholt.storage.sqlite.generations import GenerationOrigin
@@ -334,12 +335,13 @@ class PostgresStore:
         raise make_missing_error()
 
     def _read_usable_status(self, wiki_id: str) -> SchemaStatus:
-        """Read the status of a wiki and migrate its schema if necessary. Raises IndexMissing, IndexTooNew."""
+        """Read the status of a wiki. Raises IndexMissing, IndexTooNew."""
         status = self._read_status(wiki_id)
-        if status.layout is not None:
-            status.layout.require_supported()
-            if status.layout.number < schema.SCHEMA_LAYOUT:
-                maintenance.upgrade_one(self.placements, self.placements.get(wiki_id))
+        if status.layout != SCHEMA_LAYOUT:
+            raise IndexTooNew(
+                f"the index has a newer layout ({status.layout}, this Wikiholt knows {SCHEMA_LAYOUT})",
+                hint="upgrade Wikiholt",
+            )
         return status
 
     def _list_generations(self, wiki_id: str) -> list[GenerationRow]:

@@ -1,7 +1,6 @@
 """The command line over a real PostgreSQL server."""
 
 import io
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +17,7 @@ from tests.support.postgres_server import PostgresServer
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli.main import main
-from wikiholt.storage.postgres import move, schema
+from wikiholt.storage.postgres import move
 
 pytestmark = pytest.mark.model
 
@@ -55,7 +54,6 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     assert parse_document(run, "reindex", "night")["rebuilt"] is True
     assert parse_document(run, "backup", "night")["pages"] == 2
     assert parse_document(run, "restore", "night")["pages"] == 2
-    assert parse_document(run, "upgrade") == {"upgraded": 0, "failed": []}
 
     other = pg.create_database()
     secret = conninfo.conninfo_to_dict(other)["password"]
@@ -66,7 +64,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
     assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
     document = {database["name"]: database for database in parse_document(run, "database", "list")["databases"]}
-    assert (document["east"]["wikis"], document["home"]["wikis"], document["east"]["behind"]) == (1, 0, 0)
+    assert (document["east"]["wikis"], document["home"]["wikis"]) == (1, 0)
     refused = run("database", "remove", "east")
     assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
     assert parse_document(run, "search", "-w", "night", "restoring lost data")["results"][0]["path"] == "Backups"
@@ -211,28 +209,11 @@ def test_orphaned_indexes_and_interrupted_moves_are_reported_and_removed(
     pg.drop_database(other)
 
 
-def test_an_upgrade_reports_how_many_wikis_are_behind_and_which_failed(
-    run: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository = Repository(tmp_path / "wiki")
-    repository.commit({"a.md": "# A\n"})
-    for slug in ("one", "two"):
-        run("add", slug, str(repository.path))
-    parse_document(run, "sync")
-    monkeypatch.setattr(schema, "SCHEMA_LAYOUT", schema.SCHEMA_LAYOUT + 1)
-    (home,) = parse_document(run, "database", "list")["databases"]
-    assert home["behind"] == 2
-    assert "2 wikis with tables of an older schema" in run("doctor")[1]
-    code, out, err = run("upgrade", "--json")
-    assert (code, len(json.loads(out)["failed"]), err.count("error: ")) == (7, 2, 2)
-    monkeypatch.undo()
-
-
 def test_without_a_database_the_commands_say_what_to_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WIKIHOLT_STORE", raising=False)
-    for command in (["database", "list"], ["upgrade"], ["move", "night", "--to", "east"]):
+    for command in (["database", "list"], ["move", "night", "--to", "east"]):
         assert main(["--data", str(tmp_path / "data"), *command]) == 2
         assert "there are no databases" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
