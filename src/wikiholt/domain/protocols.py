@@ -332,6 +332,9 @@ class Lexicon(Protocol):
     def count_pages(self, term: str) -> int:
         """The number of pages that contain the term."""
 
+    def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
+        """Of each group of terms: whether a page contains any of them. Looks all of them up at once."""
+
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         """At most `limit` terms with this prefix; with `lengths`, only terms of these lengths."""
 

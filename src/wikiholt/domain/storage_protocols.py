@@ -65,8 +65,8 @@ class WikiIndex(Protocol):
     def get_version(self) -> int:
         """The committed version. Cheap enough for every search."""
 
-    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:
-        """Begin a search by this thread, which may read the version only once. `guess` returns the expected terms."""
+    def open_search(self) -> AbstractContextManager[None]:
+        """Begin a search by this thread, which may read the version only once."""
 
     def get_page_blobs(self) -> Mapping[str, str]:
         """File → blob id of every indexed page."""
@@ -93,6 +93,9 @@ class WikiIndex(Protocol):
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
+
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        """The number of pages with each of these terms."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""

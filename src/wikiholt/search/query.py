@@ -15,7 +15,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable, InvalidQuery
 from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.spell_check import SpellingCorrector, find_words
+from wikiholt.search.spell_check import SpellingCorrector
 from wikiholt.text.analysis import TOKEN_PATTERN
 from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score
 from wikiholt.text.compounds import find_related_terms, has_compounds
@@ -27,7 +27,6 @@ from wikiholt.text.keyword_query import (
     get_significant_tokens,
     to_plain_query,
 )
-from wikiholt.text.own_names import make_name_term
 from wikiholt.text.query_fields import parse_fields
 
 _LOG = logging.getLogger(__name__)
@@ -188,17 +187,6 @@ class QueryInterpreter:
         corrected = _try_with_lexicon(lambda: self._spelling.correct(typed, where, is_known), "", errors)
         interpreted = self._interpret_text(corrected or typed, errors, first_parts=True)
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
-
-    def guess_query(self, typed: str) -> KeywordQuery:
-        """The terms that a search will probably look up: words and their stems, the prefix, and the query as a name."""
-        fields = parse_fields(typed)
-        queries = [variant.query for variant in self._build_variants(fields.branches)]
-        stems = (term for query in queries for term in query.terms)
-        words = (word.normalized for word in find_words(fields.text))
-        terms = tuple(dict.fromkeys((*stems, *words, *find_query_identifiers(fields.text))))
-        names = ((term,) for text in (typed, to_plain_query(fields.text)) if (term := make_name_term(text)))
-        phrases = tuple(dict.fromkeys((*(phrase for query in queries for phrase in query.phrases), *names)))
-        return KeywordQuery(terms, phrases, queries[0].excluded, queries[0].prefix)
 
     def _interpret_text(self, text: str, errors: list[Exception], *, first_parts: bool = False) -> InterpretedQuery:
         """`first_parts`: the first part of a compound matches too. It does not show that the rest is spelled right."""

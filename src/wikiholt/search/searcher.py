@@ -129,7 +129,7 @@ class Searcher:
         """
         began = time.perf_counter() if started is None else started.began
         fields = parse_fields(request.query)
-        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
+        with self._index.open_search():
             return self._search(request, fields, started, known, began)
 
     def _search(

@@ -243,8 +243,9 @@ class SpellingCorrector:
             return ""
         scope = CorrectionScope(where, guess_query_language(text))
         corrected, limit = text, len(text)
-        for word in reversed(words):
-            if word.end > limit or self._is_known(word, lexicon):
+        known = lexicon.has_any([(word.normalized, *self._get_terms(word.typed)) for word in words])
+        for word, is_indexed in reversed(list(zip(words, known, strict=True))):
+            if word.end > limit or is_indexed or self._is_beginning(word, lexicon):
                 continue
             fix = self._find_correction(word, lexicon, scope)
             if fix is None or fix.end > limit or (fix.is_other_word and self._is_ordinary(word, scope)):
@@ -254,9 +255,8 @@ class SpellingCorrector:
                 corrected, limit = corrected[: fix.start] + fix.text + corrected[fix.end :], fix.start
         return "" if corrected == text else corrected
 
-    def _is_known(self, word: QueryWord, lexicon: Lexicon) -> bool:
-        if lexicon.count_pages(word.normalized) or any(map(lexicon.count_pages, self._get_terms(word.typed))):
-            return True
+    def _is_beginning(self, word: QueryWord, lexicon: Lexicon) -> bool:
+        """Whether the word is unfinished and a term begins with it."""
         return word.is_unfinished and bool(lexicon.find_by_prefix(word.normalized, 1))
 
     def _is_ordinary(self, word: QueryWord, scope: CorrectionScope) -> bool:

@@ -230,6 +230,7 @@ class StoreConformance(ListingConformance, NotesConformance):
             KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))
         ).tolist()
         assert {page.name for page in index.get_pages(matching).values()} == {"b", "c"}
+        assert index.count_pages(["red", "green", "nowhere"]) == {"red": 3, "green": 2, "nowhere": 0}
 
     def test_a_page_is_found_by_the_term_of_any_of_its_names(self, index: WikiIndex) -> None:
         names = {"guides/set_up.md": "Réglages: ½ “x” 🫠", "guides/other.md": "a\u200db", "guides/empty.md": "日本語"}

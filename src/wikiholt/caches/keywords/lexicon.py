@@ -15,11 +15,9 @@ from wikiholt.caches.keywords.keyword_view import KeywordView, make_view
 from wikiholt.caches.keywords.postings import PostingsBuilder
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.protocols import KeywordCache, Lexicon
-from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 
 _LOG = logging.getLogger(__name__)
-_MAX_COUNTED_PAGES = 1_000_000
 _MAX_CHARACTER_BYTES = 4
 """The most bytes a character takes in UTF-8."""
 
@@ -33,6 +31,9 @@ class ViewLexicon:
     def count_pages(self, term: str) -> int:
         postings = self._view.get_posting_list(term)
         return 0 if postings is None else len(postings[0])
+
+    def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
+        return [any(map(self.count_pages, terms)) for terms in term_groups]
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         view = self._view
@@ -95,7 +96,13 @@ class _LazyLexicon:
     def count_pages(self, term: str) -> int:
         if self._lexicon is not None:
             return self._lexicon.count_pages(term)
-        return len(self._index.search_keywords(KeywordQuery((term,)), _MAX_COUNTED_PAGES, PageFilter())) if term else 0
+        return self._index.count_pages([term])[term] if term else 0
+
+    def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
+        if self._lexicon is not None:
+            return self._lexicon.has_any(term_groups)
+        counts = self._index.count_pages([term for terms in term_groups for term in terms if term])
+        return [any(counts.get(term, 0) for term in terms) for terms in term_groups]
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         lexicon = self._get_loaded()

@@ -24,7 +24,7 @@ _GENERATION_COLUMNS = (
 )
 _GENERATION_ROWS = "name >= '#g' AND name < '#h'"
 _SELECT_PUBLISHED = (
-    "SELECT number, version, seal, pages, terms FROM state"
+    "SELECT number, version, seal FROM state"
     f" WHERE {_GENERATION_ROWS} AND (published OR condition = 'good')"
     " ORDER BY published DESC, revision IS NOT NULL DESC, number DESC LIMIT 1"
 )
@@ -60,24 +60,21 @@ class SchemaStatus:
     """Changes with every write."""
     last_change_token: str
     """The change token that the last writer recorded."""
-    state: tuple[int, int, int] | None = None
-    """Version, pages and terms of the published generation."""
 
 
 def read_status(connection: Connection) -> SchemaStatus:
     """Read the status of a wiki. Cheap enough for every search. Raises IndexMissing, also for an older layout."""
     statement = (
         "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
-        " number, version, seal, pages, terms FROM (SELECT 1) AS one"
+        " number, version, seal FROM (SELECT 1) AS one"
         f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
-    layout, mark, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 7
+    layout, mark, number, version, checksum = connection.execute(statement).fetchone() or (None,) * 5
     known_layout = parse_layout(layout)
     if known_layout is not None and known_layout < SCHEMA_LAYOUT:
         raise make_missing_error()
-    state = None if number is None else (version, *counts)
     change_token = f"{number} {version} {checksum}" if number is not None else "None"
-    return SchemaStatus(known_layout, number, change_token, mark or "", state)
+    return SchemaStatus(known_layout, number, change_token, mark or "")
 
 
 def write_change_mark(connection: Connection) -> None:

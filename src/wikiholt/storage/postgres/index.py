@@ -48,7 +48,6 @@ from wikiholt.storage.page_table import (
 )
 from wikiholt.storage.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
-from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
 from wikiholt.storage.postgres.leases import Lease
 from wikiholt.storage.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
@@ -70,8 +69,7 @@ class PostgresIndex:
     """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
 
     `lease` returns the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
-    of chunks from which an HNSW index is used. `take_status` returns the status that this thread has just read, once.
-    Raises IndexMissing, IndexCorrupt.
+    of chunks from which an HNSW index is used. Raises IndexMissing, IndexCorrupt.
     """
 
     def __init__(
@@ -80,10 +78,8 @@ class PostgresIndex:
         generation: int,
         lease: Callable[[], Lease | None] = lambda: None,
         hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
-        take_status: Callable[[], SchemaStatus | None] = lambda: None,
     ) -> None:
         self._connections = connections
-        self._take_status = take_status
         self._session = ThreadSession()
         self._pages: tuple[int, dict[int, StoredPage]] = (-1, {})
         self._lease = lease
@@ -113,12 +109,9 @@ class PostgresIndex:
         )
 
     @contextmanager
-    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> Iterator[None]:
+    def open_search(self) -> Iterator[None]:
         outer = self._session.current
-        status = self._take_status()
-        state = status.state if status is not None and status.published == self.generation else None
-        known = outer.state if outer is not None else state
-        self._session.current = SearchSession(known, guess)
+        self._session.current = outer or SearchSession()
         try:
             yield
         finally:
@@ -173,7 +166,6 @@ class PostgresIndex:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, change: IndexChange) -> int:
-        self._take_status()
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
             return index_writer.apply_change(db, self._tables, change, self._lease())
 
@@ -199,6 +191,9 @@ class PostgresIndex:
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         return self._keywords.get_max_score(query)
 
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        return self._keywords.count_pages(terms)
+
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where)
         if not clause:
@@ -209,19 +204,6 @@ class PostgresIndex:
         return self._keywords.find_matching_page_ids(query)
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        session = self._session.current
-        if session is None or page_ids is not None:
-            return self._search_vectors(vector, limit, page_ids)
-        if session.nearest is not None:
-            known_vector, known_limit, hits = session.nearest
-            is_all = len(hits.chunk_ids) < known_limit  # a search that asks for more again in a small wiki
-            if known_vector is vector and (limit <= known_limit or is_all):
-                return VectorHits(hits.chunk_ids[:limit], hits.page_ids[:limit], hits.distances[:limit])
-        hits = self._search_vectors(vector, limit, page_ids)
-        session.nearest = (vector, limit, hits)
-        return hits
-
-    def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
                 hits = queries.search_hnsw(db, self._tables, vector, limit)

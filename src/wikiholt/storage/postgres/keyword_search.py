@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from threading import local
 from typing import Any
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
@@ -81,20 +81,10 @@ class TermMatches:
 
 
 class SearchSession:
-    """The state of a generation that one search has read, and the terms that it will probably need."""
+    """The state of a generation that one search has read."""
 
-    def __init__(self, state: tuple[int, int, int] | None, guess: Callable[[], KeywordQuery]) -> None:
-        self.state = state
-        """Version, pages and terms; None until they are read."""
-        self._guess = guess
-        self.nearest: tuple[FloatArray, int, VectorHits] | None = None
-        """The last search for the nearest chunks of all: the vector, the limit and the result."""
-
-    def take_units(self) -> list[TermUnit]:
-        """The units of the expected terms, once."""
-        units = _QueryUnits(self._guess()).all_units
-        self._guess = KeywordQuery
-        return units
+    state: tuple[int, int, int] | None = None
+    """Version, pages and terms; None until they are read."""
 
 
 class ThreadSession(local):
@@ -247,6 +237,12 @@ class PostgresKeywordSearch:
         matches, _ = self._find_filtered_matches(scored, PageFilter())
         return sum(compute_max_score(matches.pages, len(matches.counts[unit])) for unit in scored)
 
+    def count_pages(self, terms: Sequence[str]) -> dict[str, int]:
+        """The number of pages with each term."""
+        units = {term: _make_unit((term,)) for term in terms}
+        matches = self._find_matches(list(units.values()))
+        return {term: len(matches.counts[unit]) for term, unit in units.items()}
+
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         """The sorted ids of pages with every phrase and without excluded phrases."""
         units = _QueryUnits(query)
@@ -293,9 +289,6 @@ class PostgresKeywordSearch:
         known = session.state if session is not None else None
         if cached is not None and not missing and known is not None and known[0] == cached.version:
             return cached
-        if missing and session is not None:
-            expected = [unit for unit in session.take_units() if cached is None or unit not in cached.counts]
-            missing, units = list(dict.fromkeys([*missing, *expected])), list(dict.fromkeys([*units, *expected]))
         with self._connections.read_connection() as db:
             if cached is not None and len(missing) < len(units):
                 matches = find_matches(db, self._tables, missing)

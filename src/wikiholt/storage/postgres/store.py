@@ -6,11 +6,9 @@ and caches are in a local directory and can be deleted.
 
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import local
 
 from psycopg import sql
 
@@ -41,15 +39,8 @@ from wikiholt.storage.sqlite import wiki_directory
 from wikiholt.storage.sqlite.generations import GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 
-_STATUS_TTL_S = 0.5
 _OLD_GENERATION_LINGER_S = 60.0
 """How long a replaced generation is kept, because searches on other nodes may still use it."""
-
-
-class _LastStatus(local):
-    """The wiki and the status that this thread has read last, and until when the search that follows may use it."""
-
-    value: tuple[str, SchemaStatus | None, float] = ("", None, 0.0)
 
 
 class PostgresStore:
@@ -72,7 +63,6 @@ class PostgresStore:
         self._index_builder = maintenance.IndexBuilder()
         self._linger_s = linger_s
         self._write_leases: dict[str, Lease] = {}
-        self._last_status = _LastStatus()
 
     # ── status ───────────────────────────────────────────────────────────────────────────────────
 
@@ -96,11 +86,9 @@ class PostgresStore:
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
-            status = self._read_status(wiki_id)
+            return self._read_status(wiki_id).published
         except IndexMissing:
             return None
-        self._last_status.value = (wiki_id, status, time.monotonic() + _STATUS_TTL_S)
-        return status.published
 
     def get_change_token(self, wiki_id: str) -> str:
         try:
@@ -315,14 +303,7 @@ class PostgresStore:
             generation,
             lambda: self.get_write_lease(wiki_id),
             self._hnsw_min_chunks,
-            lambda: self._take_status(wiki_id),
         )
-
-    def _take_status(self, wiki_id: str) -> SchemaStatus | None:
-        """The status that this thread has just read with `get_published`, once."""
-        known_id, status, until = self._last_status.value
-        self._last_status.value = ("", None, 0.0)
-        return status if known_id == wiki_id and time.monotonic() < until else None
 
     def _read_status(self, wiki_id: str) -> SchemaStatus:
         """Read the status of a wiki at its current place. Raises IndexMissing."""

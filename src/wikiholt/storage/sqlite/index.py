@@ -99,7 +99,7 @@ class SqliteIndex:
             self._counts = (version, counts)
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
 
-    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:  # noqa: ARG002 - not needed: reading is cheap
+    def open_search(self) -> AbstractContextManager[None]:
         return self._pool.share_snapshot()
 
     def get_version(self) -> int:
@@ -175,6 +175,10 @@ class SqliteIndex:
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
             return queries.get_max_keyword_score(db, query)
+
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        with self._pool.read_snapshot() as db:
+            return {term: queries.count_pages(db, (term,)) for term in terms}
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where, SQLITE)

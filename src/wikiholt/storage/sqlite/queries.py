@@ -75,10 +75,10 @@ def get_max_keyword_score(db: sqlite3.Connection, query: KeywordQuery) -> float:
     """The sum of the maximum scores of each term and phrase. A term without pages counts as the rarest."""
     (pages,) = db.execute("SELECT count(*) FROM pages").fetchone()
     phrases = [(term,) for term in query.terms] + list(query.phrases)
-    return sum(compute_max_score(pages, _count_pages(db, phrase)) for phrase in phrases)
+    return sum(compute_max_score(pages, count_pages(db, phrase)) for phrase in phrases)
 
 
-def _count_pages(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
+def count_pages(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
     sql = "SELECT count(*) FROM words WHERE words MATCH ?"
     (count,) = db.execute(sql, (_quote_phrase(phrase),)).fetchone()
     return int(count)
