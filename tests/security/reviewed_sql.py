@@ -197,6 +197,7 @@ _BY_MODULE = {
         "execute(_format_insert('words', ('rowid', 'name', 'headings', 'body')))",
         "execute(sql)",
         "table",
+        "tables.pages",
     ),
     "storage/postgres/store.py": (
         "execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, NodeAssignments, QueryLog, WikiIndex
 from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
@@ -16,8 +16,6 @@ from wikiholt.wikis.registry_recovery import LeftoverData
 
 KEYWORD_CACHE_MIN_PAGES = 300
 """Below this size FTS5 answers in half a millisecond, and a keyword cache would only cost memory."""
-KEYWORD_CACHE_MIN_PAGES_REMOTE = 50
-"""The same for a database, which has to send the terms of the pages first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,8 @@ class Backend:
     """Opens the query log of a wiki by its id."""
     keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """A wiki with at most this number of pages has no keyword cache."""
+    open_copy: Callable[[WikiIndex], IndexCopy | None] = lambda _: None
+    """Opens this node's copy of an index; None if the index itself is searched."""
     databases: DatabaseAdmin | None = None
     open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets
     """Opens the shared rate-limit buckets; None if each process counts its own requests."""
@@ -60,6 +60,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     from wikiholt.storage.postgres import assignments, home_tables  # noqa: PLC0415 - optional dependency
     from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin  # noqa: PLC0415
     from wikiholt.storage.postgres.catalog import Catalog  # noqa: PLC0415
+    from wikiholt.storage.postgres.local_copy import COPY_MIN_PAGES  # noqa: PLC0415
     from wikiholt.storage.postgres.pool import ConnectionPool  # noqa: PLC0415
     from wikiholt.storage.postgres.query_log import PostgresQueryLog  # noqa: PLC0415
     from wikiholt.storage.postgres.store import PostgresStore  # noqa: PLC0415
@@ -71,7 +72,15 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     processes = settings.serve_workers + (settings.serve_workers > 1)  # with several workers, the scheduler is another
     # Separate from the indexes of the file store. It contains caches and mirrors, which are deleted with the wiki.
     scratch = settings.data / "scratch"
-    store = PostgresStore(catalog, pool, scratch, settings.postgres_lease, hnsw_min_chunks=settings.postgres_hnsw_from)
+    store = PostgresStore(
+        catalog,
+        pool,
+        scratch,
+        settings.postgres_lease,
+        hnsw_min_chunks=settings.postgres_hnsw_from,
+        # A Chroma collection follows the changes of a file.
+        copy_min_pages=0 if settings.chroma_url or settings.chroma_path else COPY_MIN_PAGES,
+    )
     leftovers = LeftoverData(
         settings.data / "wikis",
         backups.directory or settings.data / "backups",
@@ -87,10 +96,10 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
             repositories=get_repositories_directory(settings),
         ),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
-        KEYWORD_CACHE_MIN_PAGES_REMOTE,
-        PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
-        lambda kind, size: home_tables.PostgresBuckets(catalog, kind, size),
-        lambda: assignments.PostgresAssignments(
+        open_copy=store.open_copy if settings.vectors != "store" else lambda _: None,
+        databases=PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
+        open_buckets=lambda kind, size: home_tables.PostgresBuckets(catalog, kind, size),
+        open_assignments=lambda: assignments.PostgresAssignments(
             catalog, settings.postgres_lease, settings.postgres_connections * processes
         ),
     )

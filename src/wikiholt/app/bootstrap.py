@@ -39,6 +39,7 @@ from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
+from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
@@ -91,6 +92,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         if chroma is None
         else _make_chroma_cache_opener(chroma, backend),
         keyword_cache=_make_keyword_cache_opener(backend),
+        open_copy=backend.open_copy,
         lexicon=LexiconProvider,
         lock_timeout_s=settings.lock_timeout,
         backup_policy=_get_backup_policy(settings),
@@ -375,10 +377,7 @@ def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
 def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         kind = settings.vectors
-        # An HNSW index finds most of the nearest chunks in tens of milliseconds. A cache on the node is exact and takes
-        # a few milliseconds.
-        is_small = backend.is_shared and index.get_state().chunks < settings.postgres_hnsw_from
-        if kind == "store" or (kind == "auto" and is_small):
+        if kind == "store" or not isinstance(index, SqliteIndex):
             return DatabaseVectorCache(index)
         cache, note = create_vector_cache(
             kind, index, _get_cache_directory(backend, wiki_id), faiss_min_chunks=settings.faiss_crossover
@@ -410,6 +409,8 @@ def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
 
 def _make_chroma_cache_opener(chroma: "ChromaEngine", backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
+        if not isinstance(index, SqliteIndex):
+            return DatabaseVectorCache(index)
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)
         return chroma.open_cache(
@@ -421,10 +422,9 @@ def _make_chroma_cache_opener(chroma: "ChromaEngine", backend: Backend) -> Calla
 
 def _make_keyword_cache_opener(backend: Backend) -> Callable[[WikiIndex, str], KeywordCache | None]:
     def open_cache(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
-        if index.get_state().pages <= backend.keyword_cache_min_pages:
+        if not isinstance(index, SqliteIndex) or index.get_state().pages <= backend.keyword_cache_min_pages:
             return None
-        # FTS5 finds phrases fast. A database would have to send the words of every page that may contain one.
-        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id), with_positions=backend.is_shared)
+        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id))
 
     return open_cache
 

@@ -166,6 +166,27 @@ class WikiIndex(Protocol):
     def close(self) -> None: ...
 
 
+class IndexCopy(Protocol):
+    """A copy of a wiki's index on this node, beside a database that is too slow for a large wiki.
+
+    Safe to use from many threads.
+    """
+
+    def get_current(self) -> WikiIndex | None:
+        """The copy at the version of the database; None while it is built or updated."""
+
+    def refresh(self) -> None:
+        """Bring the copy to the version of the database, or start to."""
+
+    def verify(self) -> None:
+        """Check every byte of the copy. A damaged one is built again."""
+
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until background work ends."""
+
+    def close(self) -> None: ...
+
+
 class IndexStore(Protocol):
     """Creates, opens and deletes indexes by opaque wiki id."""
 

@@ -7,7 +7,7 @@ from threading import Lock
 
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, WikiIndex
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.indexing.backup_directory import BackupPolicy
@@ -102,6 +102,8 @@ class Components:
     """The engine of the vector caches, if they are more than files."""
     databases: DatabaseAdmin | None = None
     """Administration of the store's databases, if it uses any."""
+    open_copy: Callable[[WikiIndex], IndexCopy | None] = lambda _: None
+    """Opens this node's copy of an index in a database; None if the index itself is searched."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
     search_load: SearchLoad = field(default_factory=SearchLoad)
@@ -133,28 +135,48 @@ class LiveIndex:
         self._initial_pages = state.pages
         self._components = components
         self._previous_model: Embedder | None = None
-        vectors = components.vector_cache(self.index, wiki_id)
-        keywords = components.keyword_cache(self.index, wiki_id)
-        self._caches = [cache for cache in (vectors, keywords) if cache is not None]
+        self._wiki_id = wiki_id
+        self._config = config
+        self._caches: list[VectorCache | KeywordCache] = []
+        self._searcher = self._make_searcher(self.index)
+        self._copy = components.open_copy(self.index)
+        self._copy_searcher: tuple[WikiIndex, Searcher] | None = None
+        self._users = 0
+        self._closing = False
+        self._lock = Lock()
+
+    @property
+    def searcher(self) -> Searcher:
+        """The searcher of this node's copy if it is current, else of the index itself."""
+        copy = self._copy.get_current() if self._copy is not None else None
+        if copy is None:
+            return self._searcher
+        with self._lock:
+            if self._copy_searcher is None or self._copy_searcher[0] is not copy:
+                self._copy_searcher = (copy, self._make_searcher(copy))
+            return self._copy_searcher[1]
+
+    def _make_searcher(self, index: WikiIndex) -> Searcher:
+        components, config = self._components, self._config
+        vectors = components.vector_cache(index, self._wiki_id)
+        keywords = components.keyword_cache(index, self._wiki_id)
+        self._caches += [cache for cache in (vectors, keywords) if cache is not None]
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
-        pipeline = TextPipeline.from_recipe(state.recipe) or config.pipeline
+        pipeline = TextPipeline.from_recipe(self._recipe) or config.pipeline
         language = pipeline.language
-        self.searcher = Searcher(
-            self.index,
+        return Searcher(
+            index,
             vectors,
             keywords,
             self._get_embedder,
             get_head=config.source.get_last_known_head if config.check_head else None,
-            hit_builder=HitBuilder(self.index, config.url, language, pipeline.dialect),
+            hit_builder=HitBuilder(index, config.url, language, pipeline.dialect),
             language=language,
-            get_lexicon=components.lexicon(self.index, keywords),
-            scale=components.scale(state.recipe),
+            get_lexicon=components.lexicon(index, keywords),
+            scale=components.scale(self._recipe),
             rerank_config=components.reranking,
             boost_rules=config.boost_rules,
         )
-        self._users = 0
-        self._closing = False
-        self._lock = Lock()
 
     def _get_embedder(self) -> Embedder:
         """The model of this generation: the configured one, or else the one it was built with."""
@@ -178,16 +200,16 @@ class LiveIndex:
         if not self._components.search_load.allows_second_thread:
             return None
         with suppress(InvalidQuery):  # the search raises it, unless there is nothing to search
-            return self.searcher.start(request)
+            return self._searcher.start(request)
         return None
 
     def refresh(self) -> None:
-        for cache in self._caches:
+        for cache in self._list_caches():
             cache.refresh()
 
     def verify(self) -> None:
         """Check the caches completely. A damaged one is rebuilt from the index."""
-        for cache in self._caches:
+        for cache in self._list_caches():
             try:
                 cache.verify()
             except Exception:  # noqa: BLE001 - a cache may fail in any way, and has logged it
@@ -195,12 +217,16 @@ class LiveIndex:
 
     def has_outgrown_caches(self) -> bool:
         """Whether the wiki has outgrown the kinds of cache that were chosen when it was opened."""
-        return self.searcher.page_count > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
+        copy_searcher = self._copy_searcher[1] if self._copy_searcher is not None else self._searcher
+        return max(self._searcher.page_count, copy_searcher.page_count) > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
 
     def wait_idle(self, timeout_s: float) -> None:
-        for cache in self._caches:
+        for cache in self._list_caches():
             if cache.wait_idle(timeout_s):
                 cache.refresh()
+
+    def _list_caches(self) -> list[IndexCopy | VectorCache | KeywordCache]:
+        return [*([self._copy] if self._copy is not None else []), *self._caches]
 
     def acquire(self) -> None:
         with self._lock:
@@ -221,6 +247,6 @@ class LiveIndex:
             self._close()
 
     def _close(self) -> None:
-        for cache in self._caches:
+        for cache in reversed(self._list_caches()):
             cache.close()
         self.index.close()

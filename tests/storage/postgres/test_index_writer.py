@@ -14,7 +14,6 @@ from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Link, Page, PageMetadata, PageProblem, PageTerms
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, IndexUnavailable
-from wikiholt.storage.postgres import index_writer
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
@@ -80,24 +79,6 @@ def test_long_texts_need_no_toast_table_and_leave_nothing_behind(postgres: Postg
     assert count_state_rows(postgres, "health%") == 1
 
 
-def test_many_dropped_ids_are_read_by_version(postgres: PostgresStore) -> None:
-    with closing(postgres.create(WIKI, RECIPE)) as index:
-        entries = tuple(make_entry(f"{number}.md", ["one", "two"], EMBEDDER) for number in range(400))
-        index.apply(IndexChange(entries))
-        index.apply(IndexChange(deleted=tuple(entry.page.file for entry in entries[:399])))
-        before_last = index.get_version()
-        index.apply(IndexChange(deleted=("399.md",)))
-        assert count_state_rows(postgres, "#d%") == 5
-        vectors, keywords = index.get_vector_changes(1), index.get_keyword_changes(1)
-        assert vectors is not None
-        assert keywords is not None
-        assert (len(set(vectors.dropped.tolist())), len(set(keywords.dropped.tolist()))) == (800, 400)
-        last = index.get_vector_changes(before_last)
-        assert last is not None
-        assert len(last.dropped) == 2
-        assert index.check() == []
-
-
 def make_odd_page(odd: str) -> PageEntry:
     """A page with this text in every text field except its terms, which the analyser never makes like this."""
     link = Link(f"{odd} link", odd, 1, True, (f"{odd} link",))
@@ -107,18 +88,6 @@ def make_odd_page(odd: str) -> PageEntry:
     return PageEntry(
         "b", page, chunks, (b"one", b"two"), EMBEDDER.embed_passages(["a", "b"]), PageTerms("p", "", "needle")
     )
-
-
-def test_the_list_of_removed_chunks_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "MAX_DROPPED_IDS", 40)
-    with closing(postgres.create(WIKI, RECIPE)) as index:
-        for turn in range(60):
-            index.apply(IndexChange((make_entry("a.md", [f"text {turn}"], EMBEDDER),)))
-        assert index.get_vector_changes(0) is None
-        delta = index.get_vector_changes(index.get_version() - 10)
-        assert delta is not None
-        assert len(delta.dropped) == 10
-        assert index.check() == []
 
 
 def test_a_file_removed_and_added_in_one_change_is_a_new_page(postgres: PostgresStore, embedded: SqliteStore) -> None:
@@ -203,12 +172,6 @@ def test_any_changes_give_the_same_content_in_both_stores(postgres: PostgresStor
             assert ours.list_pages(PageFilter(), None) == theirs.list_pages(PageFilter(), None)
             ids = [page.page_id for page in ours.list_pages(PageFilter(), None)[1]]
             assert ours.get_page_chunks(ids) == theirs.get_page_chunks(ids)
-            for version in range(ours.get_version() + 1):
-                one, other = ours.get_vector_changes(version), theirs.get_vector_changes(version)
-                assert one is not None
-                assert other is not None
-                assert one.added.chunk_ids.tolist() == other.added.chunk_ids.tolist()
-                assert sorted(one.dropped.tolist()) == sorted(other.dropped.tolist())
             assert ours.check() == []
 
     compare()

@@ -143,7 +143,7 @@ class Settings:
     vectors: str = setting(
         "auto",
         "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, store "
-        "queries the database for each search, and so does auto for wikis without an HNSW index.",
+        "queries the database for each search, and so do the others for small wikis.",
         choices=("auto", "store", "exact", "faiss", "chroma"),
     )
     faiss_crossover: int = setting(

@@ -1,4 +1,4 @@
-"""The rows of a generation: pages with all that belongs to them, problems, dropped ids and the state, and their check.
+"""The rows of a generation: pages with all that belongs to them, problems and the state, and their check.
 
 Rows are sent by COPY in binary format. PostgreSQL detects torn pages by its own checksums; the check here detects
 missing, extra and altered rows.
@@ -29,7 +29,6 @@ Row = tuple[Any, ...]
 
 _BATCH_PAGES = 100
 _PAGE_COLUMNS = ", ".join((*PageRow._fields, *DerivedPageColumns._fields))
-_MAX_DROPPED_IDS_PER_ROW = 300
 _MAX_FAULTS = 5
 
 # A tsvector and a vector are already in binary format, so COPY sends them as bytea.
@@ -78,11 +77,15 @@ def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Ro
     return [(chunk.id, chunk.page_id, vector) for chunk, vector in zip(chunks, encoded, strict=True)]
 
 
-def iter_full_pages(db: Connection, tables: GenerationTables, dimensions: int) -> Iterator[FullPage]:
-    """Yield every page in order of id, read in batches. Call inside a snapshot."""
-    sql = f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE id > %s ORDER BY id LIMIT {_BATCH_PAGES:d}"
+def iter_full_pages(
+    db: Connection, tables: GenerationTables, dimensions: int, after_version: int = -1
+) -> Iterator[FullPage]:
+    """Yield the pages written after a version in order of id, read in batches. Call inside a snapshot."""
+    sql = (
+        f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE id > %s AND version > %s ORDER BY id LIMIT {_BATCH_PAGES:d}"
+    )
     last_id = 0
-    while batch := db.execute(sql, (last_id,), binary=True).fetchall():
+    while batch := db.execute(sql, (last_id, after_version), binary=True).fetchall():
         last_id, *_ = batch[-1]
         yield from _make_full_pages(db, tables, dimensions, batch)
 
@@ -170,16 +173,7 @@ def _copy_rows(db: Connection, table: str, columns: Sequence[str], records: Iter
             copy.write_row([rows.encode_text(value) if isinstance(value, str) else value for value in row])
 
 
-# ── problems, dropped ids and state ───────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedRow:
-    """The ids of the chunks that a version dropped, and of the pages that it deleted."""
-
-    version: int
-    chunk_ids: list[int]
-    page_ids: list[int]
+# ── problems and state ────────────────────────────────────────────────────────────────────────────
 
 
 def write_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
@@ -198,27 +192,6 @@ def read_problems(db: Connection, tables: GenerationTables) -> list[tuple[PagePr
     checksums = {name: checksum for name, _, checksum in problem_rows}
     texts = rows.join_texts((name, text) for name, text, _ in problem_rows)
     return [(decode_problem(text), checksums.get(name, 0)) for name, text in texts.items()]
-
-
-def write_dropped(db: Connection, tables: GenerationTables, dropped: DroppedRow) -> None:
-    sql = "INSERT INTO state (name, text, version, chunks) VALUES (%s, %s, %s, %s)"
-    name, version = tables.get_dropped_name(dropped.version), dropped.version
-    ids = [(at, each) for at, some in enumerate((dropped.chunk_ids, dropped.page_ids)) for each in some]
-    for start in range(0, len(ids), _MAX_DROPPED_IDS_PER_ROW):
-        part = ids[start : start + _MAX_DROPPED_IDS_PER_ROW]
-        lists = [[each for kind, each in part if kind == wanted] for wanted in range(2)]
-        text = json.dumps(lists, separators=(",", ":"))
-        db.execute(sql, (f"{name}.{start:09d}" if start else name, text, version, len(part)))
-
-
-def read_dropped(db: Connection, tables: GenerationTables, after_version: int = 0) -> list[DroppedRow]:
-    """Read the ids that later versions dropped, by version. A version may have several rows."""
-    sql = "SELECT version, text FROM state WHERE name >= %s AND name < %s ORDER BY name"
-    names = tables.get_dropped_name(after_version + 1), tables.dropped_names[1]
-    try:
-        return [DroppedRow(version, *json.loads(text)) for version, text in db.execute(sql, names)]
-    except (ValueError, TypeError) as error:
-        raise _make_unreadable_error() from error
 
 
 def split_problem(tables: GenerationTables, problem: PageProblem) -> list[tuple[str, str]]:

@@ -137,8 +137,7 @@ def remove_generations(connection: Connection, placement: Placement, numbers: Se
         tables = GenerationTables(number)
         connection.execute(schema.build_drop_statement(placement.schema, number))
         connection.execute(
-            "DELETE FROM state WHERE name = %s OR name >= %s AND name < %s OR name >= %s AND name < %s",
-            (tables.state_name, *tables.problem_names, *tables.dropped_names),
+            "DELETE FROM state WHERE name = %s OR name >= %s AND name < %s", (tables.state_name, *tables.problem_names)
         )
 
 

@@ -131,15 +131,6 @@ class PostgresIndex:
             session.state = (version, pages, terms)
         return int(version)
 
-    def _read_version(self, db: Connection) -> tuple[int, int]:
-        """Read the version and the horizon, the oldest version whose dropped rows are recorded."""
-        sql = "SELECT version, horizon FROM state WHERE name = %s"
-        row = db.execute(sql, (self._tables.state_name,)).fetchone()
-        if row is None:
-            raise make_missing_error()
-        version, horizon = row
-        return version, horizon
-
     def get_page_blobs(self) -> Mapping[str, str]:
         return dict(self._select(f"SELECT file, blob FROM {self._tables.pages}"))
 
@@ -182,6 +173,11 @@ class PostgresIndex:
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
             return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
+
+    def update_copy(self, file: Path, max_pages: int | None) -> bool:
+        """Bring a file of `write_backup` to this version. Returns False if more than `max_pages` pages differ."""
+        with self._connections.read_snapshot() as db:
+            return sqlite_copy.update_copy(db, self._tables, file, max_pages)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────
 
@@ -229,37 +225,18 @@ class PostgresIndex:
             state, _ = generation_rows.read_state(db, self.generation)
             yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
-    def get_vector_changes(self, version: int) -> VectorDelta | None:
-        with self._connections.read_snapshot() as db:
-            current, horizon = self._read_version(db)
-            if not horizon <= version <= current:
-                return None
-            added = db.execute(
-                f"SELECT c.id, c.page_id, c.vector FROM {self._tables.pages} p JOIN {self._tables.chunks} c"
-                " ON c.page_id = p.id WHERE p.version > %s ORDER BY c.id",
-                (version,),
-                binary=True,
-            ).fetchall()
-            dropped = generation_rows.read_dropped(db, self._tables, version)
-        dropped_ids = to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
-        return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped_ids)
+    def get_vector_changes(self, version: int) -> VectorDelta | None:  # noqa: ARG002
+        """None: nothing follows the vectors of a database. A node's copy has its changes (see `local_copy`)."""
+        return None
 
     @contextmanager
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
         with self._connections.read_snapshot() as db:
-            yield self._read_version(db)[0], self._iter_keyword_rows(db)
+            yield generation_rows.read_state(db, self.generation)[0].version, self._iter_keyword_rows(db)
 
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
-        with self._connections.read_snapshot() as db:
-            current, horizon = self._read_version(db)
-            if not horizon <= version <= current:
-                return None
-            sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
-            added = db.execute(sql, (version,), binary=True).fetchall()
-            dropped = generation_rows.read_dropped(db, self._tables, version)
-        keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
-        dropped_ids = to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
-        return KeywordDelta(current, keyword_rows, dropped_ids)
+    def get_keyword_changes(self, version: int) -> KeywordDelta | None:  # noqa: ARG002
+        """None, as for vectors. A lexicon is built again."""
+        return None
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"

@@ -16,7 +16,6 @@ from wikiholt.storage.page_table import (
 )
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.generation_rows import (
-    DroppedRow,
     copy_chunks,
     copy_pages,
     decode_problem,
@@ -24,7 +23,6 @@ from wikiholt.storage.postgres.generation_rows import (
     read_full_pages,
     read_state,
     split_problem,
-    write_dropped,
     write_problems,
     write_state,
 )
@@ -35,10 +33,6 @@ from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import rows as packing
 
 Row = tuple[Any, ...]
-
-MAX_DROPPED_IDS = 200_000
-"""How many dropped ids are recorded. A cache that is further behind is rebuilt."""
-_TRIM_INTERVAL_VERSIONS = 16
 
 _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("id", "version"))
 """The columns that decide whether a page has changed."""
@@ -54,27 +48,11 @@ def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, 
     writer = _PostgresWriter(db, tables, state, change)
     state = writer.write()
     if writer.changed:
-        state = _trim_dropped(db, tables, replace(state, version=state.version + 1))
+        state = replace(state, version=state.version + 1)
     if writer.changed or change.revision is not None:
         write_state(db, tables, state)
     check_fence(db, lease)
     return state.version
-
-
-def _trim_dropped(db: Connection, tables: GenerationTables, state: GenerationState) -> GenerationState:
-    """Limit the number of dropped ids. The rows are complete for versions after `horizon`."""
-    if state.version % _TRIM_INTERVAL_VERSIONS:  # counting is slow when there are many rows
-        return state
-    sql = (
-        "SELECT version FROM (SELECT version, sum(chunks) OVER (ORDER BY name DESC) AS count FROM state"
-        " WHERE name >= %s AND name < %s) AS newest WHERE count > %s ORDER BY version DESC LIMIT 1"
-    )
-    if db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS)).fetchone() is None:
-        return state
-    (horizon,) = db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS // 2)).fetchone() or (state.horizon,)
-    values = (tables.dropped_names[0], tables.get_dropped_name(horizon + 1))
-    db.execute("DELETE FROM state WHERE name >= %s AND name < %s", values)
-    return replace(state, horizon=horizon)
 
 
 class _PostgresWriter:
@@ -90,7 +68,6 @@ class _PostgresWriter:
         self._change = change
         self._entries = {entry.page.file: entry for entry in change.pages}
         self._problems = {problem.file: problem for problem in change.problems}
-        self._dropped = DroppedRow(state.version + 1, [], [])
         moved_files = (file for move in change.moved for file in (move.old_file, move.file))
         self._files = list({*change.deleted, *self._problems, *self._entries, *moved_files})
         self.changed = False
@@ -113,14 +90,11 @@ class _PostgresWriter:
         }
         solved = {*deleted, *problems, *written} & known_problems.keys()
         self.changed = bool(removed or entries or problems or solved or moves)
-        self._remove_pages({pages[file] for file in removed}, deleted=True)
-        self._remove_pages({pages[file] for file in (written & pages.keys()) - removed})
+        self._remove_pages({pages[file] for file in removed | (written & pages.keys())})
         self._delete_problems([known_problems[file] for file in solved])
         self._write_problems([problem for file, problem in problems.items() if file not in self._entries])
         self._move_pages({move.old_file: move for move in moves})
         self._write_pages(entries, {file: page_id for file, page_id in pages.items() if file not in removed})
-        if self._dropped.chunk_ids or self._dropped.page_ids:
-            write_dropped(self._db, self._tables, self._dropped)
         if self._change.revision is not None:
             self._set_revision(self._change.revision)
         return self._state
@@ -169,18 +143,14 @@ class _PostgresWriter:
 
     # ── writes ───────────────────────────────────────────────────────────────────────────────────
 
-    def _remove_pages(self, page_ids: set[int], *, deleted: bool = False) -> None:
-        """Remove pages with their chunks and record the ids of the chunks, and of deleted pages."""
+    def _remove_pages(self, page_ids: set[int]) -> None:
+        """Remove pages with their chunks."""
         if not page_ids:
             return
         tables, ids = self._tables, sorted(page_ids)
-        sql = f"DELETE FROM {tables.chunks} WHERE page_id = ANY(%s) RETURNING id"
-        chunk_ids = sorted(chunk_id for (chunk_id,) in self._db.execute(sql, (ids,), binary=True))
-        self._dropped.chunk_ids.extend(chunk_ids)
+        chunks = self._db.execute(f"DELETE FROM {tables.chunks} WHERE page_id = ANY(%s)", (ids,)).rowcount
         sizes = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s) RETURNING size", (ids,)).fetchall()
-        if deleted:
-            self._dropped.page_ids.extend(ids)
-        self._add_counts(pages=-len(sizes), chunks=-len(chunk_ids), terms=-sum(size for (size,) in sizes))
+        self._add_counts(pages=-len(sizes), chunks=-chunks, terms=-sum(size for (size,) in sizes))
 
     def _delete_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:

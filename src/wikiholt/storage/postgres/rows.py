@@ -238,7 +238,6 @@ class GenerationState:
     model: str
     precision: str
     version: int = 0
-    horizon: int = 0
     revision: str | None = None
     synced_at: float | None = None
     pages: int = 0

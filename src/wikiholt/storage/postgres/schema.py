@@ -6,7 +6,6 @@ and everything else is in rows of one table `state`, by name:
 
 - `#g1`: the state of generation 1. At most one generation is published.
 - `#p1 …`: a problem of generation 1, by the hash of its file.
-- `#d1 …`: ids of chunks and pages that a version of generation 1 dropped.
 - other names: notes and leases. The note `layout` is the layout of the schema, or `moved` after a move to another
   database.
 
@@ -85,17 +84,8 @@ class GenerationTables:
         """The first possible name of a problem row, and the first name after all of them."""
         return f"#p{self.number:d} ", f"#p{self.number:d}!"
 
-    @property
-    def dropped_names(self) -> tuple[str, str]:
-        """The same for the rows of dropped ids."""
-        return f"#d{self.number:d} ", f"#d{self.number:d}!"
-
     def get_problem_name(self, file: str) -> str:
         return self.problem_names[0] + blake2b(file.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-    def get_dropped_name(self, version: int) -> str:
-        """The name of the row of a version. Names sort by version."""
-        return f"{self.dropped_names[0]}{version:018d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +170,7 @@ def make_quarantine_schema(schema: str) -> str:
 
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA_LAYOUT = 5
+SCHEMA_LAYOUT = 6
 """The layout that this program reads and writes. The next sync builds an index of an older one again."""
 MOVED_MARK = "moved"
 """In place of the layout of a schema that a move has left."""
@@ -193,7 +183,7 @@ _WIKI_TABLES = (
     'CREATE TABLE {schema}.state (name text STORAGE PLAIN COLLATE "C", text text STORAGE PLAIN,'
     " holder text STORAGE PLAIN, until timestamptz, fence int8, number int4, published bool,"
     " origin text STORAGE PLAIN, condition text STORAGE PLAIN, fingerprint text STORAGE PLAIN, dimensions int4,"
-    " pipeline text STORAGE PLAIN, model text STORAGE PLAIN, precision text STORAGE PLAIN, version int8, horizon int8,"
+    " pipeline text STORAGE PLAIN, model text STORAGE PLAIN, precision text STORAGE PLAIN, version int8,"
     " revision text STORAGE PLAIN, synced_at float8, pages int8, chunks int8, problems int8, next_page int8,"
     " next_chunk int8, terms int8, seal int8)",
     "CREATE UNIQUE INDEX state_name ON {schema}.state (name)",

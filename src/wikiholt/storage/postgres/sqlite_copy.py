@@ -7,8 +7,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import generation_rows, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
-from wikiholt.storage.postgres.generation_rows import DroppedRow, FullPage, iter_full_pages
+from wikiholt.storage.postgres.generation_rows import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite import integrity, schema
+from wikiholt.storage.sqlite import index_writer, integrity, schema
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
@@ -38,9 +36,7 @@ _BATCH_CHUNKS = 200
 
 def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callable[[], bool]) -> GenerationState:
     """Copy the open snapshot to a new file, which appears only when it is complete. Raises Busy if stopped."""
-    state, checksum = generation_rows.read_state(db, tables.number)
-    if state.get_checksum(tables.wiki_id) != checksum:
-        raise make_foreign_state_error()
+    state = _read_own_state(db, tables)
     temporary = to.with_name(to.name + ".copying")
     try:
         schema.create_index_file(temporary, tables.wiki_id, state.number, state.recipe)
@@ -51,6 +47,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
                 _write_page(copy, page)
+            copy.execute("UPDATE state SET horizon = ?", (state.version,))
             _write_rest(db, tables, copy, state)
             copy.execute("COMMIT")
             copy.execute("PRAGMA synchronous = FULL")
@@ -60,6 +57,39 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
         for leftover in temporary.parent.glob(temporary.name + "*"):
             leftover.unlink(missing_ok=True)
         raise
+    return state
+
+
+def update_copy(db: Connection, tables: GenerationTables, file: Path, max_pages: int | None) -> bool:
+    """Bring a copy of this generation to the open snapshot. Returns False if more than `max_pages` pages differ."""
+    state = _read_own_state(db, tables)
+    with closing(schema.open_connection(file)) as copy, translate_errors():
+        copy.execute("PRAGMA synchronous = NORMAL")  # a change lost by a crash of the machine is taken over again
+        schema.require_owner(copy, tables.wiki_id)
+        (version,) = copy.execute("SELECT version FROM state").fetchone()
+        if version >= state.version:
+            return True
+        sql = f"SELECT id FROM {tables.pages} WHERE version > %s"
+        written = {page_id for (page_id,) in db.execute(sql, (version,))}
+        known = {page_id for (page_id,) in copy.execute("SELECT id FROM pages")}
+        deleted = set[int]()
+        if len(known | written) != state.pages:
+            deleted = known - {page_id for (page_id,) in db.execute(f"SELECT id FROM {tables.pages}")}
+        if max_pages is not None and len(written | deleted) > max_pages:
+            return False
+        copy.execute("BEGIN IMMEDIATE")
+        index_writer.remove_pages(copy, state.version, written & known, deleted)
+        for page in iter_full_pages(db, tables, state.dimensions, version):
+            _write_page(copy, page)
+        _write_rest(db, tables, copy, state)
+        copy.execute("COMMIT")
+    return True
+
+
+def _read_own_state(db: Connection, tables: GenerationTables) -> GenerationState:
+    state, checksum = generation_rows.read_state(db, tables.number)
+    if state.get_checksum(tables.wiki_id) != checksum:
+        raise make_foreign_state_error()
     return state
 
 
@@ -80,20 +110,17 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
     problems = generation_rows.read_problems(db, tables)
+    copy.execute("DELETE FROM problems")
     copy.executemany(
         "INSERT INTO problems VALUES (?, ?, ?, ?, ?)",
         ((problem.file, problem.blob, problem.reason, problem.detail, checksum) for problem, checksum in problems),
     )
-    for dropped in generation_rows.read_dropped(db, tables):
-        chunks, pages = ([(dropped.version, each) for each in ids] for ids in (dropped.chunk_ids, dropped.page_ids))
-        copy.executemany("INSERT INTO dropped VALUES (?, ?, NULL)", chunks)
-        copy.executemany("INSERT INTO dropped VALUES (?, NULL, ?)", pages)
     # The store that imports the copy must not reuse ids either.
     copy.execute("DELETE FROM sqlite_sequence")
     last_ids = [("pages", state.next_page - 1), ("chunks", state.next_chunk - 1)]
     copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids)
-    row = (state.version, state.horizon, state.revision, state.synced_at)
-    copy.execute("UPDATE state SET version = ?, horizon = ?, revision = ?, synced_at = ?", row)
+    row = (state.version, state.revision, state.synced_at)
+    copy.execute("UPDATE state SET version = ?, revision = ?, synced_at = ?", row)
     write_state_checksum(copy)
 
 
@@ -142,23 +169,10 @@ class _CopyImport:
         generation_rows.copy_chunks(self._db, self._tables, self._iter_chunk_rows())
         problems = [PageProblem(*row) for row in self._copy.execute("SELECT file, blob, reason, detail FROM problems")]
         generation_rows.write_problems(self._db, self._tables, problems)
-        for version, dropped_rows in groupby(
-            self._copy.execute("SELECT version, chunk_id, page_id FROM dropped ORDER BY version"), itemgetter(0)
-        ):
-            chunk_ids, page_ids = zip(*((chunk_id, page_id) for _, chunk_id, page_id in dropped_rows), strict=True)
-            dropped = DroppedRow(
-                version,
-                [each for each in chunk_ids if each is not None],
-                [each for each in page_ids if each is not None],
-            )
-            generation_rows.write_dropped(self._db, self._tables, dropped)
-        version, horizon, revision, synced_at = self._copy.execute(
-            "SELECT version, horizon, revision, synced_at FROM state"
-        ).fetchone()
+        version, revision, synced_at = self._copy.execute("SELECT version, revision, synced_at FROM state").fetchone()
         state = replace(
             state,
             version=version,
-            horizon=horizon,
             revision=revision,
             synced_at=synced_at,
             pages=self._count_rows("pages"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from psycopg import sql
 
 from wikiholt.domain.index import Recipe, VerificationResult
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
     Busy,
     DatabaseUnavailable,
@@ -30,6 +31,7 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, Lease, LeaseManager, check_fence
+from wikiholt.storage.postgres.local_copy import COPY_MIN_PAGES, LocalCopy
 from wikiholt.storage.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
@@ -54,12 +56,14 @@ class PostgresStore:
         lease_s: float = 15.0,
         *,
         hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
+        copy_min_pages: int = COPY_MIN_PAGES,
         linger_s: float = _OLD_GENERATION_LINGER_S,
     ) -> None:
         self.placements = PlacementCatalog(catalog, pool)
         self.leases = LeaseManager(self.placements, lease_s)
         self._scratch = scratch
         self._hnsw_min_chunks = hnsw_min_chunks
+        self._copy_min_pages = copy_min_pages
         self._index_builder = maintenance.IndexBuilder()
         self._linger_s = linger_s
         self._write_leases: dict[str, Lease] = {}
@@ -142,6 +146,14 @@ class PostgresStore:
                 if self.get_published(wiki_id) == generation:
                     raise
         raise make_missing_error()
+
+    def open_copy(self, index: WikiIndex) -> LocalCopy | None:
+        """This node's copy of a large wiki's index; None for a small one."""
+        state = index.get_state()
+        is_large = state.pages > self._copy_min_pages or state.chunks >= self._hnsw_min_chunks
+        if not is_large or not isinstance(index, PostgresIndex):
+            return None
+        return LocalCopy(index, self.get_directory(index.wiki_id))
 
     def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> PostgresIndex:
         self.placements.provision(wiki_id)

@@ -1,7 +1,7 @@
 """Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -62,6 +62,18 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
     return int(version)
 
 
+def remove_pages(db: sqlite3.Connection, version: int, replaced: Iterable[int], deleted: Iterable[int]) -> None:
+    """Remove pages in the open transaction: those that will be written again at this version, and deleted ones."""
+    writer = _SqliteWriter(db, version)
+    for page_id in replaced:
+        writer.remove_page(page_id)
+    for page_id in deleted:
+        writer.remove_page(page_id)
+        db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (version, page_id))
+    writer.write_terms()
+    _trim_dropped(db)
+
+
 def _trim_dropped(db: sqlite3.Connection) -> None:
     """Limit the number of dropped rows; `horizon` is the version from which on they are complete."""
     (count,) = db.execute("SELECT count(*) FROM dropped").fetchone()
@@ -89,6 +101,11 @@ class _SqliteWriter:
         self._remove_page_contents(page_id, words)
         self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
         self._db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (self._version, page_id))
+
+    def remove_page(self, page_id: int) -> None:
+        (words,) = self._db.execute("SELECT words FROM page_words WHERE page_id = ?", (page_id,)).fetchone()
+        self._remove_page_contents(page_id, words)
+        self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
 
     def write_problem(self, problem: PageProblem) -> None:
         columns = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))

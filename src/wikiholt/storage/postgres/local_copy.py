@@ -1,0 +1,123 @@
+"""A copy of a large wiki's generation on this node, in the format of the file store.
+
+A database takes too long to send the terms and the vectors of a large wiki for each search. The copy is a file of the
+SQLite store, which is searched by that store's code. It is built in the background; until then the database answers. A
+search takes over a few changes itself; many are taken over in the background, and the database answers meanwhile.
+"""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+
+from wikiholt.errors import Busy, IndexMissing, IndexUnavailable, WikiholtError
+from wikiholt.storage.postgres.index import PostgresIndex
+from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.wiki_directory import lock_file
+
+_LOG = logging.getLogger(__name__)
+
+COPY_MIN_PAGES = 500
+"""The number of pages from which a node keeps a copy. Below, the database answers in a few milliseconds."""
+_MAX_CHANGED_PAGES = 50
+"""The number of changed pages that a search takes over itself, in a tenth of a second."""
+_FILE_PREFIX = "copy-"
+
+
+class LocalCopy:
+    """The copy of one generation. Safe to use from many threads; the processes of a node share the file."""
+
+    def __init__(self, origin: PostgresIndex, directory: Path) -> None:
+        self._origin = origin
+        self._file = directory / f"{_FILE_PREFIX}g{origin.generation:06d}.sqlite"
+        self._index: SqliteIndex | None = None
+        self._lock = Lock()
+        self._update: Thread | None = None
+        self._closed = False
+
+    def get_current(self) -> SqliteIndex | None:
+        """The copy at the version of the database; None while it is built or updated."""
+        version = self._origin.get_version()
+        with self._lock:
+            try:
+                if self._index is None and self._file.exists():
+                    self._index = SqliteIndex(self._file, self._origin.wiki_id)
+                if self._index is not None and self._follow(self._index, version):
+                    return self._index
+            except (IndexUnavailable, OSError) as error:
+                _LOG.warning("%s: the copy of the index is built again: %s", self._origin.wiki_id, error)
+                self._discard()
+            self._start_update()
+        return None
+
+    def refresh(self) -> None:
+        """Bring the copy to the version of the database, or start to."""
+        self.get_current()
+
+    def verify(self) -> None:
+        """Check every byte of the copy. A damaged one is built again."""
+        with self._lock:
+            index = self._index
+        if index is not None and (faults := index.check()):
+            _LOG.warning("%s: the copy of the index is damaged: %s", self._origin.wiki_id, faults[0])
+            with self._lock:
+                self._discard()
+
+    def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until background work ends."""
+        update = self._update
+        if update is not None:
+            update.join(timeout_s)
+        return update is None or not update.is_alive()
+
+    def close(self) -> None:
+        self._closed = True
+        self.wait_idle()
+        with self._lock:
+            index, self._index = self._index, None
+        if index is not None:
+            index.close()
+
+    def _follow(self, index: SqliteIndex, version: int) -> bool:
+        """Whether the copy is at this version or a later one, after taking over a few changed pages."""
+        if index.get_version() >= version:
+            return True
+        with suppress(Busy), lock_file(self._lock_file, 0):  # another process that takes them over has the lock
+            return self._origin.update_copy(self._file, _MAX_CHANGED_PAGES)
+        return False
+
+    def _start_update(self) -> None:
+        if self._closed or (self._update is not None and self._update.is_alive()):
+            return
+        self._update = Thread(target=self._run_update, name="wikiholt-copy", daemon=True)
+        self._update.start()
+
+    def _run_update(self) -> None:
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with lock_file(self._lock_file, 0):
+                if self._file.exists():
+                    self._origin.update_copy(self._file, None)
+                else:
+                    self._remove_files()
+                    self._origin.write_backup(self._file, lambda: self._closed)
+        except (Busy, IndexMissing) as error:  # closed, built by another process, or another generation was published
+            _LOG.debug("%s: the copy of the index is not built: %s", self._origin.wiki_id, error)
+        except (WikiholtError, OSError) as error:
+            _LOG.warning("%s: the index could not be copied: %s", self._origin.wiki_id, error)
+
+    def _discard(self) -> None:
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
+        self._remove_files()
+
+    def _remove_files(self) -> None:
+        """Remove the copies of all generations: only the published one is searched."""
+        for file in self._file.parent.glob(f"{_FILE_PREFIX}*"):
+            if file != self._lock_file:
+                file.unlink(missing_ok=True)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self._file.with_name(f"{_FILE_PREFIX}lock")
