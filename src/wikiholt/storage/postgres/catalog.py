@@ -4,8 +4,8 @@ It is stored in the schema `wikiholt` of the home database, the database of the 
 created on first use, under a lock that all nodes share.
 """
 
-import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -21,9 +21,6 @@ HOME_DATABASE = "home"
 CATALOG_SCHEMA = "wikiholt"
 _CATALOG_LOCK_ID = "home"
 """The lock under which nodes create and change the tables of the catalog."""
-# Every login can see the application name and the database of every session of the server.
-_SET_SESSION_NAME = "SELECT set_config('application_name', %s, true)"
-_FIND_SESSION = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +66,19 @@ class CatalogDatabase:
     connections: RoleConnections
 
 
-def find_same_database(connection: Connection, databases: Sequence[CatalogDatabase]) -> str | None:
-    """The name of the database that the open transaction is in, whatever its address; None if unknown.
+def _read_identity(connection: Connection) -> object:
+    """Identifies the database that a connection is in, whatever its address."""
+    statement = "SELECT oid, pg_postmaster_start_time() FROM pg_database WHERE datname = current_database()"
+    return connection.execute(statement).fetchone()
 
-    Skips databases that are unreachable.
-    """
-    session_name = f"wikiholt-{secrets.token_hex(16)}"
-    connection.execute(_SET_SESSION_NAME, (session_name,))
+
+def _find_same_database(connection: Connection, databases: Sequence[CatalogDatabase]) -> str | None:
+    """The name of the database that a connection is in; None if unknown. Skips databases that are unreachable."""
+    identity = _read_identity(connection)
     for database in databases:
-        try:
-            with database.connections.read_connection() as other:
-                if other.execute(_FIND_SESSION, (session_name,)).fetchone() is not None:
-                    return database.name
-        except DatabaseUnavailable:
-            continue
+        with suppress(DatabaseUnavailable), database.connections.read_connection() as other:
+            if _read_identity(other) == identity:
+                return database.name
     return None
 
 
@@ -135,7 +131,7 @@ class Catalog(RoleConnections):
         connections = RoleConnections(self.pool, lambda _: _make_login(address, ("public",)))
         known = self.list_databases()
         with connections.write_transaction() as connection:
-            same = find_same_database(connection, known)
+            same = _find_same_database(connection, known)
             if same not in (None, name):
                 raise InvalidSetting(f"that is the database {same}", hint="add a database only once")
             self._require_same_wikis(connection, name)

@@ -291,12 +291,9 @@ class _IntegrityCheck:
         if derived.seal != full_page.compute_checksum():
             yield f"page {page.id} is not as it was written"
             return
-        terms = rows.build_term_vector(decode_terms(page.words))
-        if (terms.size, terms.tsvector) != (derived.size, derived.terms):
-            yield f"page {page.id} cannot be found by its words"
-        keys = sorted({rows.encode_key(tag) for tag in full_page.tags}), rows.get_link_keys(full_page.links)
-        if keys != (derived.tag_keys, derived.link_keys):
-            yield f"page {page.id} cannot be found by its tags or links"
+        expected = derive_page_columns(page, full_page.chunks, full_page.vectors, full_page.tags, full_page.links)
+        if expected != derived:
+            yield f"page {page.id} cannot be found by its words, tags or links"
         if len(full_page.chunks) != page.chunks:
             yield f"page {page.id} has missing chunks"
 

@@ -9,8 +9,8 @@ tables but blocks its writers.
 import logging
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock, Thread
 
 import psycopg
@@ -38,21 +38,9 @@ _SELECT_INDEXES = (
     " JOIN pg_class c ON c.oid = i.indexrelid"
 )
 _MAX_BUILD_MEGABYTES = 512
-_BATCH_WIKIS = 200
-_LOCK_TRIES, _MIGRATION_RETRY_DELAY_S = 100, 0.05
 _MAX_RETRIES = 6
 """Retries for a wiki whose tables are locked. After that its next sync requests the indexes again."""
 _RETRY_DELAY_S = 2.0
-"""Delay before the first retry. Doubles with each retry."""
-
-
-@dataclass(frozen=True, slots=True)
-class _BuildRequest:
-    connections: RoleConnections
-    hnsw_min_chunks: int
-    retries: int = 0
-    not_before: float = 0.0
-    """By the monotonic clock."""
 
 
 class IndexBuilder:
@@ -69,7 +57,8 @@ class IndexBuilder:
     def _reset(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()
-        self._requests: dict[str, _BuildRequest] = {}
+        self._requests: dict[str, tuple[Callable[[], object], int]] = {}
+        """By schema, in order: what builds its indexes, and how often that has failed because of locks."""
         self._thread: Thread | None = None
 
     def request(self, connections: RoleConnections, schema: str, hnsw_min_chunks: int = HNSW_MIN_CHUNKS) -> None:
@@ -77,7 +66,7 @@ class IndexBuilder:
         if self._process != os.getpid():
             self._reset()
         with self._lock:
-            self._requests[schema] = _BuildRequest(connections, hnsw_min_chunks)
+            self._requests[schema] = partial(build_missing_indexes, connections, schema, hnsw_min_chunks), 0
             is_first = self._thread is None
             if is_first:
                 self._thread = Thread(target=self._run, name="wikiholt-indexes", daemon=True)
@@ -98,28 +87,19 @@ class IndexBuilder:
                 if not self._requests:
                     self._thread = None
                     return
-                schema = min(self._requests, key=lambda name: self._requests[name].not_before)
-                request = self._requests[schema]
-                delay = request.not_before - time.monotonic()
-                if delay <= 0:
-                    del self._requests[schema]
-            if delay > 0:
-                time.sleep(min(delay, 0.2))  # another schema may be requested meanwhile
-                continue
+                schema = next(iter(self._requests))
+                build, failures = self._requests.pop(schema)
             try:
-                build_missing_indexes(request.connections, schema, request.hnsw_min_chunks)
+                build()
             except LockTimeout:
-                self._retry(schema, request)
+                if failures == _MAX_RETRIES:
+                    _LOG.warning("%s: indexes could not be built because its tables stay locked", schema)
+                    continue
+                with self._lock:  # after all others
+                    self._requests.setdefault(schema, (build, failures + 1))
+                time.sleep(_RETRY_DELAY_S)
             except (WikiholtError, psycopg.Error) as error:
                 _LOG.info("%s: indexes could not be checked: %s", schema, error)
-
-    def _retry(self, schema: str, failed: _BuildRequest) -> None:
-        if failed.retries >= _MAX_RETRIES:
-            _LOG.warning("%s: indexes could not be built because its tables stay locked", schema)
-            return
-        not_before = time.monotonic() + _RETRY_DELAY_S * 2**failed.retries
-        with self._lock:
-            self._requests.setdefault(schema, replace(failed, retries=failed.retries + 1, not_before=not_before))
 
 
 def build_missing_indexes(
