@@ -105,7 +105,8 @@ class PostgresBackend:
     def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
         self.data = data
         self.rows = DatabaseRows([address, *others])
-        write_settings(data, address, **more)
+        # Small wikis are searched as large ones are: by an HNSW index until the node has its copy, then in the copy.
+        write_settings(data, address, postgres__hnsw_from=3, **more)
 
     def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
         embedder = SlowEmbedder(model, seconds)
@@ -121,7 +122,12 @@ class PostgresBackend:
             place: hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
             for place, rows in self.rows.read_schema(f"w_{wiki_id}").items()
         }
-        return {**found, **read_all_files(self.data / "scratch" / wiki_id)}
+        files = read_all_files(self.data / "scratch" / wiki_id)
+        # A search may build the copy of an index, with what belongs to it.
+        return {
+            **found,
+            **{name: data for name, data in files.items() if not name.startswith(("copy-", "words-", "vectors-"))},
+        }
 
     def find_wiki_codes(self, wiki_id: str) -> set[str]:
         rows = self.rows.read_schema(f"w_{wiki_id}")
