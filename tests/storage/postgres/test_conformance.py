@@ -16,6 +16,7 @@ from wikiholt.testing import StoreConformance, run_state_machine
 def shared(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
     with open_store(pg, tmp_path_factory.mktemp("scratch")) as store:
         yield store
+        remove_all_wikis(store)  # roles belong to the server, which other tests use too
 
 
 class TestPostgresStore(StoreConformance):

@@ -85,16 +85,13 @@ class PostgresDatabaseAdmin:
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
         database = self._catalog.add_database(name, address, weight)
-        self._store.placements.invalidate_counts()
         return next(status for status in self.get_statuses() if status.name == database.name)
 
     def remove(self, name: str) -> None:
         self._catalog.remove_database(name)
-        self._store.placements.invalidate_counts()
 
     def set_open(self, name: str, *, accept_new: bool) -> None:
         self._catalog.set_open(name, accept_new=accept_new)
-        self._store.placements.invalidate_counts()
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)

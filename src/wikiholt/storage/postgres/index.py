@@ -62,7 +62,6 @@ Row = tuple[Any, ...]
 
 _VECTOR_BATCH_ROWS = 2_000
 _KEYWORD_BATCH_ROWS = 500
-_MAX_CACHED_PAGES = 300
 
 
 class PostgresIndex:
@@ -81,7 +80,6 @@ class PostgresIndex:
     ) -> None:
         self._connections = connections
         self._session = ThreadSession()
-        self._pages: tuple[int, dict[int, StoredPage]] = (-1, {})
         self._lease = lease
         self._hnsw_min_chunks = hnsw_min_chunks
         self.wiki_id = connections.wiki_id
@@ -256,20 +254,9 @@ class PostgresIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        """Pages are cached in a search: it needs them for the titles and for the hits, and so does the next one."""
-        session = self._session.current
-        version = session.state[0] if session is not None and session.state is not None else -1
-        cached_version, cached = self._pages
-        if cached_version != version or len(cached) > _MAX_CACHED_PAGES:
-            cached = {}
-        missing = [page_id for page_id in page_ids if page_id not in cached]
-        if missing:
-            sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
-            found = map(to_stored_page, self._select(sql, (missing,)))
-            cached = cached | {page.page_id: page for page in found}
-        if version >= 0:
-            self._pages = (version, cached)
-        return {page_id: cached[page_id] for page_id in page_ids if page_id in cached}
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
+        pages = map(to_stored_page, self._select(sql, (list(page_ids),)) if page_ids else ())
+        return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
         sql = (

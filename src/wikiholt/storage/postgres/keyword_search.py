@@ -38,7 +38,7 @@ _PREFIX_TERMS = "CASE WHEN p.terms @@ %(prefix)s::tsquery THEN p.terms END"
 """All terms of a page with a match of the prefix. Filtering them here is ten times as fast as in PostgreSQL."""
 _WORD_COLUMNS = f"p.size, p.words, p.terms @@ $q$'{rows.OVERSIZED}'$q$::tsquery"
 _MAX_CACHED_PAGES = 20_000
-"""Cached matches of the current version, in pages: one search needs the same matches three times."""
+"""The most pages of which matches are kept for the next search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,10 @@ class TermMatches:
     terms: int
     counts: Mapping[TermUnit, PageCounts]
     sizes: Mapping[int, int]
+
+    def merge(self, other: "TermMatches") -> "TermMatches":
+        """These matches with those of other units at the same version."""
+        return replace(self, counts={**self.counts, **other.counts}, sizes={**self.sizes, **other.sizes})
 
 
 class SearchSession:
@@ -283,41 +287,29 @@ class PostgresKeywordSearch:
             self._forget_state()
 
     def _find_matches(self, units: Sequence[TermUnit]) -> TermMatches:
-        """Find the matches of the units, from the cache if possible."""
+        """Find the matches of the units. One search needs the same ones several times, so they are kept."""
         cached, session = self._cache, self._session.current
-        missing = [unit for unit in units if cached is None or unit not in cached.counts]
-        known = session.state if session is not None else None
-        if cached is not None and not missing and known is not None and known[0] == cached.version:
-            return cached
+        version = session.state[0] if session is not None and session.state is not None else None
+        if cached is None or version not in (None, cached.version):
+            missing = list(units)
+        else:
+            missing = [unit for unit in units if unit not in cached.counts]
+            if version is not None and not missing:
+                return cached
         with self._connections.read_connection() as db:
-            if cached is not None and len(missing) < len(units):
-                matches = find_matches(db, self._tables, missing)
-                if matches.version == cached.version:
-                    counts, sizes = {**cached.counts, **matches.counts}, {**cached.sizes, **matches.sizes}
-                    return self._remember(replace(matches, counts=counts, sizes=sizes), units)
-            return self._remember(find_matches(db, self._tables, units), units)
-
-    def _remember(self, matches: TermMatches, units: Sequence[TermUnit]) -> TermMatches:
-        if self._session.current is not None:
-            self._session.current.state = (matches.version, matches.pages, matches.terms)
-        self._cache_matches(matches, units)
+            matches = find_matches(db, self._tables, missing)
+            if cached is not None and matches.version == cached.version:
+                matches = cached.merge(matches)
+            elif len(missing) < len(units):
+                matches = find_matches(db, self._tables, units)
+        if session is not None:
+            session.state = (matches.version, matches.pages, matches.terms)
+        self._cache = matches if len(matches.sizes) <= _MAX_CACHED_PAGES else None
         return matches
 
     def _forget_state(self) -> None:
         if self._session.current is not None:
             self._session.current.state = None
-
-    def _cache_matches(self, matches: TermMatches, units: Sequence[TermUnit]) -> None:
-        """Cache the matches of the units, then older matches while there is room."""
-        counts: dict[TermUnit, PageCounts] = {}
-        room = _MAX_CACHED_PAGES
-        for unit in dict.fromkeys([*units, *matches.counts]):
-            room -= len(matches.counts[unit]) + 1
-            if room < 0:
-                break
-            counts[unit] = matches.counts[unit]
-        sizes = {page_id: matches.sizes[page_id] for page_counts in counts.values() for page_id in page_counts}
-        self._cache = replace(matches, counts=counts, sizes=sizes)
 
 
 class _QueryUnits:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
-from threading import Lock
 from typing import Any
 
 from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
@@ -30,10 +29,6 @@ MOVES_AS_PLACEMENTS = "(SELECT *, 'going' AS condition FROM moves) AS moves"
 _MAX_SCHEMA_ID_CHARS = 40
 _PLACEMENT_TTL_S = 30.0
 """Cache TTL of a placement. After a move the old schema redirects callers, unless the mover crashed too early."""
-_RECOUNT_AFTER_WIKIS = 200
-"""A process recounts the wikis of each database after this many new wikis."""
-_COUNTS_TTL_S = 20.0
-"""And after this time, because another node may have opened or closed a database."""
 
 
 class PlacementCondition(StrEnum):
@@ -63,10 +58,6 @@ class PlacementCatalog:
         self.catalog = catalog
         self._pool = pool
         self._cache: dict[str, tuple[float, Placement]] = {}
-        self._counts: dict[str, float] = {}
-        self._placed_since_count = 0
-        self._count_until = 0.0
-        self._lock = Lock()
 
     def find(self, wiki_id: str, *, refresh: bool = False) -> Placement | None:
         """The placement of a wiki in any condition; None if there is none. `refresh` bypasses the cache."""
@@ -174,10 +165,6 @@ class PlacementCatalog:
     def get_database(self, placement: Placement) -> CatalogDatabase:
         return self.catalog.get_database(placement.database)
 
-    def invalidate_counts(self) -> None:
-        """Recount the wikis of each database before the next wiki is placed."""
-        self._count_until = 0.0
-
     def invalidate(self, wiki_id: str) -> None:
         """Remove a placement from the cache."""
         self._cache.pop(wiki_id, None)
@@ -197,21 +184,7 @@ class PlacementCatalog:
         self._cache[wiki_id] = (time.monotonic(), placement)
 
     def _pick_database(self) -> str:
-        """Pick the open database with the fewest wikis for its weight. Counts are cached, because counting is slow."""
-        with self._lock:
-            if (
-                not self._counts
-                or self._placed_since_count >= _RECOUNT_AFTER_WIKIS
-                or time.monotonic() > self._count_until
-            ):
-                self._counts, self._placed_since_count = self._count_wikis(), 0
-                self._count_until = time.monotonic() + _COUNTS_TTL_S
-            self._placed_since_count += 1
-            name = min(sorted(self._counts), key=self._counts.__getitem__)
-            self._counts[name] += 1 / self.catalog.get_database(name).weight
-            return name
-
-    def _count_wikis(self) -> dict[str, float]:
+        """Pick the open database with the fewest wikis for its weight."""
         with self.catalog.read_connection() as connection:
             rows = connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall()
         counts: dict[str, int] = dict(rows)
@@ -222,7 +195,7 @@ class PlacementCatalog:
         }
         if not weighted:
             raise IndexUnavailable("no database accepts new wikis", hint="open one: `wikiholt database`")
-        return weighted
+        return min(sorted(weighted), key=weighted.__getitem__)
 
     def provision_schema(self, connection: Connection, placement: Placement) -> Placement:
         """Create what is missing of schema and role, in an open transaction of the operator."""
