@@ -17,7 +17,7 @@ from wikiholt.search.hits import HitBuilder, strip_leading_headings
 from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite import rows
+from wikiholt.storage import rows
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import parse_query

@@ -256,7 +256,7 @@ _BY_MODULE = {
         "execute(statement)",
         "QUERY_COLUMNS",
     ),
-    "storage/sqlite/rows.py": ("CHUNK_COLUMNS",),
+    "storage/rows.py": ("CHUNK_COLUMNS",),
     "storage/sqlite/schema.py": (
         "', '.join(PageRow._fields)",
         "HAS_ALIAS",

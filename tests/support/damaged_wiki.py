@@ -19,7 +19,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.rows import encode_content
+from wikiholt.storage.rows import encode_content
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService

@@ -10,7 +10,7 @@ from typing import Any
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
-from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, split_full_chunks
+from wikiholt.storage.rows import FULL_CHUNKS, Row, split_full_chunks
 
 _PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
 _CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"

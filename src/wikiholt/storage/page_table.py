@@ -13,10 +13,10 @@ from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from wikiholt.domain.index import IndexedPageMove, PageContents, PageEntry
-from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms, PageWarnings
+from wikiholt.domain.page import Facets, Link, PageMetadata, PageProperty, PageTerms, PageWarnings
 from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.sqlite.rows import (
+from wikiholt.storage.rows import (
     Row,
     decode_strings,
     encode_strings,
@@ -264,6 +264,31 @@ def _encode_properties(properties: Sequence[PageProperty]) -> str:
         if value.date is not None:
             kinds.setdefault("d", []).append(value.date)
     return json.dumps(encoded, ensure_ascii=False, separators=(",", ":"))
+
+
+def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
+    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
+    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
+    encoded_properties: list[str] = []
+    for path, category, encoded, page_properties in pages:
+        count += 1
+        if properties:
+            encoded_properties.append(page_properties)
+        if category is not None:
+            categories[category] += 1
+        if encoded != "[]":
+            tags.update(decode_strings(encoded))
+        folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
+        if slash:
+            folders[start + folder] += 1
+    return Facets(
+        count,
+        merge_case(categories),
+        merge_case(tags),
+        sort_facets(folders.items()),
+        count_property_values(encoded_properties, properties),
+    )
 
 
 @translate_damage

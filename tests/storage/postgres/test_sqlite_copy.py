@@ -18,7 +18,7 @@ from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.postgres.generation_rows import make_vector_rows
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.sqlite.rows import make_chunk_rows
+from wikiholt.storage.rows import make_chunk_rows
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry

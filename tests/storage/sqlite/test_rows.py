@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as arrays
 
 from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, Recipe, round_vectors
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.sqlite import rows
+from wikiholt.storage import rows
+from wikiholt.storage.rows import decode_content, encode_content
 from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.rows import decode_content, encode_content
 from wikiholt.storage.sqlite.schema import create_index_file, open_connection
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 

@@ -23,7 +23,7 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import DerivedPageColumns, GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow, decode_strings, decode_terms, encode_vectors
+from wikiholt.storage.rows import ChunkRow, LinkRow, decode_strings, decode_terms, encode_vectors
 
 Row = tuple[Any, ...]
 

@@ -42,6 +42,7 @@ from wikiholt.storage.page_table import (
     HAS_WARNINGS,
     ORDER_COLUMNS,
     STORED_PAGE_COLUMNS,
+    count_facets,
     to_order_override,
     to_page_warnings,
     to_stored_page,
@@ -55,8 +56,7 @@ from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
-from wikiholt.storage.sqlite.queries import count_facets
-from wikiholt.storage.sqlite.rows import decode_terms, to_datetime, to_id_array
+from wikiholt.storage.rows import decode_terms, to_datetime, to_id_array
 
 Row = tuple[Any, ...]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageEntry
 from wikiholt.domain.page import PageProblem
+from wikiholt.storage import rows as packing
 from wikiholt.storage.page_table import (
     PageRow,
     fold_tags,
@@ -30,7 +31,6 @@ from wikiholt.storage.postgres.leases import Lease, check_fence
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite import rows as packing
 
 Row = tuple[Any, ...]
 

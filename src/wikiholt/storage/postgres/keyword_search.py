@@ -17,7 +17,7 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import decode_terms, to_id_array
+from wikiholt.storage.rows import decode_terms, to_id_array
 from wikiholt.text.bm25 import (
     JOINERS,
     K1,

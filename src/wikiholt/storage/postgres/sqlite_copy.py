@@ -13,6 +13,7 @@ from typing import Any
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage import rows as packing
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import generation_rows, rows
@@ -21,10 +22,9 @@ from wikiholt.storage.postgres.generation_rows import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
+from wikiholt.storage.rows import ChunkRow, LinkRow
 from wikiholt.storage.sqlite import index_writer, integrity, schema
-from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.errors import translate_errors
-from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
 
 Row = tuple[Any, ...]
 

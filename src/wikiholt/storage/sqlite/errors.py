@@ -4,7 +4,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, StorageError
+from wikiholt.errors import Busy, IndexUnavailable, StorageError
+from wikiholt.storage.rows import describe_error, make_corrupt_error
 
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _STORAGE_ERROR_CODES = {
@@ -58,16 +59,3 @@ def make_storage_error(error: OSError) -> StorageError:
         f"the data directory cannot be written ({error.strerror or error})",
         hint="check free disk space and the directory's permissions",
     )
-
-
-def make_corrupt_error(error: Exception) -> IndexCorrupt:
-    """The error for a damaged file. It never quotes the file's content."""
-    return IndexCorrupt(
-        f"the index file is damaged ({describe_error(error)})", hint="run `wikiholt sync` to build it again from git"
-    )
-
-
-def describe_error(error: Exception) -> str:
-    """The error's message without the page text that Python's sqlite3 quotes in some: messages end up in logs."""
-    text = str(error)
-    return "text that is not UTF-8" if "decode" in text.lower() else text

@@ -37,6 +37,7 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.regular_files import fsync_path
+from wikiholt.storage import rows
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
@@ -46,15 +47,16 @@ from wikiholt.storage.page_table import (
     SQLITE,
     STORED_PAGE_COLUMNS,
     build_where_clause,
+    count_facets,
     to_order_override,
     to_page_contents,
     to_page_warnings,
     to_stored_page,
 )
-from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
+from wikiholt.storage.sqlite import index_writer, integrity, queries
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.pool import SqlitePool
-from wikiholt.storage.sqlite.queries import LINK_COLUMNS, count_facets, select_in_batches
+from wikiholt.storage.sqlite.queries import LINK_COLUMNS, select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
 
 _BLOCK_ROWS = 4096

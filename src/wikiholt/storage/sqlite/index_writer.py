@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageEntry
 from wikiholt.domain.page import PageProblem, PageTerms
+from wikiholt.storage import rows
 from wikiholt.storage.checksums import (
     compute_page_checksum,
     compute_problem_checksum,
@@ -23,7 +24,6 @@ from wikiholt.storage.page_table import (
     move_page_row,
     to_page_columns,
 )
-from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.queries import insert_links, select_in_batches
 
 _MAX_DROPPED_ROWS = 200_000

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from wikiholt.errors import IndexCorrupt
+from wikiholt.storage import rows
 from wikiholt.storage.checksums import find_checksum_faults, is_state_corrupt
-from wikiholt.storage.sqlite import rows
-from wikiholt.storage.sqlite.errors import describe_error
+from wikiholt.storage.rows import describe_error
 from wikiholt.storage.sqlite.schema import FTS_TABLE, WORD_FIELDS
 
 _ZERO_COUNTS = (

@@ -1,13 +1,13 @@
 """Keyword search in an index file with FTS5, and what its other queries share."""
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from wikiholt.domain.page import Facets, Link
+from wikiholt.domain.page import Link
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
-from wikiholt.storage.page_table import SQLITE, build_where_clause, count_property_values, merge_case, sort_facets
-from wikiholt.storage.sqlite import rows
+from wikiholt.storage import rows
+from wikiholt.storage.page_table import SQLITE, build_where_clause
 from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
 
 _BATCH_KEYS = 400
@@ -26,31 +26,6 @@ def select_in_batches(db: sqlite3.Connection, sql: str, keys: Sequence[object], 
 def insert_links(db: sqlite3.Connection, page_id: int, links: Iterable[Link]) -> None:
     sql = f"INSERT INTO links ({LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     db.executemany(sql, [(page_id, *row) for row in rows.to_link_rows(links)])
-
-
-def count_facets(pages: Iterable[rows.Row], properties: Sequence[str], prefix: str) -> Facets:
-    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
-    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-    count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
-    encoded_properties: list[str] = []
-    for path, category, encoded, page_properties in pages:
-        count += 1
-        if properties:
-            encoded_properties.append(page_properties)
-        if category is not None:
-            categories[category] += 1
-        if encoded != "[]":
-            tags.update(rows.decode_strings(encoded))
-        folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
-        if slash:
-            folders[start + folder] += 1
-    return Facets(
-        count,
-        merge_case(categories),
-        merge_case(tags),
-        sort_facets(folders.items()),
-        count_property_values(encoded_properties, properties),
-    )
 
 
 # ── keyword search ───────────────────────────────────────────────────────────────────────────────

@@ -18,8 +18,8 @@ from wikiholt.storage.page_table import (
     PageRow,
     format_sqlite_columns,
 )
+from wikiholt.storage.rows import HASH_PREFIX_BYTES
 from wikiholt.storage.sqlite.errors import translate_errors
-from wikiholt.storage.sqlite.rows import HASH_PREFIX_BYTES
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"

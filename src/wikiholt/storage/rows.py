@@ -13,7 +13,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IntArray, PageEntry, VectorRows, join_vectors, split_vectors
 from wikiholt.domain.page import Link, PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
-from wikiholt.storage.sqlite.errors import make_corrupt_error
+from wikiholt.errors import IndexCorrupt
 from wikiholt.text.links import fold_path
 
 CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line"
@@ -96,6 +96,19 @@ def to_link_rows(links: Iterable[Link]) -> list[LinkRow]:
         paths = encode_strings(link.paths)
         link_rows.append(LinkRow(link.target, link.text, link.line, int(link.wiki), paths, key, other_key))
     return link_rows
+
+
+def make_corrupt_error(error: Exception) -> IndexCorrupt:
+    """The error for a damaged file. It never quotes the file's content."""
+    return IndexCorrupt(
+        f"the index file is damaged ({describe_error(error)})", hint="run `wikiholt sync` to build it again from git"
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """The error's message without the page text that Python's sqlite3 quotes in some: messages end up in logs."""
+    text = str(error)
+    return "text that is not UTF-8" if "decode" in text.lower() else text
 
 
 def translate_damage(function: Callable[P, T]) -> Callable[P, T]:
