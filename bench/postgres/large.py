@@ -37,7 +37,7 @@ SIDES = (
 def run(sizes: Sequence[int] = SIZES) -> None:
     """Write each wiki on every side in turns, search, and save the result."""
     part = ReportPart("large", "Large wikis")
-    part.add("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
+    part.add("As set by default, nodes keep a copy of a large wiki; alone (`vectors = \"store\"`), the database answers.", "")  # fmt: skip
     with load_embedder() as model, run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = CachingEmbedder(model), []
         for name, vectors, hnsw in SIDES:
@@ -84,7 +84,7 @@ def search_wiki(
     titles = [pool[int(at)].page.name for at in rng.choice(len(pool), QUESTIONS, replace=False)]
     vectors = np.concatenate([entry.vectors for entry in pool])
     times, recalls = StoreTimes(), {side.name: [] for side in sides}
-    indexes = {side.name: (side.open_index(slug), side.open_cache(slug)) for side in sides}
+    indexes = {side.name: (side.open_searched(slug), side.open_cache(slug)) for side in sides}
     for turn in range(3):
         for title in titles:
             query, words = embedder.embed_query(title), parse_query(title)
@@ -97,7 +97,7 @@ def search_wiki(
                     recalls[name].append(float(np.mean(found[0][:10] <= best[-1] + 1e-5)))
                 if words:
                     times.measure(
-                        "words, best 30 pages, by the store alone",
+                        "words, best 30 pages, by the index alone",
                         name,
                         index.search_keywords,
                         words,

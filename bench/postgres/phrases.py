@@ -1,6 +1,5 @@
-"""Quoted phrases in a large wiki: by the database alone, by the node's keyword cache, and by files."""
+"""Quoted phrases in a large wiki: by the database alone, by the node's copy, and by files."""
 
-import dataclasses
 import random
 import re
 import tempfile
@@ -29,7 +28,7 @@ from wikiholt.testing import FakeEmbedder
 SLUG = "mdn"
 RARE, COMMON = 40, 6
 """Phrases of two to four words from random pages, and the pairs that the most pages contain."""
-SIDES = ("database alone", "node's cache", "files")
+SIDES = ("database alone", "node's copy", "files")
 _WORD = re.compile(r"[a-z]{3,}")
 
 
@@ -45,13 +44,11 @@ def run() -> None:
         address = server.create_database()
         # Keywords need no index of vectors, and building one would take the second core meanwhile.
         sides = [
-            Side(name, Path(place) / str(at), embedder, address, postgres__hnsw_from=10**9)
-            for at, name in enumerate(SIDES[:2])
+            Side(name, Path(place) / str(at), embedder, address, postgres__hnsw_from=10**9, vectors=vectors)
+            for at, (name, vectors) in enumerate(zip(SIDES, ("store", "auto"), strict=False))
         ]
         for side in sides:
             stack.callback(side.close)
-        alone = sides[0].service
-        alone.components = dataclasses.replace(alone.components, keyword_cache=lambda _index, _wiki_id: None)
         StoreMigration(files.service, sides[0].service, Path(place) / "moving").run()
         sides[0].build_indexes(files.service.list_wikis()[0].id)
         with closing(files.store.open(files.service.list_wikis()[0].id)) as index:
@@ -60,7 +57,7 @@ def run() -> None:
         part.add(
             f"{pages:,} pages of a real wiki; keyword search through the service, every phrase twice in turns, the second time measured."
         )
-        build_cache(part, sides[1])
+        build_copy(part, sides[1])
         compare(part, server, [*sides, files], groups)
     part.save()
 
@@ -89,17 +86,17 @@ def pick_pairs(index: WikiIndex) -> list[str]:
     return [pair for pair, _ in counts.most_common(COMMON)]
 
 
-def build_cache(part: ReportPart, side: Side) -> None:
-    """Search until the cache answers, and say how large it is."""
+def build_copy(part: ReportPart, side: Side) -> None:
+    """Search until the copy answers, and say how large it is."""
     handle = side.service.get_handle(SLUG)
     began = time.perf_counter()
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
-    wait_until(lambda: list(side.data.rglob("*.postings")), 600)
-    found = list(side.data.rglob("*.postings"))
+    wait_until(lambda: list(side.data.rglob("copy-*.sqlite")), 600)
+    found = list(side.data.rglob("copy-*.sqlite"))
     took = time.perf_counter() - began
     handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
     part.add(
-        f"The node's cache takes {sum(f.stat().st_size for f in found) / 1e6:.0f} MB and was built in {took:.0f} s.", ""
+        f"The node's copy takes {sum(f.stat().st_size for f in found) / 1e6:.0f} MB and was built in {took:.0f} s.", ""
     )
 
 

@@ -76,9 +76,20 @@ class Side:
             self._open[slug] = self.store.open(self._ids[slug])
         return self._open[slug]
 
+    def open_searched(self, slug: str) -> WikiIndex:
+        """The index that a search reads: the node's copy, if there is one."""
+        copy = self.service.components.open_copy(self.open_index(slug))
+        if copy is None:
+            return self.open_index(slug)
+        copy.refresh()
+        copy.wait_idle(600)
+        current = copy.get_current()
+        assert current is not None
+        return current
+
     def open_cache(self, slug: str) -> VectorCache:
         """The source of nearest passages for a search: a cache of files, or the database itself."""
-        cache = self.service.components.vector_cache(self.open_index(slug), self._ids[slug])
+        cache = self.service.components.vector_cache(self.open_searched(slug), self._ids[slug])
         cache.refresh()
         cache.wait_idle(600)
         cache.refresh()

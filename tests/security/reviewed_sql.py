@@ -43,8 +43,6 @@ _BY_MODULE = {
     ),
     "storage/postgres/catalog.py": (
         "CATALOG_SCHEMA",
-        "execute(_FIND_SESSION)",
-        "execute(_SET_SESSION_NAME)",
         "execute(sql.SQL('ALTER TABLE {} ALTER {} SET STATISTICS 0').format(*names))",
         "execute(sql.SQL(step))",
         "execute(statement)",
