@@ -95,7 +95,27 @@ class WikiIndex(Protocol):
         """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""
+        """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.
+
+        In a large index, candidates may be found in a way that misses one in a hundred.
+        """
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
+
+        None if a search in these pages takes no longer than that.
+        """
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
+        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
+        computes it. None if the index has none.
+        """
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         """The sorted ids of the pages that match; None if the filter is empty."""
@@ -104,10 +124,10 @@ class WikiIndex(Protocol):
         """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def open_vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
-        """All vectors at one version, to build a cache from."""
+        """All vectors at one version, to build a copy from."""
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
-        """What a vector cache at that version must apply; None if it is too old to be updated."""
+        """What a copy of that version must apply; None if it is too old to be updated."""
 
     def open_keyword_rows(self) -> AbstractContextManager[tuple[int, Iterator[KeywordRow]]]:
         """The version and every page's terms at that version, to build a keyword cache from."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
-from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, split_full_chunks
+from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, decode_full_chunks
 
 _PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
-_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
+_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE page_id = ? ORDER BY number"
 _TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
 _LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
-_STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
+_STATE_QUERY = "SELECT version, horizon, revision, synced_at, vector_file, vector_rows, vector_since FROM state"
 _STATE_PAGE_ID = 0
 """The checksum of the state is stored like that of a page with this id."""
 
@@ -68,7 +68,7 @@ def compute_page_checksum(page: Row, parts: bytes) -> int:
 
 
 def write_page_checksum(db: sqlite3.Connection, page_id: int) -> None:
-    """Record the checksum of a page with its chunks, vectors, tags and links."""
+    """Record the checksum of a page with its chunks, tags and links."""
     write_checksums(db, [(page_id, _compute_stored_page_checksum(db, page_id))])
 
 
@@ -103,10 +103,10 @@ def write_checksums(db: sqlite3.Connection, checksums: Iterable[tuple[int, int]]
 
 def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
     """All that belongs to a page, encoded by `encode_page_parts`."""
-    chunks, vectors = split_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
+    chunks = decode_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
     links = db.execute(_LINK_QUERY, (page_id,))
     tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
-    return encode_page_parts(page_id, chunks, vectors, tags, links)
+    return encode_page_parts(page_id, chunks, (), tags, links)
 
 
 def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:

@@ -27,7 +27,7 @@ from wikiholt.storage.sqlite.rows import (
 from wikiholt.text.links import fold_path, get_last_part
 from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
 
-SQLITE_SCHEMA_VERSION = 5
+SQLITE_SCHEMA_VERSION = 6
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
 
 

@@ -28,7 +28,6 @@ from wikiholt.app.settings.setting import (
     list_settings,
     setting,
 )
-from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
@@ -147,7 +146,7 @@ class Settings:
         choices=("auto", "store", "exact", "faiss", "chroma"),
     )
     faiss_crossover: int = setting(
-        FAISS_MIN_CHUNKS, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
+        600_000, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
     )
     chroma_url: str = setting(
         "",

@@ -11,8 +11,6 @@ from wikiholt.storage.sqlite.errors import describe_error
 from wikiholt.storage.sqlite.schema import FTS_TABLE, WORD_FIELDS
 
 _ZERO_COUNTS = (
-    ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
-    ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
     ("pages without words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT page_id FROM page_words)"),
     ("words without a page", "SELECT count(*) FROM page_words WHERE page_id NOT IN (SELECT id FROM pages)"),
@@ -27,14 +25,12 @@ _ZERO_COUNTS = (
 _EQUAL_COUNTS = (
     ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
     ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
-    ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
-    ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _MAX_FAULTS = 5
 
 
-def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
+def find_faults(db: sqlite3.Connection) -> list[str]:
     """Read every byte and return descriptions of the faults; empty if there are none."""
     faults: list[str] = []
     try:
@@ -42,7 +38,7 @@ def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
         ]
         if not faults:
-            faults += _find_count_faults(db, dimensions)
+            faults += _find_count_faults(db)
             faults += islice(find_checksum_faults(db), _MAX_FAULTS)
         if not faults:
             faults += _find_keyword_faults(db)
@@ -68,15 +64,11 @@ def find_obvious_fault(db: sqlite3.Connection) -> str:
     return ""
 
 
-def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
+def _find_count_faults(db: sqlite3.Connection) -> Iterator[str]:
     for label, sql in _ZERO_COUNTS:
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
-    size = rows.get_vector_bytes(dimensions)
-    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (size,)).fetchone()
-    if odd:
-        yield f"{odd} vectors of the wrong size"
 
 
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:

@@ -31,7 +31,9 @@ _CREATE_TABLES = f"""
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
-    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL, seal INTEGER NOT NULL) STRICT;
+    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL, seal INTEGER NOT NULL,
+    vector_file INTEGER NOT NULL DEFAULT 1, vector_rows INTEGER NOT NULL DEFAULT 0,
+    vector_dead INTEGER NOT NULL DEFAULT 0, vector_since INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE pages ({format_sqlite_columns()}) STRICT;
 CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_key ON pages (key);
@@ -54,11 +56,9 @@ CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, content ANY NOT NULL,
-    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, hash BLOB NOT NULL,
     UNIQUE (page_id, number)) STRICT;
-CREATE TABLE vectors (
-    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL) STRICT;
-CREATE INDEX vectors_hash ON vectors (substr(hash, 1, {HASH_PREFIX_BYTES}));
+CREATE INDEX chunks_hash ON chunks (substr(hash, 1, {HASH_PREFIX_BYTES}));
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
@@ -71,7 +71,7 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
-_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
+_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "words", "problems", "seals", "model", "owner"}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
 # A small cache: the system caches the file for all connections and processes.
