@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-
-from tests.caches.brute_force_index import BruteForceIndex, random_vectors
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
+
+from tests.caches.brute_force_index import BruteForceIndex, random_vectors
 
 QUERY = random_vectors(1, seed=99)[0]
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wikiholt.caches.vectors.cache_state import Array
+from wikiholt.caches.vectors.exact import EXCLUDED_DIFFERENCE, ExactVectorCache, QuantizedEngine, select_closest
 
 from tests.caches.brute_force_index import (
     DIMENSIONS,
@@ -20,8 +22,6 @@ from tests.caches.brute_force_index import (
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheNotReady
-from wikiholt.caches.vectors.cache_state import Array
-from wikiholt.caches.vectors.exact import EXCLUDED_DIFFERENCE, ExactVectorCache, QuantizedEngine, select_closest
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidQuery
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.caches.brute_force_index import BruteForceIndex, measure_recall, random_vectors
 from wikiholt.caches.vectors import factory
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache, create_vector_cache, resolve_kind
+
+from tests.caches.brute_force_index import BruteForceIndex, measure_recall, random_vectors
 from wikiholt.errors import InvalidSetting, MissingDependency
 
 ROWS = 30_000

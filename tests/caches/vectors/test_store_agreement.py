@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from wikiholt.caches.vectors.exact import ExactVectorCache
 
 from tests.caches.brute_force_index import assert_same
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.search.vector_channel import compute_page_means
 from wikiholt.storage.sqlite.store import SqliteStore

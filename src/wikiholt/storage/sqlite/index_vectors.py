@@ -19,7 +19,7 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorRows, compute_page
 from wikiholt.errors import MissingDependency
 from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.rows import to_id_array
-from wikiholt.storage.sqlite.vector_codes import CODED_MIN_ROWS, CodesFile, QuantizedCodes, VectorCodes
+from wikiholt.storage.sqlite.vector_codes import CodesFile, QuantizedCodes, VectorCodes
 from wikiholt.storage.sqlite.vector_file import MEAN_ID, VectorFile, VectorFileHeader, append_rows
 from wikiholt.storage.sqlite.vector_table import VectorTable, count_rows, has_mean
 
@@ -110,8 +110,6 @@ class IndexVectors:
         return VectorFile(get_vector_path(self._index_file, state.number), self._header, state.rows)
 
     def _open_codes(self, state: VectorState) -> VectorCodes | None:
-        if state.rows <= CODED_MIN_ROWS:
-            return None
         return self._get_codes_file(state).open(state.rows)
 
     def _get_codes_file(self, state: VectorState) -> CodesFile:
@@ -121,8 +119,6 @@ class IndexVectors:
     def update_codes(self, db: sqlite3.Connection) -> None:
         """Make the codes of all rows if too many have none. Only for the writer, whose rows are all committed."""
         state = read_vector_state(db)
-        if state.rows <= CODED_MIN_ROWS:
-            return
         codes = self._get_codes_file(state)
         if not codes.is_needed(state.rows):
             return

@@ -104,6 +104,8 @@ class CodesFile:
 
     def open(self, count: int) -> VectorCodes | None:
         """The codes of at most the first `count` rows; None if there are none or they are damaged."""
+        if count <= CODED_MIN_ROWS:
+            return None
         try:
             arrays = self._map()
             rows, owner = int(arrays["rows"]), arrays["owner"].tobytes()
