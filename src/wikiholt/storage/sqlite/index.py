@@ -258,6 +258,9 @@ class SqliteIndex:
         return vector
 
     def _read_vectors(self) -> VectorTable:
+        table = self._vectors.get_known(self._pool.get_version())
+        if table is not None:
+            return table
         with self._pool.read_snapshot() as db:
             return self._get_vectors(db)
 
@@ -266,7 +269,7 @@ class SqliteIndex:
         if self._is_packed:
             raise IndexUnavailable("a copy of an index cannot be searched", hint="restore it first")
         (version,) = db.execute("SELECT version FROM state").fetchone()
-        return self._vectors.get_table(db, version)
+        return self._vectors.read(db, version)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 

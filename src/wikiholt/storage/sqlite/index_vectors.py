@@ -82,11 +82,13 @@ class IndexVectors:
         """The number of the file, and the table."""
         self._lock = Lock()
 
-    def get_table(self, db: sqlite3.Connection, version: int) -> VectorTable:
-        """The vectors at the version of the open snapshot. Raises IndexCorrupt."""
+    def get_known(self, version: int) -> VectorTable | None:
+        """The vectors at this version, if that was the last one that was read."""
         known = self._known
-        if known is not None and known[1].version == version:
-            return known[1]
+        return known[1] if known is not None and known[1].version == version else None
+
+    def read(self, db: sqlite3.Connection, version: int) -> VectorTable:
+        """The vectors at the version of the open snapshot. Raises IndexCorrupt."""
         with self._lock:
             return self._load(db, version)
 
@@ -95,11 +97,11 @@ class IndexVectors:
         number, known = self._known or (-1, None)
         if known is not None and known.version == version:
             return known
-        if known is None or number != state.number or known.version > version or known.file.count > state.rows:
+        if known is None or number != state.number or known.version > version or len(known.chunk_ids) > state.rows:
             known = None
-        file = known.file if known is not None and known.file.count == state.rows else self._open(state)
+        file = known.file if known is not None and known.file.capacity >= state.rows else self._open(state)
         dropped = _read_dropped(db, state.since if known is None else known.version)
-        table = VectorTable(file, version, dropped, known, self._open_codes(state))
+        table = VectorTable(file, state.rows, version, dropped, known, self._open_codes(state))
         if known is None:
             table.require_intact(db.execute("SELECT count(*) FROM chunks").fetchone()[0])
         if self._known is None or self._known[1].version <= version:
@@ -174,7 +176,7 @@ class VectorWriter:
     def _compact(self, state: VectorState) -> int:
         """Write the rows that are not dead to the next file, and return their number."""
         file = VectorFile(get_vector_path(self._index_file, state.number), self._header, state.rows)
-        table = VectorTable(file, 0, _read_dropped(self._db, state.since))
+        table = VectorTable(file, state.rows, 0, _read_dropped(self._db, state.since))
         slots, target = table.live_slots, get_vector_path(self._index_file, state.number + 1)
         for start in range(0, len(slots), _WRITE_ROWS):
             append_rows(target, self._header, start, table.read_chunks(slots[start : start + _WRITE_ROWS]))

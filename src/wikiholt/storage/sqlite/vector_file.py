@@ -147,24 +147,25 @@ def _get_size(header: VectorFileHeader, count: int) -> int:
 
 
 class VectorFile:
-    """A file of vectors, mapped for reading. Rows appended later are read through another object.
+    """The blocks of a file of vectors that have the first rows, mapped for reading.
 
     Safe to use from many threads. It stays readable after the file is removed.
     """
 
     def __init__(self, file: Path, header: VectorFileHeader, count: int) -> None:
         """`count` is the number of rows of the index. Raises IndexCorrupt unless the file has them."""
-        self.count = count
         self.dimensions = header.dimensions
         self._reads = 0
         blocks = -(-count // _BLOCK_ROWS)
+        self.capacity = blocks * _BLOCK_ROWS
+        """How many rows these blocks can have. Those that are appended to the last one appear in it."""
         self._map: Any = self._open(file, header, count) if count else bytes(_HEADER_BYTES)
         strides = (header.block_bytes, _ROW.itemsize)
         self._rows = np.ndarray((blocks, _BLOCK_ROWS), _ROW, self._map, _HEADER_BYTES, strides)
         offset, strides = _HEADER_BYTES + _BLOCK_ROWS * _ROW.itemsize, (header.block_bytes, 4 * header.dimensions)
         shape = (blocks, _BLOCK_ROWS, header.dimensions)
         self._vectors: FloatArray = np.ndarray(shape, np.float32, self._map, offset if blocks else 0, (*strides, 4))
-        self._checked = np.zeros(count, np.bool_)
+        self._checked = np.zeros(self.capacity, np.bool_)
         self._checked_at = time.monotonic()
 
     @staticmethod
@@ -189,14 +190,14 @@ class VectorFile:
 
     def ensure_complete(self) -> None:
         """Raise IndexCorrupt if the file was truncated: reading behind its end would end the process (SIGBUS)."""
-        if self.count and self._map.size() < len(self._map):
+        if self.capacity and self._map.size() < len(self._map):
             raise make_damaged_error("the file is truncated")
 
-    def read_ids(self, start: int) -> tuple[IntArray, IntArray]:
-        """The chunk and page ids of the rows from `start` on."""
+    def read_ids(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """The chunk and page ids of the rows from `start` to `stop`."""
         self.ensure_complete()
         first = start // _BLOCK_ROWS
-        rows = self._rows[first:].reshape(-1)[start - first * _BLOCK_ROWS : self.count - first * _BLOCK_ROWS]
+        rows = self._rows[first:].reshape(-1)[start - first * _BLOCK_ROWS : stop - first * _BLOCK_ROWS]
         return rows["chunk_id"].astype(np.int64), rows["page_id"].astype(np.int64)
 
     def read(self, slots: IntArray) -> FloatArray:
@@ -204,7 +205,7 @@ class VectorFile:
         self.ensure_complete()
         vectors = self._vectors[slots // _BLOCK_ROWS, slots % _BLOCK_ROWS]
         if time.monotonic() - self._checked_at > _RECHECK_S:
-            self._checked, self._checked_at = np.zeros(self.count, np.bool_), time.monotonic()
+            self._checked, self._checked_at = np.zeros(self.capacity, np.bool_), time.monotonic()
         unchecked = np.flatnonzero(~self._checked[slots])
         if len(unchecked):
             wrong = self._find_damage(slots[unchecked], vectors[unchecked])
@@ -227,15 +228,15 @@ class VectorFile:
         parts = (slots[start : start + _READ_ROWS] for start in range(0, len(slots), _READ_ROWS))
         return sum(len(part) - len(self.read_intact(part)[0]) for part in parts)
 
-    def score(self, vector: FloatArray, start: int = 0) -> FloatArray:
-        """The product of each row from `start` on with a vector. Checksums are not compared.
+    def score(self, vector: FloatArray, start: int, stop: int) -> FloatArray:
+        """The product of each row from `start` to `stop` with a vector. Checksums are not compared.
 
         `numpy.vecdot` sums every row in the same order at any position, so equal vectors get equal scores.
         """
         self.ensure_complete()
         first = start // _BLOCK_ROWS
         scores: FloatArray = np.vecdot(self._vectors[first:], vector).reshape(-1)
-        return scores[start - first * _BLOCK_ROWS : self.count - first * _BLOCK_ROWS]
+        return scores[start - first * _BLOCK_ROWS : stop - first * _BLOCK_ROWS]
 
     def iter_vectors(self, count: int, block_rows: int) -> Iterator[FloatArray]:
         """Yield the vectors of the first `count` rows in blocks. Checksums are not compared."""

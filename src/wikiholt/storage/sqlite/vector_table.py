@@ -23,12 +23,13 @@ class VectorTable:
     def __init__(
         self,
         file: VectorFile,
+        count: int,
         version: int,
         dropped: IntArray,
         earlier: "VectorTable | None" = None,
         codes: VectorCodes | None = None,
     ) -> None:
-        """`dropped` are the ids of chunks that were deleted, since the version of `earlier` if that is given."""
+        """`count` rows of the file count. `dropped` are the ids of deleted chunks, since `earlier` if that is given."""
         self.version = version
         self.file = file
         self.codes = codes
@@ -36,7 +37,7 @@ class VectorTable:
         dead: NDArray[np.bool_] = np.zeros(0, np.bool_)
         if earlier is not None:
             known_chunk_ids, known_page_ids, dead = earlier.chunk_ids, earlier.page_ids, earlier.dead
-        chunk_ids, page_ids = file.read_ids(len(known_chunk_ids))
+        chunk_ids, page_ids = file.read_ids(len(known_chunk_ids), count)
         self.chunk_ids: IntArray = np.concatenate((known_chunk_ids, chunk_ids))
         self.page_ids: IntArray = np.concatenate((known_page_ids, page_ids))
         self.dead: NDArray[np.bool_] = np.concatenate((dead, np.zeros(len(chunk_ids), np.bool_)))
@@ -44,6 +45,7 @@ class VectorTable:
         self._is_mean = self.chunk_ids == MEAN_ID
         self.dead[1:] |= self._is_mean[1:] & self.dead[:-1]  # a mean follows the last chunk of its page
         self._excluded = np.flatnonzero(self.dead | self._is_mean)
+        self._recent_filter: tuple[IntArray, IntArray] = _NO_IDS, _NO_IDS
 
     def __len__(self) -> int:
         """The number of chunks."""
@@ -75,10 +77,18 @@ class VectorTable:
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks, only of these pages (sorted ids) if given, by distance and then chunk id."""
-        allowed = None if page_ids is None else self._find_page_rows(page_ids)[0]
+        allowed = None if page_ids is None else self._find_allowed(page_ids)
         if allowed is None or len(allowed) > _MAX_GATHERED_ROWS:
             allowed = self._find_nearest(vector, limit, allowed)
         return self._rank(vector, allowed, limit)
+
+    def _find_allowed(self, page_ids: IntArray) -> IntArray:
+        """The slots of the chunks of these pages. Searches use a filter again, so those of the last one are kept."""
+        recent_page_ids, slots = self._recent_filter
+        if recent_page_ids is not page_ids:
+            slots = self._find_page_rows(page_ids)[0]
+            self._recent_filter = page_ids, slots
+        return slots
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
         """The nearest of these chunks, by distance and then chunk id. Unknown ids are ignored."""
@@ -91,7 +101,7 @@ class VectorTable:
     def _find_nearest(self, vector: FloatArray, limit: int, allowed: IntArray | None) -> IntArray:
         """Slots that include the nearest rows, or with codes likely do. Rows without codes are all compared."""
         coded = 0 if self.codes is None else self.codes.row_count
-        scores = self.file.score(vector, coded)
+        scores = self.file.score(vector, coded, len(self.chunk_ids))
         self._require_finite(scores, coded)
         if allowed is None:
             scores[self._excluded[np.searchsorted(self._excluded, coded) :] - coded] = -np.inf
