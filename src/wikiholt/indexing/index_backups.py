@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import never_stop
-from wikiholt.domain.storage_protocols import IndexStore
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import (
     BackupNotFound,
@@ -139,6 +139,11 @@ class IndexBackups:
                 return backup
             _LOG.warning("the backup %s is skipped: %s", backup.name, backup.fault)
         return None
+
+    def open_newest(self) -> WikiIndex | None:
+        """The newest intact backup, opened read-only; None if there is none."""
+        newest = self.find_newest_intact()
+        return self._store.open_backup(self._find_file(newest).file) if newest is not None else None
 
     def restore(self, at: datetime | None = None) -> Backup:
         """Publish the newest intact backup taken at or before `at`. Raises BackupNotFound and Busy.

@@ -25,7 +25,7 @@ _ZERO_COUNTS = (
     ),
 )
 _EQUAL_COUNTS = (
-    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
+    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM checksums WHERE page_id > 0"),
     ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
     ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
     ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
