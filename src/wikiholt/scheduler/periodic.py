@@ -1,5 +1,4 @@
-"""Scheduled backups and scheduled integrity checks of all wikis. Each runs in one thread, one wiki at a time, and
-sleeps longer than it works."""
+"""Scheduled backups and scheduled integrity checks of all wikis. Each runs in one thread, one wiki at a time."""
 
 import logging
 import time
@@ -8,17 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from wikiholt.domain.wiki import BackupReason
-from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, IndexMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, DatabaseUnavailable, IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_records import WikiEntry, jitter
 from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)
-
-_BACKUP_REST_RATIO = 4.0
-"""Seconds of sleep per second of work."""
 
 _CHECK_SLICE_S = 0.01
 """Seconds a check works before it sleeps."""
@@ -101,7 +96,7 @@ class _PeriodicTask(ABC):
 
 
 class ScheduledBackups(_PeriodicTask):
-    """Backs up all wikis that have changed, and the registry."""
+    """Backs up the registry, and the pages of wikis that are in no other repository."""
 
     start_delay_s = 60.0
     poll_s = 300.0
@@ -111,34 +106,19 @@ class ScheduledBackups(_PeriodicTask):
 
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:  # noqa: ARG002
         try:
-            self._service.registry.backups.create_if_changed(self.poll_s)
+            backup = self._service.registry.backups.create_if_changed(self.poll_s)
+            self._state.counts["backups"] += backup is not None
         except IndexMissing:
             return
         except (WikiholtError, OSError) as error:
             self._state.counts["backup_failures"] += 1
             _LOG.warning("no backup of the registry could be made: %s", error)
 
-    def _is_due(self, entry: WikiEntry) -> bool:
-        return super()._is_due(entry) and not entry.running
-
     def _process(self, entry: WikiEntry) -> float:
-        began = time.monotonic()
         try:
-            return self._create_backup(entry)
-        except (Busy, DatabaseUnavailable, WikiNotFound, IndexMissing):
-            return 0.0  # not a failure: a wiki that was never synced is backed up after its first sync
-        finally:
-            self._sleep(_BACKUP_REST_RATIO * (time.monotonic() - began))
-
-    def _create_backup(self, entry: WikiEntry) -> float:
-        backups = self._service.get_background_handle(entry.wiki.slug).backups
-        newest = backups.find_newest()
-        if newest is not None:
-            age = (datetime.now(UTC) - newest.taken_at).total_seconds()
-            if 0 <= age < self._interval_s:
-                return self._interval_s - age
-        current = backups.ensure_current(BackupReason.SCHEDULED, lambda: self._state.stopping)
-        self._state.counts["backups"] += newest is None or current.name != newest.name
+            self._service.get_background_handle(entry.wiki.slug).backups.update()
+        except (Busy, DatabaseUnavailable, WikiNotFound):
+            return 0.0
         entry.backup_error = None
         return self._interval_s
 
@@ -166,13 +146,6 @@ class ScheduledChecks(_PeriodicTask):
         if age >= 0:
             return time.monotonic() + max(0.0, self._interval_s - age)
         return time.monotonic() + jitter(0, self._interval_s)
-
-    def _is_due(self, entry: WikiEntry) -> bool:
-        if isinstance(entry.backup_error, IndexCorrupt):
-            # A backup also reads the entire index. If it found damage, check immediately.
-            entry.backup_error = None
-            return True
-        return super()._is_due(entry)
 
     def _process(self, entry: WikiEntry) -> float:
         try:

@@ -152,11 +152,10 @@ class SqliteStore:
         return name
 
     def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
-        files = sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"))
-        try:
-            return SqliteIndex(files[-1], wiki_id, check=False) if files else None
-        except (IndexUnavailable, Busy):
-            return None
+        for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
+            with suppress(IndexUnavailable, Busy):
+                return SqliteIndex(file, wiki_id, check=False)
+        return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
         return SqliteIndex(file, connect=schema.open_immutable)
