@@ -25,7 +25,7 @@ from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import HealthCondition
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason
-from wikiholt.errors import StorageError, WikiholtError
+from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
 
 ROUNDS, SEED = choose(40, 7), 2024
@@ -128,6 +128,18 @@ def test_after_a_flipped_bit_in_the_words_a_page_may_only_be_missing_until_the_n
     wiki.handle.sync()
     assert wiki.handle.get_status().quarantined
     assert search_for_every_page(wiki) == {"right"}
+    wiki.assert_healthy()
+
+
+@pytest.mark.parametrize("query", ["canary", '"canary bird"', "cana"])
+def test_a_page_that_the_keyword_index_has_under_a_foreign_word_is_never_shown(wiki: DamagedWiki, query: str) -> None:
+    with closing(sqlite3.connect(wiki.index_file)) as db:
+        db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (5, '', '', 'canary bird')")
+        db.commit()
+    assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
+    with pytest.raises(IndexCorrupt):
+        wiki.handle.search(SearchRequest(query, mode=SearchMode.KEYWORD))
+    wiki.handle.sync()
     wiki.assert_healthy()
 
 

@@ -177,7 +177,9 @@ class SqliteIndex:
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
-            return queries.search_keywords(db, query, limit, where)
+            hits = queries.search_keywords(db, query, limit, where)
+            integrity.require_words(db, query, hits)
+            return hits
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
