@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
@@ -124,6 +125,9 @@ STORED_PAGE_COLUMNS = (
     "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length, aliases"
 )
 """The columns of `to_stored_page`."""
+ANSWER_COLUMNS = f"{STORED_PAGE_COLUMNS}, hidden"
+"""The columns of a page that an answer shows or depends on."""
+get_answer_values = attrgetter(*ANSWER_COLUMNS.split(", "))
 
 
 @translate_damage

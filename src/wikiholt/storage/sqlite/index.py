@@ -37,6 +37,7 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.regular_files import fsync_path
+from wikiholt.storage.checksums import CHECKED_PAGES, to_checked_page
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
@@ -44,17 +45,15 @@ from wikiholt.storage.page_table import (
     HAS_WARNINGS,
     ORDER_COLUMNS,
     SQLITE,
-    STORED_PAGE_COLUMNS,
     build_where_clause,
     to_order_override,
     to_page_contents,
     to_page_warnings,
-    to_stored_page,
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.index_vectors import CodesChoice, IndexVectors, VectorWriter, choose_quantized
-from wikiholt.storage.sqlite.packed_vectors import is_packed, pack_table, read_packed
+from wikiholt.storage.sqlite.packed_vectors import is_packed, pack_table, read_intact, read_packed
 from wikiholt.storage.sqlite.pool import SqlitePool
 from wikiholt.storage.sqlite.queries import LINK_COLUMNS, count_facets, select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
@@ -77,8 +76,13 @@ class SqliteIndex:
         wiki_id: str | None = None,
         connect: Callable[[Path], sqlite3.Connection] = open_connection,
         choose_codes: CodesChoice = choose_quantized,
+        *,
+        check: bool = True,
     ) -> None:
-        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki."""
+        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki.
+
+        Without `check`, an index with an obvious fault is opened too.
+        """
         self._file = file
         self._pool = SqlitePool(file, connect, wiki_id)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
@@ -86,13 +90,13 @@ class SqliteIndex:
             with self._pool.read_snapshot() as db:
                 self.generation, self.recipe = read_header(db)
                 self.wiki_id = get_owner(db)
-                fault = integrity.find_obvious_fault(db)
+                fault = integrity.find_obvious_fault(db) if check else ""
                 if fault:
                     raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
                 self._header = VectorFileHeader(self.wiki_id, self.generation, self.recipe.dimensions)
-                self._vectors = IndexVectors(file, self._header, choose_codes)
+                self._vectors = IndexVectors(file, self._header, choose_codes, check=check)
                 self._is_packed = is_packed(db)
-                if not self._is_packed:
+                if check and not self._is_packed:
                     self._get_vectors(db)
         except BaseException:
             self._pool.close()
@@ -176,18 +180,18 @@ class SqliteIndex:
             return index_writer.apply_change(db, change, VectorWriter(db, self._file, self._header))
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = f"SELECT id, hash FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
         requested = frozenset(hashes)
         prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
         with self._pool.read_snapshot() as db:
-            found = {digest: chunk_id for chunk_id, digest in select_in_batches(db, sql, prefixes)}
-            chunk_ids = {found[digest]: digest for digest in requested & found.keys()}
-            table = self._get_vectors(db)
-        slots, vectors = table.file.read_intact(table.find_slots(np.array(sorted(chunk_ids), np.int64)))
-        return {
-            chunk_ids[chunk_id]: vector
-            for chunk_id, vector in zip(table.chunk_ids[slots].tolist(), vectors, strict=True)
-        }
+            chunks = filter(rows.is_row_intact, select_in_batches(db, sql, prefixes))
+            found = {digest: chunk_id for chunk_id, *_, digest, _ in chunks if digest in requested}
+            digests = {chunk_id: digest for digest, chunk_id in found.items()}
+            if self._is_packed:
+                vectors = read_intact(db, sorted(digests), self.recipe.dimensions)
+            else:
+                vectors = self._get_vectors(db).read_intact(np.array(sorted(digests), np.int64))
+        return {digests[chunk_id]: vector for chunk_id, vector in vectors.items()}
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
@@ -216,7 +220,9 @@ class SqliteIndex:
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
-            return queries.search_keywords(db, query, limit, where)
+            hits = queries.search_keywords(db, query, limit, where)
+            integrity.require_words(db, query, hits)
+            return hits
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
@@ -323,16 +329,16 @@ class SqliteIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            pages = [to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
+            pages = [to_checked_page(row) for row in select_in_batches(db, sql, page_ids)]
         return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"{CHECKED_PAGES} WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.read_connection() as db:
             row = db.execute(sql, (path,)).fetchone()
-        return to_stored_page(row) if row else None
+        return to_checked_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{0}})"
@@ -353,22 +359,21 @@ class SqliteIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         clause, values = build_where_clause(where, SQLITE)
-        matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
-        sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
+        condition = f" WHERE {clause}" if clause else ""
+        sql = f"{CHECKED_PAGES}{condition} ORDER BY path, file LIMIT ? OFFSET ?"
         with self._pool.read_snapshot() as db:
-            (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
+            (total,) = db.execute(f"SELECT count(*) FROM pages{condition}", values).fetchone()
             pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
-            return total, [to_stored_page(row) for row in pages]
+            return total, [to_checked_page(row) for row in pages]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE key IN ({{0}}) OR last_key IN ({{0}})"
         by_alias = (
-            f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
-            " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
+            f"{CHECKED_PAGES} WHERE {HAS_ALIAS} AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({{0}}))"
         )
         with self._pool.read_snapshot() as db:
             found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
-        return list({page.page_id: page for page in map(to_stored_page, found)}.values())
+        return list({page.page_id: page for page in map(to_checked_page, found)}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         sql = f"SELECT {LINK_COLUMNS} FROM links{{}} ORDER BY page_id, rowid"

@@ -20,7 +20,13 @@ from wikiholt.errors import MissingDependency
 from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.rows import to_id_array
 from wikiholt.storage.sqlite.vector_codes import CodesFile, QuantizedCodes, VectorCodes
-from wikiholt.storage.sqlite.vector_file import MEAN_ID, VectorFile, VectorFileHeader, append_rows
+from wikiholt.storage.sqlite.vector_file import (
+    MEAN_ID,
+    VectorFile,
+    VectorFileHeader,
+    append_rows,
+    count_complete_rows,
+)
 from wikiholt.storage.sqlite.vector_table import VectorTable, count_rows, has_mean
 
 _LOG = logging.getLogger(__name__)
@@ -73,11 +79,13 @@ class IndexVectors:
     """Reads the vectors of an index. Keeps the table of the last version that was read."""
 
     def __init__(
-        self, index_file: Path, header: VectorFileHeader, choose_codes: CodesChoice = choose_quantized
+        self, index_file: Path, header: VectorFileHeader, choose_codes: CodesChoice, *, check: bool = True
     ) -> None:
+        """Without `check`, rows that are lost are left out."""
         self._index_file = index_file
         self._header = header
         self._choose_codes = choose_codes
+        self._check = check
         self._known: tuple[int, VectorTable] | None = None
         """The number of the file, and the table."""
         self._lock = Lock()
@@ -94,6 +102,8 @@ class IndexVectors:
 
     def _load(self, db: sqlite3.Connection, version: int) -> VectorTable:
         state = read_vector_state(db)
+        if not self._check:
+            state = state._replace(rows=count_complete_rows(self._get_path(state), self._header, state.rows))
         number, known = self._known or (-1, None)
         if known is not None and known.version == version:
             return known
@@ -102,21 +112,23 @@ class IndexVectors:
         file = known.file if known is not None and known.file.capacity >= state.rows else self._open(state)
         dropped = _read_dropped(db, state.since if known is None else known.version)
         table = VectorTable(file, state.rows, version, dropped, known, self._open_codes(state))
-        if known is None:
+        if known is None and self._check:
             table.require_intact(db.execute("SELECT count(*) FROM chunks").fetchone()[0])
         if self._known is None or self._known[1].version <= version:
             self._known = state.number, table
         return table
 
+    def _get_path(self, state: VectorState) -> Path:
+        return get_vector_path(self._index_file, state.number)
+
     def _open(self, state: VectorState) -> VectorFile:
-        return VectorFile(get_vector_path(self._index_file, state.number), self._header, state.rows)
+        return VectorFile(self._get_path(state), self._header, state.rows)
 
     def _open_codes(self, state: VectorState) -> VectorCodes | None:
         return self._get_codes_file(state).open(state.rows)
 
     def _get_codes_file(self, state: VectorState) -> CodesFile:
-        path = get_vector_path(self._index_file, state.number)
-        return CodesFile(path, self._header, self._choose_codes(state.rows))
+        return CodesFile(self._get_path(state), self._header, self._choose_codes(state.rows))
 
     def update_codes(self, db: sqlite3.Connection) -> None:
         """Make the codes of all rows if too many have none. Only for the writer, whose rows are all committed."""

@@ -1,7 +1,8 @@
 """The vectors of a copy of an index: a table, so that a copy is one file. An import writes them to a file again."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, VectorRows
+from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.index_vectors import (
@@ -19,6 +21,7 @@ from wikiholt.storage.sqlite.index_vectors import (
     read_vector_state,
     with_mean,
 )
+from wikiholt.storage.sqlite.queries import select_in_batches
 from wikiholt.storage.sqlite.vector_file import (
     VectorFileHeader,
     append_rows,
@@ -28,10 +31,7 @@ from wikiholt.storage.sqlite.vector_file import (
 from wikiholt.storage.sqlite.vector_table import VectorTable
 
 _CREATE_TABLE = "CREATE TABLE packed_vectors (chunk_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL, vector BLOB NOT NULL)"
-_SELECT = (
-    "SELECT chunks.id, chunks.page_id, vector, crc FROM chunks LEFT JOIN packed_vectors ON chunk_id = chunks.id"
-    " ORDER BY chunks.id"
-)
+_SELECT = "SELECT chunks.id, chunks.page_id, vector, crc FROM chunks LEFT JOIN packed_vectors ON chunk_id = chunks.id"
 _BATCH_ROWS = 4_096
 _PACKED_FILE = 0
 """The number of the file of vectors that a copy has instead."""
@@ -84,7 +84,7 @@ def _write_state(db: sqlite3.Connection, state: VectorState) -> None:
 
 def read_packed(copy: sqlite3.Connection, dimensions: int) -> Iterator[VectorRows]:
     """The vectors of a copy, by chunk id. Raises IndexCorrupt if one does not match its checksum."""
-    cursor = copy.execute(_SELECT)
+    cursor = copy.execute(f"{_SELECT} ORDER BY chunks.id")
     while batch := cursor.fetchmany(_BATCH_ROWS):
         if any(vector is None for _, _, vector, _ in batch):
             raise make_damaged_error("there are chunks without a vector")
@@ -92,6 +92,17 @@ def read_packed(copy: sqlite3.Connection, dimensions: int) -> Iterator[VectorRow
         if compute_row_checksums(chunks).tolist() != [crc for *_, crc in batch]:
             raise make_damaged_error("rows do not match their checksums")
         yield chunks
+
+
+def read_intact(copy: sqlite3.Connection, chunk_ids: Sequence[int], dimensions: int) -> dict[int, FloatArray]:
+    """The vectors of those of these chunks that are not damaged, by id."""
+    found: dict[int, FloatArray] = {}
+    for *row, crc in select_in_batches(copy, f"{_SELECT} WHERE chunks.id IN ({{0}})", chunk_ids):
+        with suppress(IndexCorrupt):
+            chunk = rows.to_vector_rows([row], dimensions)
+            if compute_row_checksums(chunk)[0] == crc:
+                found[row[0]] = chunk.vectors[0]
+    return found
 
 
 def read_page(copy: sqlite3.Connection, page_id: int, dimensions: int) -> FloatArray:

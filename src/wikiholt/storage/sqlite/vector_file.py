@@ -141,6 +141,15 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
         written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
 
+def count_complete_rows(file: Path, header: VectorFileHeader, count: int) -> int:
+    """How many of the first `count` rows a damaged file has."""
+    try:
+        blocks = (file.stat().st_size - _HEADER_BYTES) // header.block_bytes
+    except OSError:
+        return 0
+    return max(0, min(count, blocks * _BLOCK_ROWS))
+
+
 def _get_size(header: VectorFileHeader, count: int) -> int:
     """The size of a file with this number of rows: it ends with a complete block."""
     return _HEADER_BYTES + -(-count // _BLOCK_ROWS) * header.block_bytes

@@ -137,6 +137,11 @@ class VectorTable:
         """Rows with their ids. Raises IndexCorrupt if one is damaged."""
         return VectorRows(self.chunk_ids[slots], self.page_ids[slots], self.file.read(slots))
 
+    def read_intact(self, chunk_ids: IntArray) -> dict[int, FloatArray]:
+        """The vectors of those of these chunks that are not damaged, by id."""
+        slots, vectors = self.file.read_intact(self.find_slots(chunk_ids))
+        return dict(zip(self.chunk_ids[slots].tolist(), vectors, strict=True))
+
     def read_pages(self, page_ids: IntArray) -> VectorRows:
         """The vectors of all chunks of these pages (sorted ids), by chunk id."""
         return self.read_chunks(np.sort(self._find_page_rows(page_ids)[0]))
