@@ -34,7 +34,7 @@ TABLES = (
     "tags",
     "links",
     "problems",
-    "seals",
+    "checksums",
     "model",
     "sqlite_sequence",
 )
@@ -99,6 +99,8 @@ def test_the_same_changes_make_the_same_index_in_either_store(
         with closing(create_filled_index(store)) as index:
             index.write_backup(tmp_path / name)
     ours, theirs = read_content(tmp_path / "ours"), read_content(tmp_path / "theirs")
+    for found in (ours, theirs):
+        found["checksums"] = [row for row in found["checksums"] if row[0]]  # that of page 0 covers the time of the sync
     assert [name for name in TABLES if ours[name] != theirs[name]] == []
     assert ours["words"] == theirs["words"]
 

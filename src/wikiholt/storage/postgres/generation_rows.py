@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from psycopg.errors import UndefinedTable
 
-from wikiholt.domain.index import FloatArray, PageContents, round_vectors
+from wikiholt.domain.index import FloatArray, PageContents, VectorRows, round_vectors
 from wikiholt.domain.page import Link, PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
@@ -57,12 +57,14 @@ class FullPage:
     derived: DerivedPageColumns
 
     @property
-    def vector_rows(self) -> list[Row]:
-        return make_vector_rows(self.chunks, self.vectors)
+    def vector_rows(self) -> VectorRows:
+        chunk_ids = np.array([chunk.id for chunk in self.chunks], np.int64)
+        return VectorRows(chunk_ids, np.full(len(chunk_ids), self.page.id), self.vectors)
 
     def compute_checksum(self) -> int:
         """Compute the checksum of the rows as they are now."""
-        parts = encode_page_parts(self.page.id, self.chunks, self.vector_rows, self.tags, self.links)
+        vectors = make_vector_rows(self.chunks, self.vectors)
+        parts = encode_page_parts(self.page.id, self.chunks, vectors, self.tags, self.links)
         return compute_page_checksum(self.page, parts)
 
 

@@ -6,13 +6,14 @@ search takes over a few changes itself; many are taken over in the background, a
 """
 
 import logging
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
 from wikiholt.errors import Busy, IndexMissing, IndexUnavailable, WikiholtError
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
 from wikiholt.storage.sqlite.wiki_directory import lock_file
 
 _LOG = logging.getLogger(__name__)
@@ -27,8 +28,10 @@ _FILE_PREFIX = "copy-"
 class LocalCopy:
     """The copy of one generation. Safe to use from many threads; the processes of a node share the file."""
 
-    def __init__(self, origin: PostgresIndex, directory: Path) -> None:
+    def __init__(self, origin: PostgresIndex, directory: Path, choose_codes: CodesChoice = choose_quantized) -> None:
+        """`choose_codes` as for `SqliteStore`."""
         self._origin = origin
+        self._choose_codes = choose_codes
         self._file = directory / f"{_FILE_PREFIX}g{origin.generation:06d}.sqlite"
         self._index: SqliteIndex | None = None
         self._lock = Lock()
@@ -41,7 +44,7 @@ class LocalCopy:
         with self._lock:
             try:
                 if self._index is None and self._file.exists():
-                    self._index = SqliteIndex(self._file, self._origin.wiki_id)
+                    self._index = SqliteIndex(self._file, self._origin.wiki_id, choose_codes=self._choose_codes)
                 if self._index is not None and self._follow(self._index, version):
                     return self._index
             except (IndexUnavailable, OSError) as error:
@@ -83,7 +86,7 @@ class LocalCopy:
         if index.get_version() >= version:
             return True
         with suppress(Busy), lock_file(self._lock_file, 0):  # another process that takes them over has the lock
-            return self._origin.update_copy(self._file, _MAX_CHANGED_PAGES)
+            return self._origin.update_index(self._file, _MAX_CHANGED_PAGES)
         return False
 
     def _start_update(self) -> None:
@@ -97,10 +100,12 @@ class LocalCopy:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_file(self._lock_file, 0):
                 if self._file.exists():
-                    self._origin.update_copy(self._file, None)
+                    self._origin.update_index(self._file, None)
                 else:
                     self._remove_files()
-                    self._origin.write_backup(self._file, lambda: self._closed)
+                    self._origin.write_index(self._file, lambda: self._closed)
+                with closing(SqliteIndex(self._file, self._origin.wiki_id, choose_codes=self._choose_codes)) as index:
+                    index.update_codes()
         except (Busy, IndexMissing) as error:  # closed, built by another process, or another generation was published
             _LOG.debug("%s: the copy of the index is not built: %s", self._origin.wiki_id, error)
         except (WikiholtError, OSError) as error:

@@ -1,12 +1,13 @@
 """Copies between a generation and an index file of the SQLite store.
 
-A copy keeps ids, versions and checksums, so either store can import the backups of the other.
+A copy keeps ids and versions, so either store can import the backups of the other.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage import rows as packing
-from wikiholt.storage.checksums import write_state_checksum
+from wikiholt.storage.checksums import write_page_checksum, write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import generation_rows, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
@@ -22,13 +23,13 @@ from wikiholt.storage.postgres.generation_rows import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.rows import ChunkRow, LinkRow
-from wikiholt.storage.sqlite import index_writer, integrity, schema
-from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.rows import LinkRow
+from wikiholt.storage.sqlite import index_writer, integrity, packed_vectors, schema
+from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
+from wikiholt.storage.sqlite.index_vectors import VectorWriter
+from wikiholt.storage.sqlite.vector_file import VectorFileHeader
 
 Row = tuple[Any, ...]
-
-_BATCH_CHUNKS = 200
 
 
 # ── export ───────────────────────────────────────────────────────────────────────────────────────
@@ -43,12 +44,15 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
         with closing(schema.open_connection(temporary)) as copy, translate_errors():
             copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is deleted, so only the end is synced
             copy.execute("BEGIN")
+            packed_vectors.create_table(copy)
             for page in iter_full_pages(db, tables, state.dimensions):
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
                 _write_page(copy, page)
+                packed_vectors.pack_rows(copy, page.vector_rows)
             copy.execute("UPDATE state SET horizon = ?", (state.version,))
             _write_rest(db, tables, copy, state)
+            packed_vectors.write_packed_state(copy)
             copy.execute("COMMIT")
             copy.execute("PRAGMA synchronous = FULL")
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -60,8 +64,20 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
     return state
 
 
-def update_copy(db: Connection, tables: GenerationTables, file: Path, max_pages: int | None) -> bool:
-    """Bring a copy of this generation to the open snapshot. Returns False if more than `max_pages` pages differ."""
+def write_index(db: Connection, tables: GenerationTables, to: Path, stop: Callable[[], bool]) -> None:
+    """Copy the open snapshot to an index file that can be searched and updated. Raises Busy if stopped."""
+    draft = to.with_name(to.name + ".packed")
+    state = write_copy(db, tables, draft, stop)
+    with closing(schema.open_connection(draft)) as copy, translate_errors(), translate_os_errors():
+        copy.execute("BEGIN")
+        packed_vectors.unpack(copy, to, VectorFileHeader(tables.wiki_id, state.number, state.dimensions))
+        copy.execute("COMMIT")
+        copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    draft.rename(to)
+
+
+def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages: int | None) -> bool:
+    """Bring a file of `write_index` to the open snapshot. Returns False if more than `max_pages` pages differ."""
     state = _read_own_state(db, tables)
     with closing(schema.open_connection(file)) as copy, translate_errors():
         copy.execute("PRAGMA synchronous = NORMAL")  # a change lost by a crash of the machine is taken over again
@@ -78,10 +94,15 @@ def update_copy(db: Connection, tables: GenerationTables, file: Path, max_pages:
         if max_pages is not None and len(written | deleted) > max_pages:
             return False
         copy.execute("BEGIN IMMEDIATE")
-        index_writer.remove_pages(copy, state.version, written & known, deleted)
-        for page in iter_full_pages(db, tables, state.dimensions, version):
+        vectors = VectorWriter(copy, file, VectorFileHeader(tables.wiki_id, state.number, state.dimensions))
+        index_writer.remove_pages(copy, state.version, vectors, written & known, deleted)
+        pages = iter_full_pages(db, tables, state.dimensions, version)
+        for page in sorted(pages, key=_get_first_chunk_id):  # vectors are stored in the order of ids
             _write_page(copy, page)
+            vectors.add_page(page.page.id, [chunk.id for chunk in page.chunks], page.vectors)
         _write_rest(db, tables, copy, state)
+        vectors.write(state.version)
+        write_state_checksum(copy)
         copy.execute("COMMIT")
     return True
 
@@ -93,19 +114,23 @@ def _read_own_state(db: Connection, tables: GenerationTables) -> GenerationState
     return state
 
 
+def _get_first_chunk_id(page: FullPage) -> int:
+    return page.chunks[0].id if page.chunks else 0
+
+
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     page = full_page.page
     columns = page._asdict()
     copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
     copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
-    packing.insert_chunks(copy, full_page.chunks, full_page.vector_rows)
+    packing.insert_chunks(copy, full_page.chunks)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
     words = packing.decode_terms(page.words)
     row = (page.id, words.name, words.headings, words.body)
     copy.execute(_format_insert("words", ("rowid", "name", "headings", "body")), row)
-    copy.execute("INSERT INTO seals VALUES (?, ?)", (page.id, full_page.derived.seal))
+    write_page_checksum(copy, page.id)
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
@@ -121,7 +146,6 @@ def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connecti
     copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids)
     row = (state.version, state.revision, state.synced_at)
     copy.execute("UPDATE state SET version = ?, revision = ?, synced_at = ?", row)
-    write_state_checksum(copy)
 
 
 def _format_insert(table: str, columns: Sequence[str]) -> str:
@@ -136,9 +160,11 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
     with closing(schema.open_immutable(file)) as copy, translate_errors():
         _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
-        faults = integrity.find_faults(copy, recipe.dimensions)
-    if faults:
-        raise _make_damaged_error(faults[0])
+        faults = integrity.find_faults(copy)
+        if faults:
+            raise _make_damaged_error(faults[0])
+        for _ in packed_vectors.read_packed(copy, recipe.dimensions):
+            pass
     return recipe
 
 
@@ -185,36 +211,32 @@ class _CopyImport:
         generation_rows.write_state(self._db, self._tables, state)
 
     def _iter_page_rows(self) -> Iterator[Row]:
-        """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
+        """Yield the rows of all pages of a verified copy."""
         for page in map(
             PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM full_pages ORDER BY id")
         ):
-            chunks, vectors = packing.split_full_chunks(
-                self._select_for_page(packing.FULL_CHUNKS, "number", page, "chunks.page_id")
-            )
+            chunks = packing.decode_full_chunks(self._select_for_page(packing.FULL_CHUNKS, "number", page))
+            vectors = packed_vectors.read_page(self._copy, page.id, self._dimensions)
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = generation_rows.derive_page_columns(
                 page,
-                list(map(ChunkRow._make, chunks)),
-                packing.to_vector_rows(vectors, self._dimensions).vectors,
+                chunks,
+                vectors,
                 tags,
                 list(map(LinkRow._make, links)),
             )
-            if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
-                raise _make_damaged_error(f"page {page.id} is not as it was written")
             self._terms += derived.size
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
-        full_chunks = self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY chunks.id")
-        while batch := full_chunks.fetchmany(_BATCH_CHUNKS):
-            chunks, vectors = packing.split_full_chunks(batch)
-            fields = rows.encode_vectors(packing.to_vector_rows(vectors, self._dimensions).vectors)
-            yield from ((*chunk, field) for chunk, field in zip(chunks, fields, strict=True))
+        chunk_rows = iter(self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY id"))
+        for part in packed_vectors.read_packed(self._copy, self._dimensions):
+            chunks = packing.decode_full_chunks(islice(chunk_rows, len(part.chunk_ids)))
+            yield from ((*chunk, field) for chunk, field in zip(chunks, rows.encode_vectors(part.vectors), strict=True))
 
-    def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
-        sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"
+    def _select_for_page(self, select: str, order_by: str, page: PageRow) -> list[Row]:
+        sql = f"{select} WHERE page_id = ? ORDER BY {order_by}"
         return self._copy.execute(sql, (page.id,)).fetchall()
 
     def _count_rows(self, table: str) -> int:
