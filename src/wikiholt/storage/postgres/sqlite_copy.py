@@ -47,6 +47,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
                 _write_page(copy, page)
+                packing.insert_chunks(copy, page.chunks, page.vector_rows)
             copy.execute("UPDATE state SET horizon = ?", (state.version,))
             _write_rest(db, tables, copy, state)
             copy.execute("COMMIT")
@@ -78,9 +79,15 @@ def update_copy(db: Connection, tables: GenerationTables, file: Path, max_pages:
         if max_pages is not None and len(written | deleted) > max_pages:
             return False
         copy.execute("BEGIN IMMEDIATE")
-        index_writer.remove_pages(copy, state.version, written & known, deleted)
-        for page in iter_full_pages(db, tables, state.dimensions, version):
+        # New chunks have the next ids, so they are written in their order.
+        pages = sorted(iter_full_pages(db, tables, state.dimensions, version), key=_get_first_chunk_id)
+        has_new_chunks = {page.page.id: _has_new_chunks(copy, page) for page in pages}
+        replaced = {page_id: has_new_chunks[page_id] for page_id in written & known}
+        index_writer.remove_pages(copy, state.version, replaced, deleted)
+        for page in pages:
             _write_page(copy, page)
+            if has_new_chunks[page.page.id]:
+                packing.insert_chunks(copy, page.chunks, page.vector_rows)
         _write_rest(db, tables, copy, state)
         copy.execute("COMMIT")
     return True
@@ -93,12 +100,22 @@ def _read_own_state(db: Connection, tables: GenerationTables) -> GenerationState
     return state
 
 
+def _get_first_chunk_id(page: FullPage) -> int:
+    return page.chunks[0].id if page.chunks else 0
+
+
+def _has_new_chunks(copy: sqlite3.Connection, page: FullPage) -> bool:
+    """Whether the page has other chunks than in the copy. A page that was moved has the same."""
+    known = copy.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY number", (page.page.id,)).fetchall()
+    return known != [(chunk.id,) for chunk in page.chunks]
+
+
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
+    """Write a page without its chunks."""
     page = full_page.page
     columns = page._asdict()
     copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
     copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
-    packing.insert_chunks(copy, full_page.chunks, full_page.vector_rows)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
