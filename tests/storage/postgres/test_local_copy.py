@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.storage.postgres.test_sqlite_copy import EMBEDDER, RECIPE, WIKI, create_filled_index, read_content
@@ -14,6 +15,7 @@ from wikiholt.domain.index import IndexChange, IndexedPageMove
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import DatabaseUnavailable
 from wikiholt.storage.postgres import local_copy
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.local_copy import LocalCopy
@@ -52,6 +54,10 @@ def assert_equal(copy: LocalCopy, index: WikiIndex, tmp_path: Path) -> None:
     followed, expected = read_content(own), read_content(file)
     assert {name for name in expected if followed[name] != expected[name] and name != "sqlite_sequence"} == set()
     file.unlink()
+    pages = list(range(1, 1_000))
+    ours, theirs = searched.get_page_vectors(pages), index.get_page_vectors(pages)
+    assert ours.chunk_ids.tolist() == theirs.chunk_ids.tolist()
+    np.testing.assert_array_equal(ours.vectors, theirs.vectors)
 
 
 def test_a_copy_takes_over_every_change(postgres: PostgresStore, tmp_path: Path) -> None:
@@ -93,6 +99,25 @@ def test_many_changes_are_taken_over_in_the_background(
         assert_equal(copy, index, tmp_path)
 
 
+def test_a_copy_that_another_process_replaces_is_opened_again(
+    postgres: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_copy, "_MAX_CHANGED_PAGES", 5)
+    monkeypatch.setattr(local_copy, "_MAX_UPDATED_PAGES", 5)
+    with (
+        closing(create_filled_index(postgres)) as index,
+        closing(open_copy(index, tmp_path / "node")) as copy,
+        closing(open_copy(index, tmp_path / "node")) as other,
+    ):
+        searched = get_searched(copy)
+        index.apply(IndexChange(tuple(make_entry(f"many/{n}.md", ["text"], EMBEDDER) for n in range(6))))
+        assert other.get_current() is None
+        other.wait_idle(60)
+        assert_equal(copy, index, tmp_path)
+        assert get_searched(copy) is not searched
+        assert searched.get_version() < index.get_version(), "a search that began before may end"
+
+
 def damage(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
@@ -110,6 +135,23 @@ def test_a_spoiled_copy_is_built_again(postgres: PostgresStore, tmp_path: Path, 
             copy.refresh()
             copy.wait_idle(60)
             assert_equal(copy, index, tmp_path)
+
+
+def test_a_copy_outlives_an_unreachable_database(
+    postgres: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseUnavailable("the database cannot be reached")
+
+    with closing(create_filled_index(postgres)) as index, closing(open_copy(index, tmp_path / "node")) as copy:
+        searched = get_searched(copy)
+        index.apply(IndexChange((make_entry("new.md", ["new"], EMBEDDER),)))
+        with monkeypatch.context() as broken:
+            broken.setattr(PostgresIndex, "update_index", fail)
+            with pytest.raises(DatabaseUnavailable):
+                copy.get_current()
+        assert get_searched(copy) is searched
+        assert_equal(copy, index, tmp_path)
 
 
 def test_damage_found_by_the_check_is_not_searched(postgres: PostgresStore, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
-from wikiholt.errors import Busy, IndexMissing, IndexUnavailable, WikiholtError
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexTooNew, StorageError, WikiholtError
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
@@ -22,6 +22,8 @@ COPY_MIN_PAGES = 500
 """The number of pages from which a node keeps a copy. Below, the database answers in a few milliseconds."""
 _MAX_CHANGED_PAGES = 50
 """The number of changed pages that a search takes over itself, in a tenth of a second."""
+_MAX_UPDATED_PAGES = 2_000
+"""The number of changed pages above which the copy is built again."""
 _FILE_PREFIX = "copy-"
 
 
@@ -33,7 +35,10 @@ class LocalCopy:
         self._origin = origin
         self._choose_codes = choose_codes
         self._file = directory / f"{_FILE_PREFIX}g{origin.generation:06d}.sqlite"
-        self._index: SqliteIndex | None = None
+        self._opened: tuple[int, SqliteIndex] | None = None
+        """The number of the file, which another process may replace, and its index."""
+        self._retired: list[SqliteIndex] = []
+        """Indexes that searches may still use."""
         self._lock = Lock()
         self._update: Thread | None = None
         self._closed = False
@@ -43,13 +48,15 @@ class LocalCopy:
         version = self._origin.get_version()
         with self._lock:
             try:
-                if self._index is None and self._file.exists():
-                    self._index = SqliteIndex(self._file, self._origin.wiki_id, choose_codes=self._choose_codes)
-                if self._index is not None and self._follow(self._index, version):
-                    return self._index
-            except (IndexUnavailable, OSError) as error:
+                index = self._open()
+                if index is not None and self._follow(index, version):
+                    return index
+            except (IndexCorrupt, IndexTooNew) as error:
                 _LOG.warning("%s: the copy of the index is built again: %s", self._origin.wiki_id, error)
-                self._discard()
+                self._remove_files()
+            except (StorageError, OSError) as error:
+                _LOG.warning("%s: the copy of the index cannot be used: %s", self._origin.wiki_id, error)
+                return None
             self._start_update()
         return None
 
@@ -60,11 +67,10 @@ class LocalCopy:
     def verify(self) -> None:
         """Check every byte of the copy. A damaged one is built again."""
         with self._lock:
-            index = self._index
-        if index is not None and (faults := index.check()):
+            opened = self._opened
+        if opened is not None and (faults := opened[1].check()):
             _LOG.warning("%s: the copy of the index is damaged: %s", self._origin.wiki_id, faults[0])
-            with self._lock:
-                self._discard()
+            self._remove_files()
 
     def wait_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until background work ends."""
@@ -77,17 +83,34 @@ class LocalCopy:
         self._closed = True
         self.wait_idle()
         with self._lock:
-            index, self._index = self._index, None
-        if index is not None:
+            self._retire()
+            retired, self._retired = self._retired, []
+        for index in retired:
             index.close()
+
+    def _open(self) -> SqliteIndex | None:
+        """The index of the file as it is now; None if there is none."""
+        number = self._file.stat().st_ino if self._file.exists() else None
+        if self._opened is not None and self._opened[0] != number:
+            self._retire()
+        if self._opened is None and number is not None:
+            self._opened = number, self._open_file()
+        return self._opened[1] if self._opened is not None else None
+
+    def _open_file(self) -> SqliteIndex:
+        return SqliteIndex(self._file, self._origin.wiki_id, choose_codes=self._choose_codes)
+
+    def _retire(self) -> None:
+        if self._opened is not None:
+            self._retired.append(self._opened[1])
+            self._opened = None
 
     def _follow(self, index: SqliteIndex, version: int) -> bool:
         """Whether the copy is at this version or a later one, after taking over a few changed pages."""
-        if index.get_version() >= version:
-            return True
-        with suppress(Busy), lock_file(self._lock_file, 0):  # another process that takes them over has the lock
-            return self._origin.update_index(self._file, _MAX_CHANGED_PAGES)
-        return False
+        if index.get_version() < version:
+            with suppress(Busy), lock_file(self._lock_file, 0):  # a process that takes them over has the lock
+                self._origin.update_index(self._file, _MAX_CHANGED_PAGES)
+        return index.get_version() >= version
 
     def _start_update(self) -> None:
         if self._closed or (self._update is not None and self._update.is_alive()):
@@ -99,23 +122,17 @@ class LocalCopy:
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_file(self._lock_file, 0):
-                if self._file.exists():
-                    self._origin.update_index(self._file, None)
-                else:
+                if not self._file.exists() or not self._origin.update_index(self._file, _MAX_UPDATED_PAGES):
                     self._remove_files()
                     self._origin.write_index(self._file, lambda: self._closed)
-                with closing(SqliteIndex(self._file, self._origin.wiki_id, choose_codes=self._choose_codes)) as index:
+                with closing(self._open_file()) as index:
                     index.update_codes()
         except (Busy, IndexMissing) as error:  # closed, built by another process, or another generation was published
             _LOG.debug("%s: the copy of the index is not built: %s", self._origin.wiki_id, error)
         except (WikiholtError, OSError) as error:
             _LOG.warning("%s: the index could not be copied: %s", self._origin.wiki_id, error)
-
-    def _discard(self) -> None:
-        index, self._index = self._index, None
-        if index is not None:
-            index.close()
-        self._remove_files()
+            if isinstance(error, IndexCorrupt):
+                self._remove_files()
 
     def _remove_files(self) -> None:
         """Remove the copies of all generations: only the published one is searched."""

@@ -49,7 +49,9 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
                 _write_page(copy, page)
+                packing.insert_chunks(copy, page.chunks)
                 packed_vectors.pack_rows(copy, page.vector_rows)
+                write_page_checksum(copy, page.page.id)
             copy.execute("UPDATE state SET horizon = ?", (state.version,))
             _write_rest(db, tables, copy, state)
             packed_vectors.write_packed_state(copy)
@@ -94,12 +96,18 @@ def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages
         if max_pages is not None and len(written | deleted) > max_pages:
             return False
         copy.execute("BEGIN IMMEDIATE")
+        # New chunks have the next ids, so they are written in their order.
+        pages = sorted(iter_full_pages(db, tables, state.dimensions, version), key=_get_first_chunk_id)
+        has_new_chunks = {page.page.id: _has_new_chunks(copy, page) for page in pages}
+        replaced = {page_id: has_new_chunks[page_id] for page_id in written & known}
         vectors = VectorWriter(copy, file, VectorFileHeader(tables.wiki_id, state.number, state.dimensions))
-        index_writer.remove_pages(copy, state.version, vectors, written & known, deleted)
-        pages = iter_full_pages(db, tables, state.dimensions, version)
-        for page in sorted(pages, key=_get_first_chunk_id):  # vectors are stored in the order of ids
+        index_writer.remove_pages(copy, state.version, vectors, replaced, deleted)
+        for page in pages:
             _write_page(copy, page)
-            vectors.add_page(page.page.id, [chunk.id for chunk in page.chunks], page.vectors)
+            if has_new_chunks[page.page.id]:
+                packing.insert_chunks(copy, page.chunks)
+                vectors.add_page(page.page.id, [chunk.id for chunk in page.chunks], page.vectors)
+            write_page_checksum(copy, page.page.id)
         _write_rest(db, tables, copy, state)
         vectors.write(state.version)
         write_state_checksum(copy)
@@ -118,19 +126,24 @@ def _get_first_chunk_id(page: FullPage) -> int:
     return page.chunks[0].id if page.chunks else 0
 
 
+def _has_new_chunks(copy: sqlite3.Connection, page: FullPage) -> bool:
+    """Whether the page has other chunks than in the copy. A page that was moved has the same."""
+    known = copy.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY number", (page.page.id,)).fetchall()
+    return known != [(chunk.id,) for chunk in page.chunks]
+
+
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
+    """Write a page without its chunks and its checksum."""
     page = full_page.page
     columns = page._asdict()
     copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
     copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
-    packing.insert_chunks(copy, full_page.chunks)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
     words = packing.decode_terms(page.words)
     row = (page.id, words.name, words.headings, words.body)
     copy.execute(_format_insert("words", ("rowid", "name", "headings", "body")), row)
-    write_page_checksum(copy, page.id)
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:

@@ -1,7 +1,7 @@
 """Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -65,12 +65,19 @@ def apply_change(db: sqlite3.Connection, change: IndexChange, vectors: VectorWri
 
 
 def remove_pages(
-    db: sqlite3.Connection, version: int, vectors: VectorWriter, replaced: Iterable[int], deleted: Iterable[int]
+    db: sqlite3.Connection,
+    version: int,
+    vectors: VectorWriter,
+    replaced: Mapping[int, bool],
+    deleted: Iterable[int],
 ) -> None:
-    """Remove pages in the open transaction: those that will be written again at this version, and deleted ones."""
+    """Remove pages in the open transaction: deleted ones, and those that will be written again at this version.
+
+    `replaced` says for each page whether its chunks are replaced too; otherwise they stay.
+    """
     writer = _SqliteWriter(db, version, vectors)
-    for page_id in replaced:
-        writer.remove_page(page_id)
+    for page_id, with_chunks in replaced.items():
+        writer.remove_page(page_id, with_chunks=with_chunks)
     for page_id in deleted:
         writer.remove_page(page_id)
         db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (version, page_id))
@@ -108,9 +115,9 @@ class _SqliteWriter:
         self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
         self._db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (self._version, page_id))
 
-    def remove_page(self, page_id: int) -> None:
+    def remove_page(self, page_id: int, *, with_chunks: bool = True) -> None:
         (words,) = self._db.execute("SELECT words FROM page_words WHERE page_id = ?", (page_id,)).fetchone()
-        self._remove_page_contents(page_id, words)
+        self._remove_page_contents(page_id, words, with_chunks=with_chunks)
         self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
 
     def write_problem(self, problem: PageProblem) -> None:
@@ -225,18 +232,23 @@ class _SqliteWriter:
         (last_id,) = self._db.execute("SELECT coalesce(max(id), 0) FROM chunks").fetchone()
         return int(max(sequence, last_id)) + 1
 
-    def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
+    def _remove_page_contents(self, page_id: int, encoded_terms: bytes, *, with_chunks: bool = True) -> None:
         """Delete everything that belongs to a page except its row."""
         db = self._db
         self._delete_terms(page_id, rows.decode_terms(encoded_terms))
-        sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
-        self._vectors.drop_page(db.execute(sql, (self._version, page_id)).rowcount)
-        db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
+        if with_chunks:
+            self._remove_chunks(page_id)
         db.execute("DELETE FROM page_words WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM checksums WHERE page_id = ?", (page_id,))
         self.changed = True
+
+    def _remove_chunks(self, page_id: int) -> None:
+        db = self._db
+        sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
+        self._vectors.drop_page(db.execute(sql, (self._version, page_id)).rowcount)
+        db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
 
     def _insert_terms(self, page_id: int, terms: PageTerms) -> None:
         sql = "INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)"
