@@ -59,6 +59,7 @@ _BY_MODULE = {
         "self._tables.chunks",
         "tables.chunks",
         "tables.pages",
+        "within",
     ),
     "storage/postgres/generations.py": (
         "', '.join(['%s'] * len(values))",
@@ -195,7 +196,6 @@ _BY_MODULE = {
         "execute(_format_insert('words', ('rowid', 'name', 'headings', 'body')))",
         "execute(sql)",
         "table",
-        "tables.pages",
     ),
     "storage/postgres/store.py": (
         "execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))",

@@ -172,7 +172,7 @@ class PostgresIndex:
         with self._connections.read_snapshot() as db:
             return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
 
-    def update_copy(self, file: Path, max_pages: int | None) -> bool:
+    def update_copy(self, file: Path, max_pages: int) -> bool:
         """Bring a file of `write_backup` to this version. Returns False if more than `max_pages` pages differ."""
         with self._connections.read_snapshot() as db:
             return sqlite_copy.update_copy(db, self._tables, file, max_pages)
