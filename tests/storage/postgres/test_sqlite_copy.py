@@ -34,7 +34,7 @@ TABLES = (
     "tags",
     "links",
     "problems",
-    "seals",
+    "checksums",
     "model",
     "sqlite_sequence",
 )
@@ -63,7 +63,7 @@ def read_content(file: Path) -> dict[str, Any]:
             table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in TABLES
         }
         # The checksum of the state covers how far back its dropped rows go, which a copy of a database does not have.
-        found["seals"] = [(page_id, crc) for page_id, crc in found["seals"] if page_id]
+        found["checksums"] = [row for row in found["checksums"] if row[0]]
         state = "fingerprint, dimensions, pipeline, version, revision, synced_at"
         found["state"] = db.execute(f"SELECT {state} FROM state").fetchone()
         db.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'instance')")

@@ -58,31 +58,21 @@ class SchemaStatus:
     published: int | None
     change_token: str
     """Changes with every write."""
-    last_change_token: str
-    """The change token that the last writer recorded."""
 
 
 def read_status(connection: Connection) -> SchemaStatus:
     """Read the status of a wiki. Cheap enough for every search. Raises IndexMissing, also for an older layout."""
     statement = (
-        "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
+        "SELECT (SELECT text FROM state WHERE name = 'layout'),"
         " number, version, seal FROM (SELECT 1) AS one"
         f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
-    layout, mark, number, version, checksum = connection.execute(statement).fetchone() or (None,) * 5
+    layout, number, version, checksum = connection.execute(statement).fetchone() or (None,) * 4
     known_layout = parse_layout(layout)
     if known_layout is not None and known_layout < SCHEMA_LAYOUT:
         raise make_missing_error()
     change_token = f"{number} {version} {checksum}" if number is not None else "None"
-    return SchemaStatus(known_layout, number, change_token, mark or "")
-
-
-def write_change_mark(connection: Connection) -> None:
-    """Record the current change token."""
-    statement = (
-        "INSERT INTO state (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
-    )
-    connection.execute(statement, (read_status(connection).change_token,))
+    return SchemaStatus(known_layout, number, change_token)
 
 
 def list_generations(connection: Connection) -> list[GenerationRow]:

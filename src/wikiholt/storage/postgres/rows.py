@@ -18,8 +18,7 @@ from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage import rows as packing
-from wikiholt.storage.checksums import compute_row_checksum
-from wikiholt.storage.rows import LinkRow
+from wikiholt.storage.rows import LinkRow, compute_row_checksum
 from wikiholt.text.bm25 import count_weighted_terms
 
 Row = Sequence[Any]
