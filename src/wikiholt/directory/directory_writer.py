@@ -6,15 +6,13 @@ finished by the next scan or write, unless somebody changed a file since.
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from wikiholt.directory.directory_scanner import DirectoryScanner
 from wikiholt.directory.file_table import (
-    PendingWrite,
     hash_content,
-    is_attachment_id,
     make_attachment_id,
     make_unread_id,
 )
@@ -22,8 +20,8 @@ from wikiholt.directory.files_on_disk import TEMPORARY_PREFIX, find_ignored_name
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.git.commit import validate_commit
-from wikiholt.git.journal import translate_write_errors
-from wikiholt.git.tree_editor import check_distinct
+from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_errors
+from wikiholt.git.tree_editor import FILE_MODE, GitEntry, check_distinct
 from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
 
 _READ_TRIES = 3
@@ -32,9 +30,10 @@ _READ_TRIES = 3
 class DirectoryWriter:
     """Writes files of one directory. Requires its lock."""
 
-    def __init__(self, scanner: DirectoryScanner) -> None:
+    def __init__(self, scanner: DirectoryScanner, journal_directory: Path) -> None:
         self._scanner = scanner
         self._table, self._root = scanner.table, scanner.root
+        self._journal = WriteJournal(journal_directory, journal_directory)
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> None:
         """Write these edits to the disk, then into the table.
@@ -51,44 +50,44 @@ class DirectoryWriter:
             self.finish_interrupted()
             planned = [self._plan(edit) for edit in edits]
             self._check_new_names(planned)
-            moved = {write.moved_from for write in planned}
-            writes = [write for write in planned if write.path not in moved]
-            contents = {hash_content(edit.data): edit.data for edit in edits if edit.data is not None}
-            if len(writes) > 1:
-                self._table.begin_writes(writes, contents)
-            skipped = self._carry_out(writes, contents.get)
+            moved = {change.moved_from for change in planned}
+            planned = [change for change in planned if change.path not in moved]
+            if len(planned) > 1:
+                self._table.add_contents(
+                    {hash_content(edit.data): edit.data for edit in edits if edit.data is not None}
+                )
+                self._journal.write("", planned)
+            # New files first: a page that is being renamed is never missing from the disk.
+            for change in sorted(planned, key=lambda change: change.new is None):
+                if change.moved_from:
+                    self._move_file(change.moved_from, change.path)
+                else:
+                    self._update_file(change.path, change.data)
             for edit in edits:
                 if edit.moved_from:
                     remove_empty_directories(self._root, edit.moved_from)
         self._scanner.rescan(pages)
-        if len(writes) > 1:
-            self._table.end_writes()
-        if skipped:
-            raise _make_mismatch_error(skipped[0], "has changed")
+        self._journal.clear()
 
     def finish_interrupted(self) -> None:
         """Finish the write of a process that was killed between two files."""
-        if writes := self._table.read_writes():
-            self._carry_out(writes, self._table.read_content)
-            self._table.end_writes()
-
-    def _carry_out(self, writes: Sequence[PendingWrite], get_content: Callable[[str], bytes | None]) -> list[str]:
-        """Write these files. Returns those that somebody else has changed, which stay as they are."""
-        skipped = []
-        # New files first: a page that is being renamed is never missing from the disk.
-        for write in sorted(writes, key=lambda write: write.new is None):
-            if write.moved_from:
+        unfinished = self._journal.read()
+        if unfinished is None:
+            return
+        for change in sorted(unfinished[1], key=lambda change: change.new is None):
+            if change.moved_from:
                 # The move is one step, so the file is at its old or at its new place.
-                if find_stamp(self._root, write.moved_from) and not os.path.lexists(self._root / write.path):
-                    self._move_file(write.moved_from, write.path)
-                remove_empty_directories(self._root, write.moved_from)
-            elif self._find_id(write.path, is_attachment=is_attachment_id(write.old)) != write.old:
-                skipped.append(write.path)
-            elif write.new is None or (data := get_content(write.new)) is not None:
-                self._update_file(write.path, data if write.new else None)
-        return skipped
+                if find_stamp(self._root, change.moved_from) and not os.path.lexists(self._root / change.path):
+                    self._move_file(change.moved_from, change.path)
+                remove_empty_directories(self._root, change.moved_from)
+            elif self._find_id(change.path) == (change.old.object_id if change.old else None):
+                # Else it is already done, or was changed by somebody else.
+                data = self._table.read_content(change.new.object_id) if change.new else None
+                if data is not None or change.new is None:
+                    self._update_file(change.path, data)
+        self._journal.clear()
 
-    def _plan(self, edit: FileEdit) -> PendingWrite:
+    def _plan(self, edit: FileEdit) -> PlannedChange:
         """The change of one file, if it is still as expected and can be written."""
         current = self._find_id(edit.file, is_attachment=edit.is_attachment)
         if current is None:
@@ -96,14 +95,19 @@ class DirectoryWriter:
         if current != edit.expected_blob:
             self._scanner.rescan([] if edit.is_attachment else [edit.file], wait=True)
             problem = "has changed" if current and edit.expected_blob else "already exists" if current else "is gone"
-            raise _make_mismatch_error(edit.file, problem)
+            raise RevisionMismatch(
+                f"{edit.file} {problem}.", current=None, hint="Read the page again and repeat the change."
+            )
         if not is_writable(self._root, edit.file):
             raise NotWritable(
                 f"{edit.file} cannot be written.", hint="Check that the user who runs wikiholt may write there."
             )
+        old = GitEntry(FILE_MODE, current) if current else None
         if edit.data is None and edit.moved_from:
-            return PendingWrite(edit.file, current, self._find_id(edit.moved_from), edit.moved_from)
-        return PendingWrite(edit.file, current, None if edit.data is None else hash_content(edit.data))
+            moved = GitEntry(FILE_MODE, self._find_id(edit.moved_from) or "")
+            return PlannedChange(edit.file, old, moved, moved_from=edit.moved_from)
+        new = GitEntry(FILE_MODE, hash_content(edit.data)) if edit.data is not None else None
+        return PlannedChange(edit.file, old, new, edit.data)
 
     def _find_id(self, file: str, *, is_attachment: bool = False) -> str | None:
         """What identifies the content of a file on disk, None if there is none; empty if it changes all the time."""
@@ -156,16 +160,12 @@ class DirectoryWriter:
         if os.path.lexists(self._root / file):
             raise InvalidPage(f"The path {file} exists but is not a file.", hint="Choose another name.")
 
-    def _check_new_names(self, planned: Sequence[PendingWrite]) -> None:
+    def _check_new_names(self, planned: Sequence[PlannedChange]) -> None:
         """Raise InvalidPage if a new name looks like another one that stays in the same directory."""
-        removed = {write.path for write in planned if write.new is None}
+        removed = {change.path for change in planned if change.new is None}
 
         def list_remaining(directory: str) -> list[str]:
             prefix = f"{directory}/" if directory else ""
             return [name for name in list_names(self._root, directory) if prefix + name not in removed]
 
-        check_distinct([write.path for write in planned if write.old is None and write.new], list_remaining)
-
-
-def _make_mismatch_error(file: str, problem: str) -> RevisionMismatch:
-    return RevisionMismatch(f"{file} {problem}.", current=None, hint="Read the page again and repeat the change.")
+        check_distinct([change.path for change in planned if change.old is None and change.new], list_remaining)

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -31,7 +31,6 @@ CREATE TABLE IF NOT EXISTS files (
     revision TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, PRIMARY KEY (path, since));
 CREATE INDEX IF NOT EXISTS files_by_blob ON files (blob);
 CREATE TABLE IF NOT EXISTS contents (blob TEXT PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS writes (path TEXT PRIMARY KEY, old TEXT, new TEXT, moved_from TEXT);
 COMMIT;
 """
 _FIND_REVISION = """
@@ -59,15 +58,6 @@ class FileRow(NamedTuple):
     stamp: str = ""
     revision: str = ""
     """The revision in which this content was first seen."""
-
-
-class PendingWrite(NamedTuple):
-    """One file of a write in progress: the hash of its old and new content; None where there is no file."""
-
-    path: str
-    old: str | None
-    new: str | None
-    moved_from: str | None = None
 
 
 class FileTable:
@@ -147,22 +137,6 @@ class FileTable:
                 db.execute("DELETE FROM contents WHERE blob NOT IN (SELECT blob FROM files)")
         return is_new
 
-    def begin_writes(self, writes: Sequence[PendingWrite], contents: Mapping[str, bytes]) -> None:
-        """Record durably that these files are about to be written."""
-        self.add_contents(contents)
-        with self._change() as db:
-            db.executemany("INSERT INTO writes VALUES (?, ?, ?, ?)", writes)
-
-    def read_writes(self) -> list[PendingWrite]:
-        """The files of a write that did not end."""
-        with self._open() as db:
-            return [PendingWrite(*row) for row in db.execute("SELECT * FROM writes")] if db else []
-
-    def end_writes(self) -> None:
-        """Forget the write."""
-        with self._change() as db:
-            db.execute("DELETE FROM writes")
-
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
         """A transaction. Creates the table if there is none."""
@@ -217,8 +191,8 @@ def make_attachment_id(stamp: FileStamp, file: str) -> str:
     return f"{_ATTACHMENT}{stamp}:{quote(file)}"
 
 
-def is_attachment_id(blob: str | None) -> bool:
-    return blob is not None and blob.startswith(_ATTACHMENT)
+def is_attachment_id(blob: str) -> bool:
+    return blob.startswith(_ATTACHMENT)
 
 
 def parse_attachment_id(blob: str) -> tuple[FileStamp, str]:

@@ -142,7 +142,7 @@ class DirectorySource:
             self._require_root()
             self._wait_for_git(stop)
             self._remove_mirror()
-            DirectoryWriter(self._scanner).finish_interrupted()
+            DirectoryWriter(self._scanner, self._data).finish_interrupted()
             has_changed = self._scanner.scan(stop)
             self._publish_head()
             return has_changed
@@ -151,7 +151,7 @@ class DirectorySource:
         """Replace the files on disk and return the revision that contains them."""
         self._require_root()
         with self._lock():
-            DirectoryWriter(self._scanner).write(edits, author, message)
+            DirectoryWriter(self._scanner, self._data).write(edits, author, message)
             self._publish_head()
             return self._read_head()
 
