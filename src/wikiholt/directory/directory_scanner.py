@@ -55,7 +55,8 @@ class DirectoryScanner:
 
         Raises NoPages, and keeps the table, if there is no page any more: the disk may not be mounted.
         """
-        old, last_missing = self.table.read_rows() or {}, None
+        saved, last_missing = self.table.read_rows(), None
+        old = saved or {}
         for _ in range(_LISTINGS):
             entries, unreadable = self._list_pages()
             known = {path for path in old if path.startswith(tuple(f"{directory}/" for directory in unreadable))}
@@ -77,16 +78,17 @@ class DirectoryScanner:
                 f"There is no page in {self.root} any more.",
                 hint="Check that its disk is mounted. The index is kept; `wikiholt remove` deletes it.",
             )
-        return self.table.save(rows)
+        return self.table.save(rows, saved)
 
     def rescan(self, paths: Iterable[str], *, wait: bool = False) -> None:
         """Read these files. With `wait`, somebody else may just be writing them."""
         if wait:
             wait_quiet_time(never_stop)
-        old, stamps = self.table.read_rows() or {}, {path: find_stamp(self.root, path) for path in paths}
+        saved, stamps = self.table.read_rows(), {path: find_stamp(self.root, path) for path in paths}
+        old = saved or {}
         entries = {path: (EntryKind.FILE, stamp) for path, stamp in stamps.items() if stamp is not None}
         kept = {path: row for path, row in old.items() if stamps.get(path, True)}
-        self.table.save(kept | self._read_files(entries, old, never_stop))
+        self.table.save(kept | self._read_files(entries, old, never_stop), saved)
 
     def _list_pages(self) -> tuple[dict[str, tuple[EntryKind, FileStamp]], set[str]]:
         """The pages, and the links that have a page's name or lead to a directory; and what cannot be listed."""

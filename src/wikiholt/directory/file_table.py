@@ -106,9 +106,8 @@ class FileTable:
             rows = ((blob, zlib.compress(data, 1)) for blob, data in contents.items())
             db.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", rows)
 
-    def save(self, rows: Mapping[str, FileRow]) -> bool:
-        """Replace the rows of the last revision, and forget old revisions; return whether this is a new one."""
-        saved = self.read_rows()
+    def save(self, rows: Mapping[str, FileRow], saved: Mapping[str, FileRow] | None) -> bool:
+        """Replace the rows `saved`, and forget old ones; return whether this is a new revision."""
         if rows == saved:
             return False
         old, revision = saved or {}, _compute_revision(rows)

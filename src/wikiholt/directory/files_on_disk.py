@@ -91,7 +91,7 @@ def list_files(root: Path, is_pruned: Callable[[str], bool]) -> Listing:
 
 
 def leads_to_directory(entry: "os.DirEntry[str]") -> bool:
-    """Whether a symbolic link leads to a directory, or to itself."""
+    """Whether it is a directory, or a link that leads to one or to itself."""
     try:
         return entry.is_dir()
     except OSError:

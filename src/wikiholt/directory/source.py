@@ -26,6 +26,7 @@ from wikiholt.directory.file_table import (
 )
 from wikiholt.directory.files_on_disk import (
     find_stamp,
+    leads_to_directory,
     list_files,
     list_ignored_files,
     list_names,
@@ -211,9 +212,11 @@ class DirectorySource:
     # Files.
 
     def read_tree(self, revision: str) -> dict[str, TreeEntry]:
-        tree: dict[str, TreeEntry] = {}
-        for path, row in self._read_rows(revision).items():
-            tree[find_free_name(_decode_path(path), tree)] = TreeEntry(row.blob, row.kind)
+        tree = self._find_tree(revision)
+        if tree is None:
+            raise SourceCorrupt(
+                f"The files of {self._root} have changed since revision {revision}.", hint="Sync the wiki."
+            )
         return tree
 
     def read_all_files(self, revision: str) -> tuple[dict[str, TreeEntry], list[str]]:
@@ -221,11 +224,11 @@ class DirectorySource:
 
     def get_changes(self, old: str, new: str) -> list[TreeChange] | None:
         """The files that differ between two revisions; None if one of them was forgotten."""
-        with suppress(SourceCorrupt):
-            before, after = self.read_tree(old), self.read_tree(new)
-            changes = (TreeChange(file, before.get(file), after.get(file)) for file in before.keys() | after.keys())
-            return [change for change in changes if change.old != change.new]
-        return None
+        before, after = self._find_tree(old), self._find_tree(new)
+        if before is None or after is None:
+            return None
+        changes = (TreeChange(file, before.get(file), after.get(file)) for file in before.keys() | after.keys())
+        return [change for change in changes if change.old != change.new]
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
         """The present entry of a page file, whatever the revision."""
@@ -251,7 +254,7 @@ class DirectorySource:
         """The files on disk now that are not pages, except ignored ones; of hidden directories only their names."""
         files = []
         for file, entry in self._walk(self._files.is_ignored_by_user):
-            if not entry.is_dir():
+            if not leads_to_directory(entry):
                 files += [file] if self._files.is_other(file) else []
             elif not entry.is_symlink() and entry.name.startswith("."):
                 files.append(f"{file}/")
@@ -291,13 +294,14 @@ class DirectorySource:
                 hint="Add it without --worktree: its pages are those at HEAD.",
             )
 
-    def _read_rows(self, revision: str | None) -> Mapping[str, FileRow]:
+    def _find_tree(self, revision: str) -> dict[str, TreeEntry] | None:
         rows = self._table.read_rows(revision)
         if rows is None:
-            raise SourceCorrupt(
-                f"The files of {self._root} have changed since revision {revision}.", hint="Sync the wiki."
-            )
-        return rows
+            return None
+        tree: dict[str, TreeEntry] = {}
+        for path, row in rows.items():
+            tree[find_free_name(_decode_path(path), tree)] = TreeEntry(row.blob, row.kind)
+        return tree
 
     def _find_row(self, file: str) -> FileRow | None:
         with suppress(UnicodeEncodeError):
