@@ -234,6 +234,7 @@ def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: 
     Repository(vault.path)
     vault.write(".gitignore", "build/\n*.log\n.obsidian/\n")
     (vault.path / "docs" / "link").symlink_to(tmp_path)
+    (vault.path / "docs" / "loop").symlink_to("loop")
     source = vault.open(subdirectory="docs", ignore=["drafts/"])
     assert sorted(source.list_other_files(source.get_head())) == [
         "../.git",
