@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from wikiholt.interfaces.cli.local_client import SOCKET_NAME
 from wikiholt.interfaces.cli.serve_command import open_listener, open_local_listener, print_address
+from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
 
 if TYPE_CHECKING:
