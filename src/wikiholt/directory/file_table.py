@@ -2,7 +2,7 @@
 
 A SQLite file with data derived from the directory: one that is lost or damaged is built again by the next scan, with
 the same revision. A revision is the hash of its rows. It can be read for an hour after a newer one has taken its place,
-so that whoever began to read it can finish.
+so that a sync that reads it can finish.
 """
 
 import os
@@ -181,12 +181,12 @@ def hash_content(data: bytes) -> str:
 
 
 def make_unread_id(size: int) -> str:
-    """What stands for the hash of a file that is too large to be read, or, with the size -1, cannot be read."""
+    """The id instead of a hash for a file that is too large to be read, or, with the size -1, cannot be read."""
     return f"{UNREAD_PREFIX}{size}"
 
 
 def make_attachment_id(stamp: FileStamp, file: str) -> str:
-    """What stands for the hash of an attachment, which is not read."""
+    """The id instead of a hash for an attachment, which is not read."""
     return f"{_ATTACHMENT}{stamp}:{quote(file)}"
 
 
