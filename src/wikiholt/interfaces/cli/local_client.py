@@ -9,14 +9,12 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
-from wikiholt.http_client import HttpClient
 from wikiholt.interfaces.cli.folder_scope import is_home_or_above
 from wikiholt.interfaces.cli.selection import find_wikis_of_folder
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
@@ -34,15 +32,20 @@ class LocalService:
     """The service that answers at the socket in the data directory."""
 
     def __init__(self, settings: "Settings") -> None:
-        self._client = HttpClient(lambda _: connect(settings.data / SOCKET_NAME), "localhost", _MAX_REPLY_BYTES)
-        self._headers = {SETTINGS_HEADER: fingerprint_settings(settings)}
+        self._path = settings.data / SOCKET_NAME
+        self._header = f"{SETTINGS_HEADER}: {fingerprint_settings(settings)}"
 
-    def get(self, path: str, params: Sequence[tuple[str, object]] = ()) -> Any:
+    def get(self, path: str, params: Sequence[tuple[str, object]]) -> Any:
         """The JSON document at this path of the HTTP API; None if there is no service, or if it does not answer so."""
-        with suppress(OSError, HTTPException, ValueError):
-            address = f"/api/v1/{path}?{urlencode(params)}"
-            reply = self._client.send("GET", address, None, self._headers, timeout_s=_REPLY_TIMEOUT_S)
-            return json.loads(reply.body) if reply.status == 200 else None
+        target = f"/api/v1/{path}?{urlencode(params)}"
+        # Importing a client takes longer than the request.
+        request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{self._header}\r\n\r\n"
+        with suppress(OSError, ValueError), connect(self._path) as connection:
+            connection.settimeout(_REPLY_TIMEOUT_S)
+            connection.sendall(request.encode("ascii"))
+            with connection.makefile("rb") as stream:
+                head, _, body = stream.read(_MAX_REPLY_BYTES).partition(b"\r\n\r\n")
+            return json.loads(body) if head.startswith(b"HTTP/1.1 200 ") else None
         return None
 
 
