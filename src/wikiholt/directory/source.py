@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,16 +48,13 @@ from wikiholt.domain.git import (
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import (
     Busy,
-    IndexUnavailable,
     InvalidSource,
     NoCommits,
     PageNotFound,
     SourceCorrupt,
     SourceMissing,
-    StorageError,
 )
-from wikiholt.git.journal import lock_file
-from wikiholt.git.mirror import MIRROR_DIRECTORY, MirrorRefresher, SharedHead
+from wikiholt.git.mirror import MIRROR_DIRECTORY, MirrorRefresher, SharedHead, lock_copy
 from wikiholt.git.objects import decode_file_name, find_free_name
 from wikiholt.git.source import make_page_files
 from wikiholt.git.tree_editor import validate_page_file
@@ -69,6 +66,7 @@ FILE_AUTHOR = Author("Wikiholt", "wikiholt@localhost")
 _FILE_MESSAGE = "Files changed on disk"
 _SKIPPED_DIRECTORIES = ("node_modules/",)
 """Patterns of directories that are skipped unless a setting includes them. Hidden directories are skipped too."""
+_LOCK_FILE = "files.lock"
 _TIMEOUT_S = 60.0
 _GIT_TIMEOUT_S = 5.0
 _GIT_POLL_INTERVAL_S = 0.05
@@ -111,7 +109,7 @@ class DirectorySource:
             max_bytes,
             _TIMEOUT_S,
         )
-        self._shared_head = shared_head
+        self._shared_head = shared_head or SharedHead()
         self._refresher = MirrorRefresher(self.fetch)
 
     # Revisions.
@@ -122,7 +120,7 @@ class DirectorySource:
         Raises SourceMissing and NoCommits.
         """
         self._require_root()
-        known, shared = self._table.get_revision(), self._shared_head.read() if self._shared_head else None
+        known, shared = self._table.get_revision(), self._shared_head.read()
         if known is None:
             self.fetch()
         elif shared not in (None, known):
@@ -134,26 +132,26 @@ class DirectorySource:
 
     def get_last_known_head(self) -> str:
         self._require_root()
-        shared = self._shared_head.read() if self._shared_head else None
+        shared = self._shared_head.read()
         return shared if shared is not None else self._read_head()
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         """Scan the directory; return whether anything changed."""
-        with self._lock():
+        with lock_copy(self._data, _LOCK_FILE, _TIMEOUT_S):
             self._require_root()
             self._wait_for_git(stop)
             self._remove_mirror()
             DirectoryWriter(self._scanner, self._data).finish_interrupted()
             has_changed = self._scanner.scan(stop)
-            self._publish_head()
+            self._shared_head.publish(self._read_head)
             return has_changed
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Replace the files on disk and return the revision that contains them."""
         self._require_root()
-        with self._lock():
+        with lock_copy(self._data, _LOCK_FILE, _TIMEOUT_S):
             DirectoryWriter(self._scanner, self._data).write(edits, author, message)
-            self._publish_head()
+            self._shared_head.publish(self._read_head)
             return self._read_head()
 
     def resolve_revision(self, revision: str) -> str:
@@ -174,26 +172,6 @@ class DirectorySource:
                 f"The directory {self._root} has no pages yet.", hint=f"Add a file such as {self._root}/Home.md."
             )
         return revision
-
-    def _publish_head(self) -> None:
-        """Publish the revision to the other nodes if it is new."""
-        if self._shared_head is not None:
-            with suppress(NoCommits, IndexUnavailable):  # published after the next scan instead
-                if (head := self._read_head()) != self._shared_head.read():
-                    self._shared_head.write(head)
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Hold the lock of the directory. Raises Busy, and StorageError if the data directory cannot be written."""
-        try:
-            self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with lock_file(self._data / "files.lock", time.monotonic() + _TIMEOUT_S):
-                yield
-        except OSError as error:
-            raise StorageError(
-                f"The table of the directory's files cannot be written ({error.strerror}).",
-                hint="Check free disk space and the permissions of the data directory.",
-            ) from error
 
     def _remove_mirror(self) -> None:
         """Remove the repository in which an earlier version of Wikiholt kept the files."""
