@@ -203,6 +203,18 @@ def test_pages_in_an_unreadable_directory_stay_and_the_directory_is_listed(
     assert source.get_change_dates(files, source.get_head(), None).keys() >= {"Home.md", "private/Page.md"}
 
 
+def test_an_unreadable_directory_does_not_delay_a_scan(
+    vault: Vault, deny: Callable[[str], None], quiet_time: QuietTime
+) -> None:
+    vault.write("Home.md", "text")
+    vault.path.joinpath("new").mkdir()
+    deny("new")
+    vault.read()
+    slept = quiet_time.slept
+    assert vault.read() == {"Home.md": b"text", "new": None}
+    assert quiet_time.slept == slept
+
+
 def test_a_huge_file_is_not_read_but_listed_with_its_size(vault: Vault) -> None:
     with vault.write("Huge.md", "").open("r+b") as file:
         file.truncate(1 << 40)

@@ -16,6 +16,7 @@ from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from wikiholt.directory import file_table
 from wikiholt.directory.file_table import hash_content
+from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import (
     Busy,
@@ -23,6 +24,7 @@ from wikiholt.errors import (
     PageNotFound,
     SourceCorrupt,
 )
+from wikiholt.git.mirror import SharedHead
 
 
 def test_a_stopped_scan_changes_nothing(vault: Vault) -> None:
@@ -104,6 +106,20 @@ def test_a_revision_stays_readable_while_newer_ones_take_its_place(
         source.read_tree(first)
     (forgotten,) = source.read_blobs([tree["Old.md"].blob], 100)
     assert (forgotten.size, forgotten.data) == (-1, None)
+
+
+def test_a_node_scans_when_another_one_has_seen_a_change(vault: Vault, tmp_path: Path) -> None:
+    published: list[str] = []
+    shared = SharedHead(lambda: published[-1] if published else None, published.append)
+    vault.write("Home.md", "one")
+    nodes = [DirectorySource(vault.path, tmp_path / name, shared_head=shared) for name in "ab"]
+    assert nodes[0].get_head() == nodes[1].get_head() == published[-1]
+    vault.write("Home.md", "two")
+    nodes[0].fetch()
+    assert nodes[1].get_last_known_head() == nodes[0].get_head()
+    assert nodes[1].get_head() == nodes[0].get_head()
+    assert read_all(nodes[1]) == {"Home.md": b"two"}
+    assert len(published) == 2
 
 
 def test_the_history_of_a_file_is_its_present_state(vault: Vault) -> None:

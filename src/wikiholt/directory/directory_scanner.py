@@ -61,7 +61,7 @@ class DirectoryScanner:
             entries, unreadable = self._list_pages()
             known = {path for path in old if path.startswith(tuple(f"{directory}/" for directory in unreadable))}
             changed = {path for path, (_, stamp) in entries.items() if path not in old or old[path].stamp != str(stamp)}
-            missing = old.keys() - entries.keys() - known
+            missing = old.keys() - entries.keys() - known - unreadable
             # Programs may replace a file in several steps, so a file is gone if it is missing twice.
             if all(entries[path][1].is_quiet() for path in changed) and missing in (set(), last_missing):
                 break
@@ -149,5 +149,6 @@ class DirectoryScanner:
             if sum(map(len, contents.values())) > _MAX_PENDING_BYTES:
                 self.table.add_contents(contents)
                 contents = {}
-        self.table.add_contents(contents)
+        if contents:
+            self.table.add_contents(contents)
         return rows
