@@ -86,7 +86,7 @@ def _choose_reader(name: str) -> Callable[[Path], str] | None:
     """The function that reads the owner of a file of this name; None for files that contain no page."""
     if name == QUERY_LOG_FILE:
         return lambda file: _read_with(file, get_query_log_owner)
-    if name.startswith("g") and name.endswith(".sqlite"):
+    if name.startswith(("g", "copy-g")) and name.endswith(".sqlite"):
         return lambda file: _read_with(file, get_owner)
     if name.startswith("g") and name.endswith(".vectors"):
         return lambda file: read_vector_header(file).wiki_id

@@ -16,9 +16,10 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable
-from wikiholt.storage.postgres import local_copy
+from wikiholt.storage.postgres import local_copy, sqlite_copy
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.local_copy import LocalCopy
+from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.testing.fakes import make_entry
@@ -85,6 +86,23 @@ def test_a_file_that_takes_the_place_of_another_is_copied(postgres: PostgresStor
     with closing(create_filled_index(postgres)) as index, closing(open_copy(index, tmp_path / "node")) as copy:
         move = IndexedPageMove("dir/7.md", "dir/8.md", "dir/8", "8", (), None, "8", None)
         index.apply(IndexChange(moved=(move,), deleted=("dir/8.md",)))
+        assert_equal(copy, index, tmp_path)
+
+
+def test_a_copy_follows_a_database_that_went_back(postgres: PostgresStore, tmp_path: Path) -> None:
+    """After a restore or a failover, the database may have other pages at the same versions."""
+    with closing(create_filled_index(postgres)) as index, closing(open_copy(index, tmp_path / "node")) as copy:
+        index.write_backup(tmp_path / "earlier")
+        for name in ("lost", "lost too"):
+            index.apply(IndexChange((make_entry(f"{name}.md", [name], EMBEDDER),), revision=name))
+        assert_equal(copy, index, tmp_path)
+        with postgres.get_connections(WIKI).write_transaction() as db:
+            db.execute("DELETE FROM g1_pages; DELETE FROM g1_chunks; DELETE FROM state WHERE name LIKE '#p%'")
+            sqlite_copy.import_copy(db, tmp_path / "earlier", GenerationTables(1, WIKI))
+        for name in ("other", "another"):
+            index.apply(IndexChange((make_entry(f"{name}.md", [name], EMBEDDER),), revision=name))
+        copy.refresh()
+        copy.wait_idle(60)
         assert_equal(copy, index, tmp_path)
 
 

@@ -5,6 +5,7 @@ missing, extra and altered rows.
 """
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,11 @@ class FullPage:
     derived: DerivedPageColumns
 
     @property
+    def first_chunk(self) -> int:
+        """The id of the first chunk, after all earlier ones if the page is new; a large number without chunks."""
+        return self.chunks[0].id if self.chunks else sys.maxsize
+
+    @property
     def vector_rows(self) -> VectorRows:
         chunk_ids = np.array([chunk.id for chunk in self.chunks], np.int64)
         return VectorRows(chunk_ids, np.full(len(chunk_ids), self.page.id), self.vectors)
@@ -80,14 +86,13 @@ def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Ro
 
 
 def iter_full_pages(
-    db: Connection, tables: GenerationTables, dimensions: int, after_version: int = -1
+    db: Connection, tables: GenerationTables, dimensions: int, page_ids: Sequence[int] | None = None
 ) -> Iterator[FullPage]:
-    """Yield the pages written after a version in order of id, read in batches. Call inside a snapshot."""
-    sql = (
-        f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE id > %s AND version > %s ORDER BY id LIMIT {_BATCH_PAGES:d}"
-    )
+    """Yield these pages, or every page, in order of id, read in batches. Call inside a snapshot."""
+    within = "" if page_ids is None else "id = ANY(%(ids)s) AND "
+    sql = f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE {within}id > %(last)s ORDER BY id LIMIT {_BATCH_PAGES:d}"
     last_id = 0
-    while batch := db.execute(sql, (last_id, after_version), binary=True).fetchall():
+    while batch := db.execute(sql, {"ids": page_ids, "last": last_id}, binary=True).fetchall():
         last_id, *_ = batch[-1]
         yield from _make_full_pages(db, tables, dimensions, batch)
 

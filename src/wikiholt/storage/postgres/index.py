@@ -177,7 +177,7 @@ class PostgresIndex:
         with self._connections.read_snapshot() as db:
             sqlite_copy.write_index(db, self._tables, to, stop)
 
-    def update_index(self, file: Path, max_pages: int | None) -> bool:
+    def update_index(self, file: Path, max_pages: int) -> bool:
         """Bring a file of `write_index` to this version. Returns False if more than `max_pages` pages differ."""
         with self._connections.read_snapshot() as db:
             return sqlite_copy.update_index(db, self._tables, file, max_pages)

@@ -45,12 +45,12 @@ class LocalCopy:
 
     def get_current(self) -> SqliteIndex | None:
         """The copy at the version of the database; None while it is built or updated."""
-        version = self._origin.get_version()
+        state = self._origin.get_state()
         with self._lock:
             try:
                 index = self._open()
-                if index is not None and self._follow(index, version):
-                    return index
+                if index is not None and (index.get_state() == state or self._take_over_changes()):
+                    return self._open()
             except (IndexCorrupt, IndexTooNew) as error:
                 _LOG.warning("%s: the copy of the index is built again: %s", self._origin.wiki_id, error)
                 self._remove_files()
@@ -105,12 +105,11 @@ class LocalCopy:
             self._retired.append(self._opened[1])
             self._opened = None
 
-    def _follow(self, index: SqliteIndex, version: int) -> bool:
-        """Whether the copy is at this version or a later one, after taking over a few changed pages."""
-        if index.get_version() < version:
-            with suppress(Busy), lock_file(self._lock_file, 0):  # a process that takes them over has the lock
-                self._origin.update_index(self._file, _MAX_CHANGED_PAGES)
-        return index.get_version() >= version
+    def _take_over_changes(self) -> bool:
+        """Take over the changes of a few pages. Returns False if there are more, or another process is doing it."""
+        with suppress(Busy), lock_file(self._lock_file, 0):
+            return self._origin.update_index(self._file, _MAX_CHANGED_PAGES)
+        return False
 
     def _start_update(self) -> None:
         if self._closed or (self._update is not None and self._update.is_alive()):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -78,28 +79,28 @@ def write_index(db: Connection, tables: GenerationTables, to: Path, stop: Callab
     draft.rename(to)
 
 
-def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages: int | None) -> bool:
+def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages: int) -> bool:
     """Bring a file of `write_index` to the open snapshot. Returns False if more than `max_pages` pages differ."""
     state = _read_own_state(db, tables)
     with closing(schema.open_connection(file)) as copy, translate_errors():
         copy.execute("PRAGMA synchronous = NORMAL")  # a change lost by a crash of the machine is taken over again
         schema.require_owner(copy, tables.wiki_id)
-        (version,) = copy.execute("SELECT version FROM state").fetchone()
-        if version >= state.version:
-            return True
-        sql = f"SELECT id FROM {tables.pages} WHERE version > %s"
-        written = {page_id for (page_id,) in db.execute(sql, (version,))}
-        known = {page_id for (page_id,) in copy.execute("SELECT id FROM pages")}
-        deleted = set[int]()
-        if len(known | written) != state.pages:
-            deleted = known - {page_id for (page_id,) in db.execute(f"SELECT id FROM {tables.pages}")}
-        if max_pages is not None and len(written | deleted) > max_pages:
+        # All pages are compared, not only newer ones: a database may have been restored or have failed over.
+        columns = "SELECT id, version, file, blob, last_updated FROM"
+        known = {row[0]: row for row in copy.execute(f"{columns} pages")}
+        current = {row[0]: rows.decode_row(row) for row in db.execute(f"{columns} {tables.pages}", binary=True)}
+        written = {page_id for page_id, row in current.items() if known.get(page_id) != row}
+        deleted = known.keys() - current.keys()
+        if len(written | deleted) > max_pages:
             return False
-        copy.execute("BEGIN IMMEDIATE")
-        # New chunks have the next ids, so they are written in their order.
-        pages = sorted(iter_full_pages(db, tables, state.dimensions, version), key=_get_first_chunk_id)
+        pages = list(iter_full_pages(db, tables, state.dimensions, list(written)))
         has_new_chunks = {page.page.id: _has_new_chunks(copy, page) for page in pages}
-        replaced = {page_id: has_new_chunks[page_id] for page_id in written & known}
+        (last_chunk,) = copy.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+        if any(has_new_chunks[page.page.id] and page.first_chunk <= last_chunk for page in pages):
+            return False  # the copy has other chunks with these ids
+        pages.sort(key=attrgetter("first_chunk"))
+        copy.execute("BEGIN IMMEDIATE")
+        replaced = {page_id: has_new_chunks[page_id] for page_id in written & known.keys()}
         vectors = VectorWriter(copy, file, VectorFileHeader(tables.wiki_id, state.number, state.dimensions))
         index_writer.remove_pages(copy, state.version, vectors, replaced, deleted)
         for page in pages:
@@ -122,14 +123,10 @@ def _read_own_state(db: Connection, tables: GenerationTables) -> GenerationState
     return state
 
 
-def _get_first_chunk_id(page: FullPage) -> int:
-    return page.chunks[0].id if page.chunks else 0
-
-
 def _has_new_chunks(copy: sqlite3.Connection, page: FullPage) -> bool:
     """Whether the page has other chunks than in the copy. A page that was moved has the same."""
-    known = copy.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY number", (page.page.id,)).fetchall()
-    return known != [(chunk.id,) for chunk in page.chunks]
+    sql = "SELECT id, hash FROM chunks WHERE page_id = ? ORDER BY number"
+    return copy.execute(sql, (page.page.id,)).fetchall() != [(chunk.id, chunk.hash) for chunk in page.chunks]
 
 
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
