@@ -11,7 +11,7 @@ from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
-from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry
+from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_recovery import LeftoverData
 
 KEYWORD_CACHE_MIN_PAGES = 300
@@ -83,7 +83,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         Registry(
             file,
             backups=backups,
-            database=home_tables.PostgresRegistry(catalog, remains=leftovers),
+            shared=SharedTables(home_tables.open_registry(catalog), home_tables.open_sessions(catalog), leftovers),
             repositories=get_repositories_directory(settings),
         ),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),

@@ -146,6 +146,9 @@ class ManagedRepositories(Protocol):
     def delete(self, wiki_id: str) -> None:
         """Delete a repository, if it exists. Raises StorageError."""
 
+    def list_ids(self) -> set[str]:
+        """The ids of all wikis that have a repository here, also one whose deletion was interrupted."""
+
     def write_backup(self, wiki_id: str, directory: Path) -> None:
         """Write all commits as a git bundle into the directory, and delete older bundles. Raises StorageError."""
 

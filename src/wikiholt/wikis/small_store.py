@@ -1,0 +1,359 @@
+"""A few small tables that several processes share: an SQLite file, or tables in PostgreSQL.
+
+Both execute the same statements: with `?` placeholders, lower-case types that both know, and `ON CONFLICT`.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew, InvalidSetting, StorageError, WikiholtError
+from wikiholt.regular_files import fsync_path, is_irregular, make_quarantine_name
+
+_STORAGE_ERROR_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_OLD_DRAFT_S = 600.0
+"""A younger draft may still be in use by another process."""
+
+Value = str | float | None
+"""A value of a column."""
+
+
+class ResultRows(Protocol):
+    """The result of a statement."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class StoreConnection(Protocol):
+    """Executes statements with `?` placeholders."""
+
+    def execute(self, statement: str, values: Sequence[Value] = (), /) -> ResultRows: ...
+
+
+class SmallStore(Protocol):
+    """Safe to use from many threads and processes, and after a fork. Raises errors of `wikiholt.errors`."""
+
+    is_shared: bool
+    """Whether other machines use the tables too."""
+
+    def read(self) -> AbstractContextManager[StoreConnection | None]:
+        """A connection for reading; None if nothing was stored yet."""
+        ...
+
+    def read_snapshot(self) -> AbstractContextManager[StoreConnection | None]:
+        """Like `read`, and all statements see the same state."""
+        ...
+
+    def write(self) -> AbstractContextManager[StoreConnection]:
+        """One exclusive transaction, committed durably unless the block raises."""
+        ...
+
+    def get_identity(self) -> object:
+        """A value that changes when the tables may have been replaced; None if nothing was stored yet."""
+        ...
+
+    def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
+        """Replace damaged or missing tables by what `fill` writes; returns the name under which the old are kept."""
+        ...
+
+    def close(self) -> None:
+        """Close the store; the next use opens it again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSchema:
+    """The tables of a store, and what distinguishes its file from others."""
+
+    noun: str
+    """What the file is, for messages."""
+    application_id: int
+    version: int
+    statements: tuple[str, ...]
+    damage_hint: str
+    synchronous: str = "EXTRA"
+    """EXTRA and not FULL: FULL may undo the last commit after a power failure, if the journal's removal is lost."""
+    verified: bool = True
+    """Whether every byte is checked when the file is opened."""
+
+
+class SmallStoreFile:
+    """A `SmallStore` in one file with a rollback journal. It is created with the first write, and never half.
+
+    The threads of a process read through one connection, which is opened and checked again after any change by others.
+    """
+
+    is_shared = False
+
+    def __init__(
+        self,
+        path: Path,
+        schema: StoreSchema,
+        timeout_s: float = 10.0,
+        *,
+        fill: Callable[[StoreConnection], None] = lambda _: None,
+        upgrade: Callable[[], None] | None = None,
+    ) -> None:
+        """`fill` writes the first rows of a new file; `upgrade` replaces a file of an older version."""
+        self.path = path
+        self._schema = schema
+        self._timeout_s = timeout_s
+        self._fill = fill
+        self._upgrade = upgrade
+        self._lock = threading.RLock()
+        self._stamp: tuple[int, ...] = ()
+        self._reader: sqlite3.Connection | None = None
+        self._openings = 0
+        self._inherited: list[sqlite3.Connection] = []
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection | None]:
+        with self._lock, self._translate_errors():
+            if self._reader is not None and self._reader.in_transaction:  # an outer block of this thread
+                yield self._reader
+                return
+            reader = self._open_reader()
+            if reader is not None:
+                reader.execute("BEGIN")
+            try:
+                yield reader
+            finally:
+                if reader is not None and reader.in_transaction:
+                    reader.execute("ROLLBACK")
+
+    read_snapshot = read
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        with self._translate_errors():
+            # Reading first checks the file, upgrades an older one, and rolls back what a killed process left.
+            with self._lock:
+                is_missing = self._open_reader() is None
+            if is_missing:
+                self._create()
+            self._restrict_permissions()
+            with closing(connect(self.path, "mode=rw", self._timeout_s)) as db:
+                self._set_up(db)
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
+            with self._lock:  # a change by this process needs no check
+                if self._reader is not None:
+                    self._stamp = self._read_stamp()
+
+    def get_identity(self) -> object:
+        with self._lock, self._translate_errors():
+            return None if self._open_reader() is None else (os.getpid(), self._openings)
+
+    def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
+        with self._lock, self._translate_errors(), self._open_draft() as draft:
+            write_file(draft, self._schema, fill)
+            name = self.set_aside()
+            draft.replace(self.path)
+            fsync_path(self.path.parent)
+        return name
+
+    def set_aside(self) -> str | None:
+        """Rename the file and its journal, and return the new name; None if there is no file."""
+        with self._lock:
+            self.close()
+            name = make_quarantine_name(self.path.name)
+            for suffix in ("-journal", "-wal", "-shm"):  # the last two belong to files of an earlier version
+                with suppress(FileNotFoundError):
+                    self._get_part(suffix).rename(self.path.with_name(name + suffix))
+            try:
+                self.path.rename(self.path.with_name(name))
+            except FileNotFoundError:
+                return None
+        return name
+
+    def close(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                if self._stamp[0] == os.getpid():
+                    self._reader.close()
+                else:  # SQLite forbids even closing a connection on the far side of a fork
+                    self._inherited.append(self._reader)
+            self._reader, self._stamp = None, ()
+
+    def _open_reader(self) -> sqlite3.Connection | None:
+        try:
+            stamp = self._read_stamp()
+        except FileNotFoundError:
+            self.close()
+            return None
+        except OSError:
+            self._require_regular_files()
+            raise
+        if self._reader is None or stamp != self._stamp:
+            self.close()
+            self._require_regular_files()
+            self._reader, self._stamp = self._open_checked(), stamp
+            self._openings += 1
+        return self._reader
+
+    def _open_checked(self) -> sqlite3.Connection:
+        if self.path.stat().st_size == 0:
+            raise self._make_damage_error("it is empty")
+        connection = connect(self.path, "mode=rw", self._timeout_s)
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if application != self._schema.application_id:
+                raise self._make_damage_error(f"it is not a {self._schema.noun} of Wikiholt")
+            if version > self._schema.version:
+                raise IndexTooNew(
+                    f"The {self._schema.noun} {self.path} was written by a newer Wikiholt: version {version}, this one"
+                    f" knows {self._schema.version}.",
+                    hint="Use that Wikiholt, or a newer one.",
+                )
+            if version < self._schema.version:
+                if self._upgrade is None:
+                    raise self._make_damage_error(f"its version {version} is too old")
+                connection.close()
+                self._upgrade()
+                return self._open_checked()
+            if self._schema.verified:
+                (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+                if result != "ok":
+                    raise self._make_damage_error(result)
+                self._remove_old_drafts()
+            self._set_up(connection)
+            return connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA synchronous = {self._schema.synchronous}")
+        # Deleted bytes are overwritten. Without spills, readers wait only for the end of a commit.
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA cache_spill = OFF")
+
+    def _read_stamp(self) -> tuple[int, ...]:
+        """Process, device, inode, size and mtime: if one differs, the file is opened again."""
+        status = self.path.stat()
+        return os.getpid(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _require_regular_files(self) -> None:
+        if is_irregular(self.path, follow=True):
+            raise self._make_damage_error("it is not a regular file")
+        if is_irregular(self._get_part("-journal")):
+            raise self._make_damage_error("its journal is not a regular file")
+
+    def _restrict_permissions(self) -> None:
+        """Remove permissions of other users, which a manual copy may have given them."""
+        with suppress(OSError):
+            if (mode := self.path.stat().st_mode) & 0o077:
+                self.path.chmod(mode & 0o700)
+
+    def _create(self) -> None:
+        """Create the file. One that another process created first is kept."""
+        with self._open_draft() as draft:
+            write_file(draft, self._schema, self._fill)
+            with suppress(FileExistsError):
+                try:
+                    os.link(draft, self.path)
+                except FileExistsError:
+                    raise
+                except OSError:  # a file system without hard links
+                    draft.rename(self.path)
+            fsync_path(self.path.parent)
+
+    @contextmanager
+    def _open_draft(self) -> Iterator[Path]:
+        """A new empty file beside this one, which is removed at the end unless it was renamed."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        try:
+            draft.touch(0o600, exist_ok=False)  # readable by its owner only, whatever the umask
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _remove_old_drafts(self) -> None:
+        """Remove the drafts of killed processes. They contain what the file contained."""
+        with suppress(OSError):
+            for draft in self.path.parent.glob(f".{self.path.name}.*"):
+                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:
+                    draft.unlink(missing_ok=True)
+
+    def _get_part(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate errors of SQLite and the file system. No error may look like an empty store."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._to_error(error) from error
+        except UnicodeEncodeError as error:
+            raise make_text_error() from error
+        except (NotADirectoryError, FileExistsError) as error:
+            message = f"The data directory {self.path.parent} is not a directory, or is inside a file."
+            raise StorageError(message, hint="Name a directory with --data; it is created if it is missing.") from error
+        except OSError as error:
+            raise self._make_storage_error(error.strerror or str(error)) from error
+
+    def _to_error(self, error: sqlite3.Error | UnicodeDecodeError) -> WikiholtError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _BUSY_CODES:
+            return Busy(f"Another process is writing the {self._schema.noun}.", hint="Try again in a moment.")
+        if code in _STORAGE_ERROR_CODES:
+            return self._make_storage_error(str(error))
+        # The message quotes what could not be decoded, and that may be data of another wiki.
+        is_undecodable = "decode" in str(error).lower()
+        return self._make_damage_error("it contains text that is not UTF-8" if is_undecodable else str(error))
+
+    def _make_storage_error(self, reason: str) -> StorageError:
+        return StorageError(
+            f"The {self._schema.noun} {self.path} cannot be read or written: {reason}.",
+            hint="Check free space, and that the user who runs wikiholt may write to the directory.",
+        )
+
+    def _make_damage_error(self, reason: str) -> WikiholtError:
+        return IndexCorrupt(f"The {self._schema.noun} {self.path} is damaged: {reason}.", hint=self._schema.damage_hint)
+
+
+def make_text_error() -> InvalidSetting:
+    """The error for text that cannot be stored."""
+    return InvalidSetting(
+        "a name or setting contains invalid text", hint="remove NUL characters and unpaired surrogates"
+    )
+
+
+def connect(path: Path, options: str, timeout_s: float = 10.0) -> sqlite3.Connection:
+    """Open a file with URI options. One connection, one file: no statement can reach another."""
+    location = f"file:{quote(path.absolute().as_posix())}?{options}"
+    connection = sqlite3.connect(location, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    return connection
+
+
+def write_file(file: Path, schema: StoreSchema, fill: Callable[[StoreConnection], None]) -> None:
+    """Create the tables in a new or empty file, with the rows that `fill` writes, and flush it to disk."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {schema.application_id}")
+        connection.execute(f"PRAGMA user_version = {schema.version}")
+        connection.execute("BEGIN")
+        for statement in schema.statements:
+            connection.execute(statement)
+        fill(connection)
+        connection.execute("COMMIT")
+    fsync_path(file)
