@@ -18,7 +18,7 @@ _WIKI_FILES: Mapping[str, tuple[str, int]] = {
     r"reindex\.json|health\.json": ("job", 2),
 }
 """Permitted files of a wiki's directory without a writer: pattern, kind and maximum number."""
-_REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.toml|registry\.lock")
+_REGISTRY = re.compile(r"registry\.sqlite(-journal)?|revoked|sessions\.sqlite(-journal)?|wikiholt\.toml|registry\.lock")
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ _SQLITE = r"(?:-wal|-shm|-journal)?"
 _PATTERNS = {
     "settings": r"wikiholt\.toml",
     "registry": r"registry\.sqlite",
-    "registry-wal": r"registry\.sqlite-wal",
-    "registry-shm": r"registry\.sqlite-shm",
-    "registry-seal": r"registry\.sqlite-seal",
+    "registry-journal": r"registry\.sqlite-journal",
+    "revoked list": r"(?:backups/registry/)?revoked",
+    "revoked list draft": r"(?:backups/registry/)?\.revoked",
     "registry set aside": rf"broken-[^/]+-registry\.sqlite{_SQLITE}",
     "CURRENT": rf"{_ID}/CURRENT",
     "index": rf"{_ID}/g\d{{6}}\.sqlite",

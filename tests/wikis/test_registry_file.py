@@ -40,7 +40,7 @@ def test_rows_not_written_by_the_registry_are_damage(registry: Registry, path: P
     registry.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         assert other.execute(damage).rowcount
-    with pytest.raises(IndexCorrupt, match="not the one that was written|has no version"):
+    with pytest.raises(IndexCorrupt, match=r"not the one that was written|has no version"):
         registry.list_wikis()
 
 

@@ -53,7 +53,7 @@ def test_wikis_settings_hosts_and_keys_are_kept(registry: Registry, old: OldData
     garden, notes = registry.list_wikis()
     assert (garden.slug, garden.source, garden.settings) == (
         "garden",
-        "/tmp/srv/garden",  # noqa: S108 - where it was when the archive was made
+        "/tmp/srv/garden",
         {"hosts": "garden.example", "language": "german"},
     )
     assert garden.repository.startswith("marked")

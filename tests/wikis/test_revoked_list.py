@@ -1,7 +1,7 @@
 """No older copy of the registry, however it came back, gives a revoked key or a removed wiki a second life."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -182,8 +182,8 @@ def test_a_revocation_that_was_killed_before_its_commit_is_completed(
 
 
 @pytest.fixture
-def entries(tmp_path: Path) -> Iterator[tuple[RevokedList, Path]]:
-    yield RevokedList(tmp_path / "revoked", tmp_path / "copy" / "revoked"), tmp_path / "revoked"
+def entries(tmp_path: Path) -> tuple[RevokedList, Path]:
+    return RevokedList(tmp_path / "revoked", tmp_path / "copy" / "revoked"), tmp_path / "revoked"
 
 
 def test_a_torn_last_line_was_never_acknowledged(entries: tuple[RevokedList, Path], tmp_path: Path) -> None:

@@ -306,10 +306,8 @@ class Registry:
         )
 
     def close(self) -> None:
-        """Close the stores; the next use opens them again."""
-        self._store.close()
-        if "_sessions" in self.__dict__:
-            self._sessions.close()
+        """Check the registry again before its next use."""
+        self._store.forget_checks()
 
     def _find_wiki(self, column: str, value: str) -> Wiki | None:
         if "\0" in value or not value.isascii():  # no slug or id contains these

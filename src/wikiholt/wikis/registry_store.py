@@ -183,6 +183,8 @@ class RegistryStore:
             writer = RegistryWriter(connection, self._load_entries(), self.revoked_list)
             yield writer
             write_version(connection)
+        if self._verified is not None:  # a change by this process needs no check
+            self._verified = self.store.get_identity()
 
     def read_unchecked(self) -> RegistryRows | None:
         """All rows of a registry that may be outdated; None if it is damaged or missing."""
@@ -207,11 +209,6 @@ class RegistryStore:
     def forget_checks(self) -> None:
         """Check the registry again before its next use."""
         self._verified = None
-
-    def close(self) -> None:
-        """Close the store; the next use opens it again."""
-        self._verified = None
-        self.store.close()
 
     @contextmanager
     def _read_with(
@@ -249,6 +246,7 @@ class RegistryStore:
         return self._leftovers.find(removed_ids) if self._leftovers else ""
 
     def _check(self, identity: object) -> None:
+        self.store.check()
         with self.store.read_snapshot() as connection:
             if connection is None:  # removed in the meantime
                 return
@@ -264,7 +262,7 @@ class RegistryStore:
             raise make_lost_registry_error(self._where, remains)
         with suppress(StorageError, Busy):  # readers filter the rows by the list in any case
             self._apply_list(known, listed or frozenset())
-        self._verified = identity
+        self._verified = identity if identity == self.store.get_identity() else None
 
     def _apply_list(self, known: Collection[RevokedEntry], listed: Collection[RevokedEntry]) -> None:
         """Make the list and the registry know the same entries. A registry that knows fewer is an older copy."""

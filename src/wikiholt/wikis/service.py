@@ -95,7 +95,7 @@ class WikiService:
         return self.registry.add(slug, source, settings, bind=self._bind)
 
     def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> Sequence[Wiki]:
-        """Register (slug, source, settings) tuples of repositories that were just found, skipping slugs that are taken."""
+        """Register (slug, source, settings) tuples whose sources were just read, skipping slugs that are taken."""
         return self.registry.add_many(wikis, bind=self._bind)
 
     def create(self, slug: str, settings: Mapping[str, str]) -> Wiki:

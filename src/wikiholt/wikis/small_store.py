@@ -5,7 +5,6 @@ Both execute the same statements: with `?` placeholders, lower-case types that b
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -64,15 +63,15 @@ class SmallStore(Protocol):
         ...
 
     def get_identity(self) -> object:
-        """A value that changes when the tables may have been replaced; None if nothing was stored yet."""
+        """A value that changes when somebody else may have replaced the tables; None if nothing was stored yet."""
         ...
 
     def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
         """Replace damaged or missing tables by what `fill` writes; returns the name under which the old are kept."""
         ...
 
-    def close(self) -> None:
-        """Close the store; the next use opens it again."""
+    def check(self) -> None:
+        """Check the tables after `get_identity` has changed. Raises IndexCorrupt and IndexTooNew."""
         ...
 
 
@@ -88,15 +87,10 @@ class StoreSchema:
     damage_hint: str
     synchronous: str = "EXTRA"
     """EXTRA and not FULL: FULL may undo the last commit after a power failure, if the journal's removal is lost."""
-    verified: bool = True
-    """Whether every byte is checked when the file is opened."""
 
 
 class SmallStoreFile:
-    """A `SmallStore` in one file with a rollback journal. It is created with the first write, and never half.
-
-    The threads of a process read through one connection, which is opened and checked again after any change by others.
-    """
+    """A `SmallStore` in one file with a rollback journal, opened for each use. It is created complete, by a rename."""
 
     is_shared = False
 
@@ -115,105 +109,41 @@ class SmallStoreFile:
         self._timeout_s = timeout_s
         self._fill = fill
         self._upgrade = upgrade
-        self._lock = threading.RLock()
-        self._stamp: tuple[int, ...] = ()
-        self._reader: sqlite3.Connection | None = None
-        self._openings = 0
-        self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection | None]:
-        with self._lock, self._translate_errors():
-            if self._reader is not None and self._reader.in_transaction:  # an outer block of this thread
-                yield self._reader
+        with self._translate_errors():
+            if self.get_identity() is None:
+                yield None
                 return
-            reader = self._open_reader()
-            if reader is not None:
-                reader.execute("BEGIN")
-            try:
-                yield reader
-            finally:
-                if reader is not None and reader.in_transaction:
-                    reader.execute("ROLLBACK")
+            with closing(self._connect()) as connection:
+                connection.execute("BEGIN")
+                yield connection
 
     read_snapshot = read
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         with self._translate_errors():
-            # Reading first checks the file, upgrades an older one, and rolls back what a killed process left.
-            with self._lock:
-                is_missing = self._open_reader() is None
-            if is_missing:
+            if self.get_identity() is None:
                 self._create()
-            self._restrict_permissions()
-            with closing(connect(self.path, "mode=rw", self._timeout_s)) as db:
-                self._set_up(db)
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-                db.execute("COMMIT")
-            with self._lock:  # a change by this process needs no check
-                if self._reader is not None:
-                    self._stamp = self._read_stamp()
+            with suppress(OSError):  # a manual copy may have given permissions to other users
+                self.path.chmod(self.path.stat().st_mode & 0o700)
+            with closing(self._connect()) as connection:
+                connection.execute(f"PRAGMA synchronous = {self._schema.synchronous}")
+                # Deleted bytes are overwritten. Without spills, readers wait only for the end of a commit.
+                connection.execute("PRAGMA secure_delete = ON")
+                connection.execute("PRAGMA cache_spill = OFF")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
 
-    def get_identity(self) -> object:
-        with self._lock, self._translate_errors():
-            return None if self._open_reader() is None else (os.getpid(), self._openings)
-
-    def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
-        with self._lock, self._translate_errors(), self._open_draft() as draft:
-            write_file(draft, self._schema, fill)
-            name = self.set_aside()
-            draft.replace(self.path)
-            fsync_path(self.path.parent)
-        return name
-
-    def set_aside(self) -> str | None:
-        """Rename the file and its journal, and return the new name; None if there is no file."""
-        with self._lock:
-            self.close()
-            name = make_quarantine_name(self.path.name)
-            for suffix in ("-journal", "-wal", "-shm"):  # the last two belong to files of an earlier version
-                with suppress(FileNotFoundError):
-                    self._get_part(suffix).rename(self.path.with_name(name + suffix))
-            try:
-                self.path.rename(self.path.with_name(name))
-            except FileNotFoundError:
-                return None
-        return name
-
-    def close(self) -> None:
-        with self._lock:
-            if self._reader is not None:
-                if self._stamp[0] == os.getpid():
-                    self._reader.close()
-                else:  # SQLite forbids even closing a connection on the far side of a fork
-                    self._inherited.append(self._reader)
-            self._reader, self._stamp = None, ()
-
-    def _open_reader(self) -> sqlite3.Connection | None:
-        try:
-            stamp = self._read_stamp()
-        except FileNotFoundError:
-            self.close()
-            return None
-        except OSError:
-            self._require_regular_files()
-            raise
-        if self._reader is None or stamp != self._stamp:
-            self.close()
-            self._require_regular_files()
-            self._reader, self._stamp = self._open_checked(), stamp
-            self._openings += 1
-        return self._reader
-
-    def _open_checked(self) -> sqlite3.Connection:
-        if self.path.stat().st_size == 0:
-            raise self._make_damage_error("it is empty")
-        connection = connect(self.path, "mode=rw", self._timeout_s)
-        try:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    def check(self) -> None:
+        with self._translate_errors():
+            with closing(self._connect()) as connection:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                (fault,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if application != self._schema.application_id:
                 raise self._make_damage_error(f"it is not a {self._schema.noun} of Wikiholt")
             if version > self._schema.version:
@@ -222,76 +152,72 @@ class SmallStoreFile:
                     f" knows {self._schema.version}.",
                     hint="Use that Wikiholt, or a newer one.",
                 )
-            if version < self._schema.version:
-                if self._upgrade is None:
-                    raise self._make_damage_error(f"its version {version} is too old")
-                connection.close()
+            if fault != "ok":
+                raise self._make_damage_error(fault)
+            if version < self._schema.version and self._upgrade is not None:
                 self._upgrade()
-                return self._open_checked()
-            if self._schema.verified:
-                (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-                if result != "ok":
-                    raise self._make_damage_error(result)
-                self._remove_old_drafts()
-            self._set_up(connection)
-            return connection
-        except BaseException:
-            connection.close()
-            raise
+        for draft in self.path.parent.glob(f".{self.path.name}.*"):  # of killed processes, with secrets
+            with suppress(OSError):
+                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:
+                    draft.unlink(missing_ok=True)
 
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        connection.execute(f"PRAGMA synchronous = {self._schema.synchronous}")
-        # Deleted bytes are overwritten. Without spills, readers wait only for the end of a commit.
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute("PRAGMA cache_spill = OFF")
+    def get_identity(self) -> object:
+        """Device, inode, size and mtime: a change by anyone changes one of them."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError as error:
+            raise self._make_directory_error() from error
+        except OSError as error:
+            raise self._make_damage_error(error.strerror or str(error)) from error
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _read_stamp(self) -> tuple[int, ...]:
-        """Process, device, inode, size and mtime: if one differs, the file is opened again."""
-        status = self.path.stat()
-        return os.getpid(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
+        with self._translate_errors(), self._open_draft() as draft:
+            write_file(draft, self._schema, fill)
+            name = self.set_aside()
+            draft.replace(self.path)
+            fsync_path(self.path.parent)
+        return name
 
-    def _require_regular_files(self) -> None:
-        if is_irregular(self.path, follow=True):
-            raise self._make_damage_error("it is not a regular file")
-        if is_irregular(self._get_part("-journal")):
-            raise self._make_damage_error("its journal is not a regular file")
+    def set_aside(self) -> str | None:
+        """Rename the file and its journal, and return the new name; None if there is no file."""
+        name = make_quarantine_name(self.path.name)
+        found = None
+        for suffix in ("-journal", "-wal", "-shm", ""):  # the middle two belong to files of an earlier version
+            with suppress(FileNotFoundError):
+                found = self._get_part(suffix).rename(self.path.with_name(name + suffix))
+        return name if found else None
 
-    def _restrict_permissions(self) -> None:
-        """Remove permissions of other users, which a manual copy may have given them."""
-        with suppress(OSError):
-            if (mode := self.path.stat().st_mode) & 0o077:
-                self.path.chmod(mode & 0o700)
+    def _connect(self) -> sqlite3.Connection:
+        if is_irregular(self.path, follow=True) or is_irregular(self._get_part("-journal")):
+            raise self._make_damage_error("it or its journal is not a regular file")
+        if self.path.stat().st_size == 0:
+            raise self._make_damage_error("it is empty")
+        return connect(self.path, "mode=rw", self._timeout_s)
 
     def _create(self) -> None:
         """Create the file. One that another process created first is kept."""
         with self._open_draft() as draft:
             write_file(draft, self._schema, self._fill)
             with suppress(FileExistsError):
-                try:
-                    os.link(draft, self.path)
-                except FileExistsError:
-                    raise
-                except OSError:  # a file system without hard links
-                    draft.rename(self.path)
+                os.link(draft, self.path)
             fsync_path(self.path.parent)
 
     @contextmanager
     def _open_draft(self) -> Iterator[Path]:
         """A new empty file beside this one, which is removed at the end unless it was renamed."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except (NotADirectoryError, FileExistsError) as error:
+            raise self._make_directory_error() from error
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             draft.touch(0o600, exist_ok=False)  # readable by its owner only, whatever the umask
             yield draft
         finally:
             draft.unlink(missing_ok=True)
-
-    def _remove_old_drafts(self) -> None:
-        """Remove the drafts of killed processes. They contain what the file contained."""
-        with suppress(OSError):
-            for draft in self.path.parent.glob(f".{self.path.name}.*"):
-                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:
-                    draft.unlink(missing_ok=True)
 
     def _get_part(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
@@ -305,9 +231,6 @@ class SmallStoreFile:
             raise self._to_error(error) from error
         except UnicodeEncodeError as error:
             raise make_text_error() from error
-        except (NotADirectoryError, FileExistsError) as error:
-            message = f"The data directory {self.path.parent} is not a directory, or is inside a file."
-            raise StorageError(message, hint="Name a directory with --data; it is created if it is missing.") from error
         except OSError as error:
             raise self._make_storage_error(error.strerror or str(error)) from error
 
@@ -325,6 +248,12 @@ class SmallStoreFile:
         return StorageError(
             f"The {self._schema.noun} {self.path} cannot be read or written: {reason}.",
             hint="Check free space, and that the user who runs wikiholt may write to the directory.",
+        )
+
+    def _make_directory_error(self) -> StorageError:
+        return StorageError(
+            f"The data directory {self.path.parent} is not a directory, or is inside a file.",
+            hint="Name a directory with --data; it is created if it is missing.",
         )
 
     def _make_damage_error(self, reason: str) -> WikiholtError:

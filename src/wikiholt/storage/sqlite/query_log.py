@@ -6,7 +6,7 @@ Any number of processes write it, each for a moment.
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from wikiholt.errors import IndexForeign
@@ -28,7 +28,6 @@ _SCHEMA = StoreSchema(
     ),
     "No action is needed: it is replaced.",
     synchronous="NORMAL",
-    verified=False,
 )
 _BUSY_TIMEOUT_S = 2.0
 """Seconds to wait for a writing process; the caller retries later."""
@@ -42,7 +41,7 @@ class SqliteQueryLog(QueryLogTable):
 
 
 class _QueryLogFile:
-    """A `QueryLogStore` in one file, which is opened for each use: there may be thousands of wikis, and forks."""
+    """A `QueryLogStore` in one file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -50,7 +49,7 @@ class _QueryLogFile:
 
     @contextmanager
     def read(self) -> Iterator[StoreConnection | None]:
-        with closing(self._open()) as file, file.read() as connection:
+        with self._open().read() as connection:
             if connection is not None:
                 self._require_owner(connection)
             yield connection
@@ -60,7 +59,7 @@ class _QueryLogFile:
         if not (self._directory.is_dir() if creates else self._path.exists()):
             yield None
             return
-        with closing(self._open()) as file, file.write() as connection:
+        with self._open().write() as connection:
             self._require_owner(connection)
             yield connection
 
