@@ -66,7 +66,6 @@ MULTI_WIKI_MODULES = (
     "wikiholt.storage.",
     "wikiholt.wikis.access.",
     "wikiholt.wikis.keys.",
-    "wikiholt.wikis.pending_removals.",
     "wikiholt.wikis.people.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups

@@ -23,8 +23,8 @@ SEARCHES_COLUMNS = (
 _COLUMNS = (
     "at, interface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
 )
-_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"
+_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"  # noqa: S608
 _DAMAGE_INTERFACE = "damage"
 """The interface of a row that says when the log was found damaged and replaced."""
 

@@ -14,14 +14,21 @@ from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
 from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import (
-    REGISTRY_SCHEMA,
+    REGISTRY_TABLES,
     RESTORE_HINT,
     TABLE_COLUMNS,
     RegistryRow,
     RegistryRows,
     get_value,
 )
-from wikiholt.wikis.registry_store import RegistryReader, RegistryStore, RegistryWriter, is_revoked, write_version
+from wikiholt.wikis.registry_store import (
+    WIKI_ID_COLUMNS,
+    RegistryReader,
+    RegistryStore,
+    RegistryWriter,
+    is_revoked,
+    write_version,
+)
 from wikiholt.wikis.revoked_list import REVOKED_FILE, STARTED_EMPTY, RevokedEntry, RevokedList
 from wikiholt.wikis.slugs import parse_host_header, parse_hosts, validate_slug
 from wikiholt.wikis.small_store import SmallStore, SmallStoreFile
@@ -35,8 +42,6 @@ if TYPE_CHECKING:
 
 _UNIQUE_COLUMNS = {"wikis": ("id", "slug"), "hosts": ("host",), "keys": ("id",)}
 """The columns that are unique within a table."""
-_ROW_NOUNS = {"wikis": "wiki", "hosts": "host", "keys": "key"}
-_WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
 _MAX_SHOWN_CHARS = 80
 REPOSITORIES_DIRECTORY = "repositories"
 """The directory of the repositories of managed wikis, in a data directory."""
@@ -103,7 +108,7 @@ class Registry:
             )
             return
         upgrade = partial(_upgrade_file, path, revoked_list, self._backup_directory)
-        file = SmallStoreFile(path, REGISTRY_SCHEMA, timeout_s, fill=write_version, upgrade=upgrade)
+        file = SmallStoreFile(path, REGISTRY_TABLES, timeout_s, fill=write_version, upgrade=upgrade)
         leftovers = LeftoverData(path.parent / "wikis", directory)
         self._store = RegistryStore(file, revoked_list, leftovers, where=f"The registry {path}")
 
@@ -218,11 +223,9 @@ class Registry:
         """A token that changes with every change of the registry; cheaper than a list. None if there is no registry."""
         return self._store.get_version()
 
-    def get_removed_ids(self) -> frozenset[str]:
-        """The ids of all wikis that were ever removed."""
-        with self._store.read():  # takes over what other nodes have removed
-            entries = self._store.revoked_list.load() or ()
-        return frozenset(value for kind, value in entries if kind == "wiki")
+    def is_removed(self, wiki_id: str) -> bool:
+        """Whether this wiki was removed, as far as this machine knows. Cheap enough to be asked for every batch."""
+        return RevokedEntry.of_wiki(wiki_id) in (self._store.revoked_list.load() or ())
 
     def read_rows(self) -> RegistryRows:
         """All rows, in one consistent read."""
@@ -389,26 +392,21 @@ def find_missing_rows(present: RegistryRows, incoming: RegistryRows, wiki_ids: s
 
     Raises WikiExists if a different row has the same unique value.
     """
-    known = set(map(tuple, present["revoked"]))
-    missing: RegistryRows = {"revoked": [row for row in incoming["revoked"] if tuple(row) not in known]}
-    for table, column in _WIKI_ID_COLUMNS.items():
-        rows = [row for row in incoming[table] if get_value(table, row, column) in {None, *wiki_ids}]
-        missing[table] = _find_missing_in_table(table, present[table], rows)
-    return missing
-
-
-def _find_missing_in_table(table: str, present: list[RegistryRow], incoming: list[RegistryRow]) -> list[RegistryRow]:
-    columns = _UNIQUE_COLUMNS[table]
-    known = {(column, get_value(table, row, column)): tuple(row) for row in present for column in columns}
-    missing: list[RegistryRow] = []
-    for row in incoming:
-        values = [(column, get_value(table, row, column)) for column in columns]
-        same = {known[value] for value in values if value in known}
-        if not same:
-            missing.append(row)
-        elif same != {tuple(row)}:
-            raise WikiExists(
-                f"Another {_ROW_NOUNS[table]} {values[-1][1]!r} already exists.",
-                hint="Nothing was changed. Remove or rename one of the two, then try again.",
-            )
+    entries = set(map(tuple, present["revoked"]))
+    missing: RegistryRows = {"revoked": [row for row in incoming["revoked"] if tuple(row) not in entries]}
+    for table, unique_columns in _UNIQUE_COLUMNS.items():
+        known = {(column, get_value(table, row, column)): row for row in present[table] for column in unique_columns}
+        missing[table] = []
+        for row in incoming[table]:
+            if get_value(table, row, WIKI_ID_COLUMNS[table]) not in {None, *wiki_ids}:
+                continue
+            same = [known.get((column, get_value(table, row, column))) for column in unique_columns]
+            if all(other is None for other in same):
+                missing[table].append(row)
+            elif any(other != row for other in same):
+                value = get_value(table, row, unique_columns[-1])
+                raise WikiExists(
+                    f"Another {table.removesuffix('s')} {value!r} already exists.",
+                    hint="Nothing was changed. Remove or rename one of the two, then try again.",
+                )
     return missing

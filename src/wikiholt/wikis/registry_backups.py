@@ -4,6 +4,7 @@ A registry is never restored automatically. A restore brings back no key or wiki
 at all if that list is lost.
 """
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -14,13 +15,15 @@ from pathlib import Path
 
 from wikiholt.domain.wiki import BackupReason, Key, RegistryBackup
 from wikiholt.errors import BackupNotFound, Busy, Conflict, IndexCorrupt, IndexMissing, WikiholtError
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile
+from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, PendingBackup
 from wikiholt.wikis.keys import parse_key
-from wikiholt.wikis.registry_schema import REGISTRY_SCHEMA, TABLE_COLUMNS, RegistryRows
+from wikiholt.wikis.registry_schema import REGISTRY_TABLES, TABLE_COLUMNS, RegistryRows
 from wikiholt.wikis.registry_store import RegistryStore, is_revoked, read_version, replace_rows
 from wikiholt.wikis.registry_upgrade import open_copy, read_registry_file
 from wikiholt.wikis.revoked_list import FIRST_KEY, STARTED_EMPTY, RevokedEntry
 from wikiholt.wikis.small_store import write_file
+
+_LOG = logging.getLogger(__name__)
 
 _SMALL_BACKUP_BYTES = 1 << 20
 
@@ -49,20 +52,18 @@ class RegistryBackups:
         self._store = store
         self._directory = BackupDirectory(directory)
         self._keep_count = keep_count
+        self._purged: set[RevokedEntry] = set()
 
     def create(self, reason: BackupReason = BackupReason.REQUESTED) -> RegistryBackup:
         """Create and verify a backup. Raises IndexMissing if there is no registry."""
-        copied = self._copy()
-        if copied is None:
-            raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
-        rows = copied.rows
+        # Exclusive, so that a copy started before a wiki was removed is purged afterwards.
         with self._directory.lock(), self._directory.open_pending() as draft:
-            write_file(draft.file, REGISTRY_SCHEMA, partial(replace_rows, rows=rows, version=copied.version))
-            if read_registry_file(draft.file) != rows:
-                raise IndexCorrupt("the copy of the registry differs from it", hint="check the disk, then try again")
-            backup_file = draft.commit(f"w{len(rows['wikis'])}-k{len(rows['keys'])}", reason)
+            copied = self._copy()
+            if copied is None:
+                raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
+            backup_file = _commit(draft, copied, reason)
         self._directory.prune(self._keep_count, keep_files=(backup_file,))
-        return _make_backup(backup_file, rows)
+        return _make_backup(backup_file, copied.rows)
 
     def create_if_changed(
         self, min_interval_s: float = 0.0, reason: BackupReason = BackupReason.SCHEDULED
@@ -80,6 +81,27 @@ class RegistryBackups:
             if version == _read_file_version(newest.file) and not self._directory.find_fault(newest):
                 return None
         return self.create(reason)
+
+    def purge(self) -> None:
+        """Remove the rows of removed wikis from every backup; one that cannot be rewritten is deleted."""
+        removed = {entry for entry in self._load_list() or () if entry.kind == "wiki"}
+        if removed == self._purged or not self._directory.directory.exists():
+            return
+        with self._directory.lock():
+            for backup_file in self._directory.list_files():
+                backup, rows = self._verify_backup(backup_file)
+                kept = _leave_out_revoked(rows, removed, keeps_keys=True)[0] if rows else None
+                if kept is not None and rows is not None and {**kept, "revoked": rows["revoked"]} == rows:
+                    continue
+                # The old backup is deleted first: a crash here loses one backup, but never keeps the removed wiki.
+                version = _read_file_version(backup_file.file)
+                backup_file.file.unlink(missing_ok=True)
+                if kept is None:
+                    _LOG.warning("a backup of the registry is deleted, it may contain a removed wiki: %s", backup.fault)
+                    continue
+                with self._directory.open_pending() as draft:
+                    _commit(draft, _RegistryCopy(kept, version or ""), backup_file.reason, backup_file.taken_at)
+        self._purged = removed
 
     def is_outdated(self) -> bool:
         """Whether the newest good backup differs from the registry, or there is none."""
@@ -174,6 +196,15 @@ class RegistryBackups:
         except WikiholtError as error:
             rows, fault = None, error.message
         return _make_backup(backup_file, rows, fault), rows
+
+
+def _commit(draft: PendingBackup, copied: _RegistryCopy, reason: str, taken_at: datetime | None = None) -> BackupFile:
+    """Write and verify a backup. Raises IndexCorrupt."""
+    rows = copied.rows
+    write_file(draft.file, REGISTRY_TABLES, partial(replace_rows, rows=rows, version=copied.version))
+    if read_registry_file(draft.file) != rows:
+        raise IndexCorrupt("the copy of the registry differs from it", hint="check the disk, then try again")
+    return draft.commit(f"w{len(rows['wikis'])}-k{len(rows['keys'])}", reason, taken_at)
 
 
 def _leave_out_revoked(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt
 from wikiholt.wikis.registry_schema import RECOVERY_HINT
+from wikiholt.wikis.revoked_list import RevokedEntry
 
 _WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _LABEL_WITH_WIKIS, _LABEL_WITH_KEYS = re.compile(r"w[1-9]"), re.compile(r"-k[1-9]")
@@ -30,13 +31,13 @@ class LeftoverData:
     owner: Path | None = None
     """The file of another registry here; while it exists, all of this data belongs to it."""
 
-    def find(self, removed_ids: Collection[str]) -> str:
+    def find(self, revoked: Collection[RevokedEntry]) -> str:
         """A short description of the data of wikis that were not removed; empty if there is none."""
         if self.owner and self.owner.exists():
             return ""
-        if _has_wikis(self.indexes, removed_ids):
+        if _has_wikis(self.indexes, revoked):
             return "indexes of wikis"
-        return "backups of wikis" if _has_wikis(self.backups, removed_ids) else self.others()
+        return "backups of wikis" if _has_wikis(self.backups, revoked) else self.others()
 
     def has_backup_with_wikis(self) -> bool:
         """Whether a backup of the registry contains wikis or keys; damaged backups count too."""
@@ -55,13 +56,13 @@ class LeftoverData:
         return any(pattern.search(backup.label) for backup in backups)
 
 
-def _has_wikis(directory: Path, removed_ids: Collection[str]) -> bool:
+def _has_wikis(directory: Path, revoked: Collection[RevokedEntry]) -> bool:
     """Whether the directory has non-empty subdirectories named by other ids. Raises OSError if it is unreadable."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return any(
             _WIKI_ID.fullmatch(entry.name)
             and entry.name != "registry"
-            and entry.name not in removed_ids
+            and RevokedEntry.of_wiki(entry.name) not in revoked
             and any(entry.iterdir())
             for entry in directory.iterdir()
             if entry.is_dir()

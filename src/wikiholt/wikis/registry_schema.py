@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from wikiholt.wikis.small_store import StoreSchema
+from wikiholt.wikis.small_store import StoreTables
 
 RESTORE_HINT = "`wikiholt restore --registry` puts the newest good backup in its place."
 RECOVERY_HINT = (
@@ -26,7 +26,7 @@ CREATE_STATE = "CREATE TABLE state (name text PRIMARY KEY NOT NULL, value text N
 CREATE_REVOKED = (
     "CREATE TABLE revoked (kind text NOT NULL, value text NOT NULL, row_check text NOT NULL, PRIMARY KEY (kind, value))"
 )
-REGISTRY_SCHEMA = StoreSchema(
+REGISTRY_TABLES = StoreTables(
     "registry",
     0x57484C52,
     3,
@@ -49,7 +49,7 @@ CREATE_SIGN_INS = (
     " created_at text NOT NULL, expires_at text NOT NULL)"
 )
 CREATE_GRANTS = "CREATE TABLE grants (name text PRIMARY KEY NOT NULL, value text NOT NULL)"
-SESSIONS_SCHEMA = StoreSchema(
+SESSION_TABLES = StoreTables(
     "file of sign-ins", 0x57484C53, 1, (CREATE_SIGN_INS, CREATE_GRANTS), "Everyone must sign in again."
 )
 """Sign-ins and what agents were granted. They are in no backup: a restore must sign nobody in."""

@@ -20,19 +20,18 @@ from wikiholt.wikis.registry_schema import (
 from wikiholt.wikis.revoked_list import FIRST_KEY, RevokedEntry, RevokedList, make_lost_list_error
 from wikiholt.wikis.small_store import SmallStore, StoreConnection, make_text_error
 
-_KEY, _WIKI = "key", "wiki"
-_WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
+WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
 """The column with the id of the wiki a row belongs to; None for an operator's key."""
 
 
 def is_revoked(table: str, row: RegistryRow, entries: Collection[RevokedEntry]) -> bool:
     """Whether the row is a revoked key, or belongs to a removed wiki."""
-    if table not in _WIKI_ID_COLUMNS:
+    if table not in WIKI_ID_COLUMNS:
         return False
-    wiki_id = get_value(table, row, _WIKI_ID_COLUMNS[table])
-    if wiki_id is not None and RevokedEntry(_WIKI, wiki_id) in entries:
+    wiki_id = get_value(table, row, WIKI_ID_COLUMNS[table])
+    if wiki_id is not None and RevokedEntry.of_wiki(wiki_id) in entries:
         return True
-    return table == "keys" and RevokedEntry(_KEY, get_value("keys", row, "digest") or "") in entries
+    return table == "keys" and RevokedEntry.of_key(str(get_value("keys", row, "digest"))) in entries
 
 
 class RegistryReader:
@@ -92,25 +91,32 @@ class RegistryWriter(RegistryReader):
         return rows
 
     def revoke(self, entries: Collection[RevokedEntry]) -> None:
-        """Add entries to the list, durably and forever, and delete their rows here."""
+        """Add entries to the list, durably and forever."""
         self._revoked_list.append(entries)
         known = {tuple(row) for row in self._select_all("revoked")}
         for entry in set(entries) - known:
             self.insert("revoked", entry)
-        for kind, value in entries:
-            for table, column in (("keys", "digest"),) if kind == _KEY else ():
-                self.delete(table, column, value)
-            for table, column in _WIKI_ID_COLUMNS.items() if kind == _WIKI else ():
-                self.delete(table, column, value)
 
     def revoke_key(self, row: RegistryRow) -> None:
         """Revoke the key of this row."""
-        self.revoke([RevokedEntry(_KEY, get_value("keys", row, "digest") or "")])
+        digest = str(get_value("keys", row, "digest"))
+        self.revoke([RevokedEntry.of_key(digest)])
+        self.delete("keys", "digest", digest)
 
     def revoke_wiki(self, wiki_id: str) -> None:
         """Remove a wiki with its keys and hosts."""
-        digests = [get_value("keys", row, "digest") or "" for row in self._select_all("keys", "wiki_id", wiki_id)]
-        self.revoke([RevokedEntry(_WIKI, wiki_id), *(RevokedEntry(_KEY, digest) for digest in digests)])
+        keys = self._select_all("keys", "wiki_id", wiki_id)
+        digests = [str(get_value("keys", row, "digest")) for row in keys]
+        self.revoke([RevokedEntry.of_wiki(wiki_id), *map(RevokedEntry.of_key, digests)])
+        for table, column in WIKI_ID_COLUMNS.items():
+            self.delete(table, column, wiki_id)
+
+    def delete_revoked(self, entries: Collection[RevokedEntry]) -> None:
+        """Delete the rows of these entries, which an older copy of the registry still has."""
+        for table, columns in TABLE_COLUMNS.items():
+            for row in self._select_all(table):
+                if is_revoked(table, row, entries):
+                    self.delete(table, columns[0], str(row[0]))
 
 
 def read_version(connection: StoreConnection) -> str:
@@ -242,8 +248,7 @@ class RegistryStore:
             raise make_lost_registry_error(self._where, remains)
 
     def _find_leftovers(self, entries: Collection[RevokedEntry]) -> str:
-        removed_ids = {value for kind, value in entries if kind == _WIKI}
-        return self._leftovers.find(removed_ids) if self._leftovers else ""
+        return self._leftovers.find(entries) if self._leftovers else ""
 
     def _check(self, identity: object) -> None:
         self.store.check()
@@ -273,4 +278,5 @@ class RegistryStore:
             with self.store.write() as connection:
                 writer = RegistryWriter(connection, (), self.revoked_list)
                 writer.revoke(missing)
+                writer.delete_revoked(missing)
                 write_version(connection)

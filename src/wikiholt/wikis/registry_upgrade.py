@@ -18,7 +18,7 @@ from wikiholt.regular_files import fsync_path, read_regular
 from wikiholt.wikis.registry_recovery import make_outdated_registry_error
 from wikiholt.wikis.registry_schema import (
     RECOVERY_HINT,
-    REGISTRY_SCHEMA,
+    REGISTRY_TABLES,
     RESTORE_HINT,
     TABLE_COLUMNS,
     RegistryRows,
@@ -61,9 +61,9 @@ def _read_rows(connection: sqlite3.Connection) -> RegistryRows:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if application != REGISTRY_SCHEMA.application_id or version < _OLD_VERSION or result != "ok":
+    if application != REGISTRY_TABLES.application_id or version < _OLD_VERSION or result != "ok":
         raise IndexCorrupt("it is damaged, or not a registry of this version", hint=RESTORE_HINT)
-    if version > REGISTRY_SCHEMA.version:
+    if version > REGISTRY_TABLES.version:
         raise IndexTooNew("it was written by a newer Wikiholt", hint="use that Wikiholt, or a newer one")
     return _read_old_rows(connection) if version == _OLD_VERSION else RegistryReader(connection, ()).read_rows()
 
@@ -78,7 +78,7 @@ def _read_old_rows(connection: sqlite3.Connection) -> RegistryRows:
     marks: dict[str, str] = dict(old["marks"])  # type: ignore[arg-type] # two columns
     entries = {fact for name, fact in _FACTS.items() if name in marks}
     entries |= {
-        RevokedEntry("wiki", name.removeprefix(_REMOVED_MARK)) for name in marks if name.startswith(_REMOVED_MARK)
+        RevokedEntry.of_wiki(name.removeprefix(_REMOVED_MARK)) for name in marks if name.startswith(_REMOVED_MARK)
     }
     return {
         "wikis": sorted(((*row, marks.get(_REPOSITORY_MARK + row[0], "")) for row in old["wikis"]), key=repr),
@@ -105,7 +105,7 @@ def upgrade_registry(path: Path, revoked_list: RevokedList, backups: Path) -> No
         fcntl.flock(lock, fcntl.LOCK_EX)
         with closing(connect(path, "mode=rw")) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version == REGISTRY_SCHEMA.version:  # another process was faster
+            if version == REGISTRY_TABLES.version:  # another process was faster
                 return
             if version != _OLD_VERSION:
                 message = f"The registry {path} is damaged: its version {version} is too old."
@@ -115,7 +115,7 @@ def upgrade_registry(path: Path, revoked_list: RevokedList, backups: Path) -> No
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         entries = {RevokedEntry(*map(str, row)) for row in rows["revoked"]} | _find_revoked(rows, backups)
         draft.touch(0o600)
-        write_file(draft, REGISTRY_SCHEMA, partial(replace_rows, rows={**rows, "revoked": [*sorted(entries)]}))
+        write_file(draft, REGISTRY_TABLES, partial(replace_rows, rows={**rows, "revoked": [*sorted(entries)]}))
         revoked_list.append(entries)
         draft.replace(path)
         fsync_path(path.parent)
@@ -144,8 +144,8 @@ def _find_revoked(rows: RegistryRows, backups: Path) -> set[RevokedEntry]:
     for backup in BackupDirectory(backups).list_files():
         with suppress(IndexCorrupt, IndexTooNew, StorageError):
             older = read_registry_file(backup.file)
-            found |= {RevokedEntry("wiki", wiki_id) for wiki_id in _get_ids(older["wikis"]) - _get_ids(rows["wikis"])}
-            found |= {RevokedEntry("key", digest) for digest in _get_digests(older) - _get_digests(rows)}
+            found |= {RevokedEntry.of_wiki(wiki_id) for wiki_id in _get_ids(older["wikis"]) - _get_ids(rows["wikis"])}
+            found |= {RevokedEntry.of_key(digest) for digest in _get_digests(older) - _get_digests(rows)}
     return found
 
 

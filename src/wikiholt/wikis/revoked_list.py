@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +25,18 @@ _MAX_BYTES = 1 << 30
 
 
 class RevokedEntry(NamedTuple):
-    """`key` with the digest of its token, `wiki` with its id, or a fact about the registry."""
+    """`key` with the digest of its token, `wiki` with a digest of its id, or a fact about the registry."""
 
     kind: str
     value: str
+
+    @classmethod
+    def of_key(cls, digest: str) -> "RevokedEntry":
+        return cls("key", digest)
+
+    @classmethod
+    def of_wiki(cls, wiki_id: str) -> "RevokedEntry":
+        return cls("wiki", sha256(wiki_id.encode()).hexdigest()[:32])
 
 
 FIRST_KEY = RevokedEntry("fact", "first-key")

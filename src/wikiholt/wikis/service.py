@@ -33,7 +33,6 @@ from wikiholt.errors import (
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
-from wikiholt.wikis.pending_removals import PendingRemovals
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.registry import Registry, RemovedWiki, keep_no_record, make_wiki_id
 from wikiholt.wikis.registry_schema import RECOVERY_HINT
@@ -75,9 +74,6 @@ class WikiService:
         self._config_for = config_for
         self._max_open = max_open
         self._handles: OrderedDict[str, WikiHandle] = OrderedDict()
-        self._removals = PendingRemovals(
-            components.store, components.lock_timeout_s, shared=components.databases is not None
-        )
         self.on_damage: Callable[[str], None] = lambda _: None
         """Called with the id of a wiki whose index proves damaged."""
         self._lock = Lock()
@@ -129,34 +125,38 @@ class WikiService:
         return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed, self._bind)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
-        """Remove a wiki's index, then its registration, keys and hosts, and of a managed wiki also its repository.
+        """Unregister a wiki with its keys and hosts, then delete its index and, of a managed wiki, its repository.
 
-        The pages and commits of other wikis are never touched.
-        With `wiki_id`, only if the slug still belongs to that wiki. Raises WikiNotFound.
+        The pages and commits of other wikis are never touched. A running sync stops at its next batch; what is still in
+        use after a while is deleted later. With `wiki_id`, only if the slug still belongs to that wiki. Raises
+        WikiNotFound.
         """
         wiki = self.registry.get(slug)
         if wiki_id not in (None, wiki.id):
             raise WikiNotFound("The wiki no longer exists.", hint="`wikiholt list` shows all wikis.")
         handle = self._get_handle(wiki, interactive=True)
-        with self._removals.mark_removing(wiki.id):  # a running sync stops at its next batch
+        unregistered = self.registry.remove(slug, wiki.id)
+        with self._lock:
+            self._handles.pop(wiki.id, None)
+        if self._repositories is not None:
+            self._repositories.release(wiki)
+        if self.components.vector_engine is not None:
+            self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
+        removed: Sequence[str] = ()
+        with suppress(Busy):
             removed = handle.remove()
-            with self._lock:
-                self._handles.pop(wiki.id, None)
-            unregistered = self.registry.remove(slug, wiki.id)
-            self._remove_leftovers_of(wiki.id)
-            if self._repositories is not None:
-                self._repositories.release(wiki)
-            if self.components.vector_engine is not None:
-                self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
-            # A sync may have created the index again in between; from now on none can.
-            return replace(unregistered, files=(*removed, *handle.remove()))
+        self._remove_leftovers_of(wiki.id)
+        self.registry.backups.purge()
+        return replace(unregistered, files=tuple(removed))
 
     def remove_leftovers(self) -> None:
         """Delete what is left of removed wikis: a removal was interrupted, or another node has removed them.
 
         What is in use is only logged; the next call tries again.
         """
-        for wiki_id in self.registry.get_removed_ids() & self._list_stored_ids():
+        self.registry.get_version()  # takes over what other nodes have removed
+        self.registry.backups.purge()
+        for wiki_id in filter(self.registry.is_removed, self._list_stored_ids()):
             self._remove_leftovers_of(wiki_id)
 
     def _list_stored_ids(self) -> set[str]:
@@ -180,8 +180,8 @@ class WikiService:
             _LOG.warning("data of a removed wiki will be removed later: %s", error.message)
 
     def is_being_removed(self, wiki_id: str) -> bool:
-        """Whether this wiki is being removed, so that its index should not be written."""
-        return wiki_id in self._removals
+        """Whether this wiki was unregistered, so that its index should not be written."""
+        return self.registry.is_removed(wiki_id)
 
     def list_wikis(self) -> Sequence[Wiki]:
         """All wikis, by slug. Raises IndexCorrupt if the registry is empty but there are indexes."""
@@ -189,7 +189,8 @@ class WikiService:
         store = self.components.store
         if wikis or self.registry.is_rebuilt():
             return wikis
-        if any(store.get_published(wiki_id) is not None for wiki_id in store.list_wiki_ids()):
+        stored = (wiki_id for wiki_id in store.list_wiki_ids() if not self.registry.is_removed(wiki_id))
+        if any(store.get_published(wiki_id) is not None for wiki_id in stored):
             raise IndexCorrupt("The registry lists no wiki, but there are indexes.", hint=RECOVERY_HINT)
         return wikis
 

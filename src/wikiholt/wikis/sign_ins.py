@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wikiholt.domain.wiki import Key, Person, PersonOrigin
 from wikiholt.errors import StorageError
-from wikiholt.wikis.registry_schema import SESSIONS_SCHEMA
+from wikiholt.wikis.registry_schema import SESSION_TABLES
 from wikiholt.wikis.small_store import SmallStore, SmallStoreFile
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class SessionFile(SmallStoreFile):
     """The file of sign-ins and grants. A damaged file is set aside: people sign in again."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, SESSIONS_SCHEMA)
+        super().__init__(path, SESSION_TABLES)
 
     def _make_damage_error(self, reason: str) -> StorageError:
         _log.warning("the sign-ins in %s are damaged (%s); everyone must sign in again", self.path, reason)

@@ -76,7 +76,7 @@ class SmallStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSchema:
+class StoreTables:
     """The tables of a store, and what distinguishes its file from others."""
 
     noun: str
@@ -97,7 +97,7 @@ class SmallStoreFile:
     def __init__(
         self,
         path: Path,
-        schema: StoreSchema,
+        tables: StoreTables,
         timeout_s: float = 10.0,
         *,
         fill: Callable[[StoreConnection], None] = lambda _: None,
@@ -105,7 +105,7 @@ class SmallStoreFile:
     ) -> None:
         """`fill` writes the first rows of a new file; `upgrade` replaces a file of an older version."""
         self.path = path
-        self._schema = schema
+        self._tables = tables
         self._timeout_s = timeout_s
         self._fill = fill
         self._upgrade = upgrade
@@ -130,7 +130,7 @@ class SmallStoreFile:
             with suppress(OSError):  # a manual copy may have given permissions to other users
                 self.path.chmod(self.path.stat().st_mode & 0o700)
             with closing(self._connect()) as connection:
-                connection.execute(f"PRAGMA synchronous = {self._schema.synchronous}")
+                connection.execute(f"PRAGMA synchronous = {self._tables.synchronous}")
                 # Deleted bytes are overwritten. Without spills, readers wait only for the end of a commit.
                 connection.execute("PRAGMA secure_delete = ON")
                 connection.execute("PRAGMA cache_spill = OFF")
@@ -144,17 +144,17 @@ class SmallStoreFile:
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 (fault,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            if application != self._schema.application_id:
-                raise self._make_damage_error(f"it is not a {self._schema.noun} of Wikiholt")
-            if version > self._schema.version:
+            if application != self._tables.application_id:
+                raise self._make_damage_error(f"it is not a {self._tables.noun} of Wikiholt")
+            if version > self._tables.version:
                 raise IndexTooNew(
-                    f"The {self._schema.noun} {self.path} was written by a newer Wikiholt: version {version}, this one"
-                    f" knows {self._schema.version}.",
+                    f"The {self._tables.noun} {self.path} was written by a newer Wikiholt: version {version}, this one"
+                    f" knows {self._tables.version}.",
                     hint="Use that Wikiholt, or a newer one.",
                 )
             if fault != "ok":
                 raise self._make_damage_error(fault)
-            if version < self._schema.version and self._upgrade is not None:
+            if version < self._tables.version and self._upgrade is not None:
                 self._upgrade()
         for draft in self.path.parent.glob(f".{self.path.name}.*"):  # of killed processes, with secrets
             with suppress(OSError):
@@ -175,7 +175,7 @@ class SmallStoreFile:
 
     def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
         with self._translate_errors(), self._open_draft() as draft:
-            write_file(draft, self._schema, fill)
+            write_file(draft, self._tables, fill)
             name = self.set_aside()
             draft.replace(self.path)
             fsync_path(self.path.parent)
@@ -200,7 +200,7 @@ class SmallStoreFile:
     def _create(self) -> None:
         """Create the file. One that another process created first is kept."""
         with self._open_draft() as draft:
-            write_file(draft, self._schema, self._fill)
+            write_file(draft, self._tables, self._fill)
             with suppress(FileExistsError):
                 os.link(draft, self.path)
             fsync_path(self.path.parent)
@@ -237,7 +237,7 @@ class SmallStoreFile:
     def _to_error(self, error: sqlite3.Error | UnicodeDecodeError) -> WikiholtError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _BUSY_CODES:
-            return Busy(f"Another process is writing the {self._schema.noun}.", hint="Try again in a moment.")
+            return Busy(f"Another process is writing the {self._tables.noun}.", hint="Try again in a moment.")
         if code in _STORAGE_ERROR_CODES:
             return self._make_storage_error(str(error))
         # The message quotes what could not be decoded, and that may be data of another wiki.
@@ -246,7 +246,7 @@ class SmallStoreFile:
 
     def _make_storage_error(self, reason: str) -> StorageError:
         return StorageError(
-            f"The {self._schema.noun} {self.path} cannot be read or written: {reason}.",
+            f"The {self._tables.noun} {self.path} cannot be read or written: {reason}.",
             hint="Check free space, and that the user who runs wikiholt may write to the directory.",
         )
 
@@ -257,7 +257,7 @@ class SmallStoreFile:
         )
 
     def _make_damage_error(self, reason: str) -> WikiholtError:
-        return IndexCorrupt(f"The {self._schema.noun} {self.path} is damaged: {reason}.", hint=self._schema.damage_hint)
+        return IndexCorrupt(f"The {self._tables.noun} {self.path} is damaged: {reason}.", hint=self._tables.damage_hint)
 
 
 def make_text_error() -> InvalidSetting:
@@ -275,13 +275,13 @@ def connect(path: Path, options: str, timeout_s: float = 10.0) -> sqlite3.Connec
     return connection
 
 
-def write_file(file: Path, schema: StoreSchema, fill: Callable[[StoreConnection], None]) -> None:
+def write_file(file: Path, tables: StoreTables, fill: Callable[[StoreConnection], None]) -> None:
     """Create the tables in a new or empty file, with the rows that `fill` writes, and flush it to disk."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute(f"PRAGMA application_id = {schema.application_id}")
-        connection.execute(f"PRAGMA user_version = {schema.version}")
+        connection.execute(f"PRAGMA application_id = {tables.application_id}")
+        connection.execute(f"PRAGMA user_version = {tables.version}")
         connection.execute("BEGIN")
-        for statement in schema.statements:
+        for statement in tables.statements:
             connection.execute(statement)
         fill(connection)
         connection.execute("COMMIT")

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tests.crash.acks import UNSURE
 from tests.crash.child_process import TIMEOUT_S
-from tests.crash.file_damage import get_file_kind, list_files
+from tests.crash.file_damage import list_files
 from tests.crash.postgres.leftovers import find_leftovers
 from tests.crash.postgres.row_damage import ALL_STATE_GONE, REGISTRY_DAMAGES
 from tests.crash.recovery import (
-    REGISTRY_COPIES,
     LogCollector,
     RecoveryCase,
     RecoveryReport,
@@ -144,10 +143,10 @@ def _assert_nothing_on_disk(directory: Path, others: set[str]) -> None:
     for node in ("data", "other"):
         with closing(build_test_service(directory / node)) as service:
             assert service.components.databases is not None
+            service.remove_leftovers()
             service.components.databases.remove_leftovers(others)
         for file in list_files(directory / node):
-            is_other = others & set(file.parts) or get_file_kind(file, directory / node) in REGISTRY_COPIES
-            content = read_stored_bytes(file) if not is_other else b""
+            content = read_stored_bytes(file) if not others & set(file.parts) else b""
             for trace in (b"unique1", b"victim"):
                 assert trace not in content, f"{file} contains {trace!r} of a removed wiki"
 

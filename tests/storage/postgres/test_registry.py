@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.support.postgres_registry import open_node
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.wikis import test_keys, test_oauth_grants, test_registry
@@ -21,10 +22,8 @@ from wikiholt.storage.postgres.catalog import Catalog, TableSet
 from wikiholt.storage.postgres.home_tables import (
     REGISTRY_TABLES,
     describe_leftover_schemas,
-    open_registry,
-    open_sessions,
 )
-from wikiholt.wikis.registry import Registry, SharedTables
+from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import TABLE_COLUMNS
 
@@ -65,13 +64,6 @@ def empty(home: Catalog) -> Catalog:
         for table in (*TABLE_COLUMNS, "grants", "sign_ins"):
             connection.execute(f"DELETE FROM {table}")
     return home
-
-
-def open_node(home: Catalog, place: Path, timeout: float = 120.0, leftovers: LeftoverData | None = None) -> Registry:
-    """The registry as a node with this data directory sees it."""
-    plan = BackupPolicy(place / "backups", 5)
-    tables = SharedTables(open_registry(home, timeout), open_sessions(home), leftovers)
-    return Registry(place / "none", backups=plan, shared=tables)
 
 
 @pytest.mark.parametrize("left", ["backups of the registry", "schemas of wikis"])
@@ -303,7 +295,7 @@ def test_a_database_of_version_2_is_upgraded(pg: PostgresServer, tmp_path: Path)
         assert registry.find_by_host("garden.example") == garden
         assert registry.keys.find_valid("abcdefghijkl") == registry.keys.list()[0]
         assert registry.keys.has_ever_had_any()
-        assert registry.get_removed_ids() == {"bbbbbbbb"}
+        assert (registry.is_removed("bbbbbbbb"), registry.is_removed("aaaaaaaa")) == (True, False)
         assert registry.get_version()
     pg.drop_database(address)
 

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.wait import TIMEOUT_S
-from tests.wikis.backups.backup_fixtures import flip_bits, set_age
+from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
 from wikiholt.indexing.backup_directory import BackupDirectory, BackupPolicy
@@ -255,6 +255,30 @@ def test_a_removed_wiki_is_not_restored_and_others_are(registry: Registry, tmp_p
     assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
     assert registry.find_by_host("garden.example") is None
     assert registry.add("garden", "/repositories/new", {"hosts": "garden.example"}).id != garden.id
+
+
+def test_a_removed_wiki_is_deleted_from_all_backups_and_others_are_not(registry: Registry, tmp_path: Path) -> None:
+    garden = registry.get("garden")
+    registry.keys.create(garden.id, Scope.ADMIN, "gardenlabel")
+    registry.keys.create(registry.get("kitchen").id, Scope.READ)
+    registry.backups.create()
+    set_age(get_backup_directory(tmp_path).list_files()[0], 1)
+    registry.backups.create()
+    registry.remove("garden")
+    registry.backups.purge()
+    for name, content in count_bytes(tmp_path).items():
+        for text in (garden.id, "garden.example", "gardenlabel", "repositories/garden"):
+            assert text.encode() not in content, (name, text)
+    assert [(backup.wikis, backup.keys, backup.fault) for backup in registry.backups.list()] == [(1, 1, ""), (1, 1, "")]
+
+
+def test_a_damaged_backup_that_may_contain_a_removed_wiki_is_deleted(registry: Registry, tmp_path: Path) -> None:
+    registry.backups.create()
+    flip_bits(get_backup_directory(tmp_path).list_files()[0].file, 0.9)
+    registry.remove("garden")
+    registry.backups.purge()
+    assert registry.backups.list() == []
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
 
 
 def test_backups_are_taken_while_others_write(registry: Registry, tmp_path: Path) -> None:

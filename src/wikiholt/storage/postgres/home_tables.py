@@ -57,7 +57,8 @@ REGISTRY_TABLES = TableSet(
         CREATE_REVOKED,
         "INSERT INTO revoked SELECT 'fact', 'first-key', '' FROM marks WHERE name = 'keyed'",
         "INSERT INTO revoked SELECT 'fact', 'started-empty', '' FROM marks WHERE name = 'rebuilt'",
-        "INSERT INTO revoked SELECT 'wiki', substr(name, 8), '' FROM marks WHERE substr(name, 1, 7) = 'struck-'",
+        "INSERT INTO revoked SELECT 'wiki', left(encode(sha256(convert_to(substr(name, 8), 'UTF8')), 'hex'), 32), ''"
+        " FROM marks WHERE substr(name, 1, 7) = 'struck-'",
         f"UPDATE revoked SET row_check = {format_row_check_sql('revoked')}",
         CREATE_STATE,
         "INSERT INTO state SELECT 'version', md5(random()::text)",

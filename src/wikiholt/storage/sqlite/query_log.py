@@ -12,12 +12,12 @@ from pathlib import Path
 from wikiholt.errors import IndexForeign
 from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.wikis.query_log_table import SEARCHES_COLUMNS, QueryLogTable
-from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreSchema
+from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreTables
 
 _LOG = logging.getLogger(__name__)
 
 QUERY_LOG_FILE = "queries.sqlite"
-_SCHEMA = StoreSchema(
+_SCHEMA = StoreTables(
     "query log",
     0,
     2,
