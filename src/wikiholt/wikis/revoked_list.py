@@ -8,7 +8,7 @@ replaced by the union with the other one.
 import fcntl
 import logging
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -58,21 +58,22 @@ class RevokedList:
         """All entries; None if nothing was ever listed. Raises IndexCorrupt if no intact file is left."""
         stamp = self._read_stamp()
         if self._entries is None or stamp is None or stamp != self._stamp:
-            self._entries, self._stamp = self._read_files(), self._read_stamp()
+            self._entries, self._stamp = self._read_files(), stamp
         return self._entries
 
     def append(self, entries: Collection[RevokedEntry]) -> None:
         """Add entries to both files, durably. Raises StorageError, and IndexCorrupt like `load`."""
         with self._lock():
             found = [_read_lines(file) for file in self.files]
-            union = frozenset(entries).union(*(known for known in found if known is not None))
-            if found == [None, None] and any(map(os.path.lexists, self.files)):
-                raise make_lost_list_error(self.files[0], "damaged")
+            self._require_intact(found)
+            union = _unite(found) | frozenset(entries)
             for file, known in zip(self.files, found, strict=True):
                 if known is not None:
                     _append_lines(file, union - known)
                 elif union:
                     _write_lines(file, union)
+                    if found != [None, None]:
+                        _LOG.warning("the list of revoked keys %s was missing or damaged; it was written again", file)
 
     def replace(self, entries: Collection[RevokedEntry]) -> None:
         """Write both files anew, for a list that was lost. Raises StorageError."""
@@ -89,17 +90,16 @@ class RevokedList:
 
     def _read_files(self) -> frozenset[RevokedEntry] | None:
         found = [_read_lines(file) for file in self.files]
-        intact = [entries for entries in found if entries is not None]
-        if not intact:
-            if any(map(os.path.lexists, self.files)):
-                raise make_lost_list_error(self.files[0], "damaged")
-            return None
-        union = frozenset[RevokedEntry]().union(*intact)
-        if any(entries != union for entries in found):
-            _LOG.warning("a list of revoked keys was missing or damaged; it is written again from its copy")
-            with suppress(StorageError):
-                self.append(())
-        return union
+        if found[0] != found[1] or (found[0] is None and any(map(os.path.lexists, self.files))):
+            with suppress(StorageError):  # a directory that cannot be written
+                self.append(())  # waits for a process that is writing, then repairs
+            found = [_read_lines(file) for file in self.files]
+            self._require_intact(found)
+        return None if found == [None, None] else _unite(found)
+
+    def _require_intact(self, found: Sequence[frozenset[RevokedEntry] | None]) -> None:
+        if all(known is None for known in found) and any(map(os.path.lexists, self.files)):
+            raise make_lost_list_error(self.files[0], "damaged")
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -118,6 +118,10 @@ class RevokedList:
                 hint="Check free space, and that the user who runs wikiholt may write to the data and backup"
                 " directories. Then try again.",
             ) from error
+
+
+def _unite(found: Sequence[frozenset[RevokedEntry] | None]) -> frozenset[RevokedEntry]:
+    return frozenset[RevokedEntry]().union(*(known for known in found if known is not None))
 
 
 def make_lost_list_error(file: Path, state: str) -> IndexCorrupt:
