@@ -69,6 +69,7 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.people.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
+    "wikiholt.wikis.revoked_list.RevokedEntry.",
     "wikiholt.wikis.service.",
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )

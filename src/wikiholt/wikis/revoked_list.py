@@ -76,7 +76,7 @@ class RevokedList:
                         _LOG.warning("the list of revoked keys %s was missing or damaged; it was written again", file)
 
     def replace(self, entries: Collection[RevokedEntry]) -> None:
-        """Write both files anew, for a list that was lost. Raises StorageError."""
+        """Write both files from scratch, for a list that was lost. Raises StorageError."""
         with self._lock():
             for file in self.files:
                 _write_lines(file, entries)

@@ -5,6 +5,7 @@ Both execute the same statements: with `?` placeholders, lower-case types that b
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -90,7 +91,7 @@ class StoreTables:
 
 
 class SmallStoreFile:
-    """A `SmallStore` in one file with a rollback journal, opened for each use. It is created complete, by a rename."""
+    """A `SmallStore` in one file with a rollback journal. It is created complete, by a rename."""
 
     is_shared = False
 
@@ -109,9 +110,17 @@ class SmallStoreFile:
         self._timeout_s = timeout_s
         self._fill = fill
         self._upgrade = upgrade
+        self._lock = threading.RLock()
+        self._reader: tuple[tuple[int, object], sqlite3.Connection] | None = None
+        self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection | None]:
+        with self._lock, self._translate_errors():
+            yield self._get_reader()
+
+    @contextmanager
+    def read_snapshot(self) -> Iterator[sqlite3.Connection | None]:
         with self._translate_errors():
             if self.get_identity() is None:
                 yield None
@@ -119,8 +128,6 @@ class SmallStoreFile:
             with closing(self._connect()) as connection:
                 connection.execute("BEGIN")
                 yield connection
-
-    read_snapshot = read
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -189,6 +196,17 @@ class SmallStoreFile:
             with suppress(FileNotFoundError):
                 found = self._get_part(suffix).rename(self.path.with_name(name + suffix))
         return name if found else None
+
+    def _get_reader(self) -> sqlite3.Connection | None:
+        """The connection through which the threads of this process read, opened again after every change."""
+        identity = self.get_identity()
+        if identity is None:
+            return None
+        if self._reader is None or self._reader[0] != (os.getpid(), identity):
+            if self._reader is not None and self._reader[0][0] != os.getpid():
+                self._inherited.append(self._reader[1])  # SQLite forbids closing a connection on the far side of a fork
+            self._reader = (os.getpid(), identity), self._connect()
+        return self._reader[1]
 
     def _connect(self) -> sqlite3.Connection:
         if is_irregular(self.path, follow=True) or is_irregular(self._get_part("-journal")):
