@@ -90,7 +90,7 @@ def count_found(
     handle: WikiHandle, queries: list[tuple[str, StoredPage]], pages: list[StoredPage], mode: SearchMode, *, names: bool
 ) -> str:
     """How many of the pages are the first hit, of how many; with or without the look-up of names."""
-    without = mock.patch("wikiholt.search.searcher.find_named_pages", return_value=frozenset())
+    without = mock.patch("wikiholt.search.candidates.find_named_pages", return_value=frozenset())
     found = 0
     with nullcontext() if names else without:
         for query, page in queries:

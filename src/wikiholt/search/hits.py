@@ -1,13 +1,14 @@
-"""Turns ranked pages into hits: the chunk to show, its snippet, a score, a link."""
+"""Turns ranked pages into hits: the snippet of the shown chunk, a score, a link; and counts the facets of hits."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from wikiholt.domain.search import Hit, KeywordQuery, Snippet, StoredChunk, StoredPage
-from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.passages import PassageChooser
-from wikiholt.search.ranking import Candidate
+from wikiholt.domain.page import Facets
+from wikiholt.domain.search import Confidence, Facet, Hit, Snippet
+from wikiholt.search.passages import ShownPage
+from wikiholt.search.query import Query
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.snippets import QueryMatcher, SentenceScorer, SnippetBuilder
 
@@ -18,54 +19,37 @@ LEAD_SNIPPET_CHARS = 300
 
 SNIPPET_CHARS = 150
 
-_Row = tuple[Candidate, StoredPage, StoredChunk | None]
-
 
 class HitBuilder:
     """Builds the hits of one wiki."""
 
-    def __init__(self, index: WikiIndex, url: str, language: str, dialect: Dialect = GFM) -> None:
-        self._index = index
+    def __init__(self, url: str, language: str, dialect: Dialect = GFM) -> None:
         self._url = url
         self._language = language
         self.dialect = dialect
 
-    def make_matcher(self, query: KeywordQuery) -> QueryMatcher:
-        """Finds the words of the query in the hits of one search."""
-        return QueryMatcher(query, self._language)
+    def build(self, query: Query, shown: Sequence[ShownPage], sentence_scorer: SentenceScorer | None) -> list[Hit]:
+        """One hit per page, in the same order. Repeated passages are left out.
 
-    def build(
-        self,
-        chooser: PassageChooser,
-        candidates: Sequence[Candidate],
-        pages: Mapping[int, StoredPage],
-        sentence_scorer: SentenceScorer | None = None,
-        matcher: QueryMatcher | None = None,
-        *,
-        has_lead: bool = False,
-    ) -> list[Hit]:
-        """One hit per candidate of these pages, in the same order. Repeated passages are left out.
-
-        `sentence_scorer` finds the sentence of a passage that is closest to the query, and `matcher` its words. With
-        `has_lead`, the first hit has a longer snippet.
+        The first hit of a query has a longer snippet. `sentence_scorer` finds the sentence of a passage that is closest
+        to the query.
         """
-        existing = [candidate for candidate in candidates if candidate.page_id in pages]
-        snippets = SnippetBuilder(matcher or self.make_matcher(chooser.query), sentence_scorer, self.dialect)
-        chosen = chooser.choose(self._index, existing, pages)
-        rows: dict[tuple[int, int | None], _Row] = {}
-        for candidate, chunk in chosen:
-            passage = (candidate.page_id, chunk.number if chunk else None)
-            rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk))
+        has_lead = bool(query.text) and not query.request.offset
+        snippets = SnippetBuilder(QueryMatcher(query.expanded, self._language), sentence_scorer, self.dialect)
+        passages: dict[tuple[int, int | None], ShownPage] = {}
+        for row in shown:
+            passages.setdefault((row.candidate.page_id, row.chunk.number if row.chunk else None), row)
+        rows = list(passages.values())
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
-        texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk in rows.values()]
-        titles = [(page.name, *(chunk.heading_path if chunk else ())) for _, page, chunk in rows.values()]
+        texts = [strip_leading_headings(row.chunk.text) if row.chunk else "" for row in rows]
+        titles = [(row.page.name, *(row.chunk.heading_path if row.chunk else ())) for row in rows]
         return [
-            self._build_hit(row, snippet or snippets.build([row[1].name], [length])[0], snippets)
-            for row, snippet, length in zip(rows.values(), snippets.build(texts, lengths, titles), lengths, strict=True)
+            self._build_hit(row, snippet or snippets.build([row.page.name], [length])[0], snippets)
+            for row, snippet, length in zip(rows, snippets.build(texts, lengths, titles), lengths, strict=True)
         ]
 
-    def _build_hit(self, row: _Row, snippet: Snippet, snippets: SnippetBuilder) -> Hit:
-        candidate, page, chunk = row
+    def _build_hit(self, shown: ShownPage, snippet: Snippet, snippets: SnippetBuilder) -> Hit:
+        candidate, page, chunk = shown
         anchor = chunk.anchor if chunk else ""
         headings = chunk.heading_path if chunk else ()
         return Hit(
@@ -74,7 +58,7 @@ class HitBuilder:
             url=format_page_link(self._url, page.path, anchor),
             snippet=snippet,
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
-            score=round(candidate.likelihood or 0.0, 4),
+            score=round(candidate.likelihood, 4),
             confidence=candidate.confidence,
             channels=candidate.channels,
             heading_path=headings,
@@ -103,3 +87,36 @@ def format_page_link(template: str, path: str, anchor: str = "") -> str:
 def strip_leading_headings(text: str) -> str:
     """Remove headings at the start of a chunk, which a hit lists separately, unless the chunk has nothing else."""
     return _LEADING_HEADINGS.sub("", text) or text
+
+
+# Facets of hits.
+
+_KEYWORD_CHANNEL = "keyword"
+
+
+def count_hit_facets(hits: Sequence[Hit], prefix: str = "") -> Facets:
+    """The categories and tags of hits, and the folders directly below `prefix`.
+
+    A search by meaning ranks every page. So a hit counts if it contains words of the query, or is a likely answer.
+    """
+    found = [hit for hit in hits if hit.confidence is not Confidence.LOW or _KEYWORD_CHANNEL in hit.channels]
+    pages = {hit.path: hit for hit in found}.values()
+    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    paths = (page.path.removeprefix(start) for page in pages if page.path.startswith(start))
+    return Facets(
+        len(pages),
+        _count(page.category for page in pages if page.category is not None),
+        _count(tag for page in pages for tag in dict.fromkeys(page.tags)),
+        _count(start + path.partition("/")[0] for path in paths if "/" in path),
+    )
+
+
+def _count(values: Iterable[str]) -> tuple[Facet, ...]:
+    """The values and their counts, most frequent first; values that differ only in case are one."""
+    counts: Counter[str] = Counter()
+    spellings: dict[str, str] = {}
+    for value in values:
+        counts[value.casefold()] += 1
+        spellings.setdefault(value.casefold(), value)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Facet(spellings[key], count) for key, count in ordered)

@@ -3,19 +3,15 @@
 import math
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from wikiholt.domain.index import CosineScale, VectorHits
+from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import KeywordQuery, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import Candidate, group_by_page
+from wikiholt.search.candidates import LEAD_PASSAGES, PASSAGES_PER_PAGE, Passage
+from wikiholt.search.query import Query
+from wikiholt.search.ranking import Candidate
 from wikiholt.text.analysis import strip_accents
-
-PASSAGES_PER_PAGE = 3
-"""Passages of a page, nearest first, among which one is chosen."""
-
-LEAD_PASSAGES = 5
-"""The same for the first hit: more often its snippet has the answer, and two more passages cost little."""
 
 WORD_WEIGHT = 0.2
 """Weight of the contained words; the meaning has 1. See docs/adr/0049."""
@@ -25,51 +21,66 @@ _MAX_PAGE_CHUNKS, _MAX_LEAD_CHUNKS = 200, 1000
 is for the page of the first hit."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassageChooser:
-    """Chooses the passages of one search. The choice for a page does not depend on the other pages."""
+class ShownPage(NamedTuple):
+    """A page to show, and the chunk that its hit shows, if it has any."""
 
-    query: KeywordQuery
-    nearest: Mapping[int, Sequence[Candidate]] = field(default_factory=dict)
-    """Page id → its passages nearest to the query, nearest first."""
-    hits_per_page: int = 1
-    """If more than 1, each hit is a passage: the chosen one is the first of its page and changes places with it."""
+    candidate: Candidate
+    page: StoredPage
+    chunk: StoredChunk | None
 
-    def choose(
-        self, index: WikiIndex, candidates: Sequence[Candidate], pages: Mapping[int, StoredPage]
-    ) -> list[tuple[Candidate, StoredChunk | None]]:
-        """The candidates, each with the chunk to show. If no near chunk contains a word of the query, the whole page
-        is scanned for one."""
-        stems = get_stems(self.query)
-        near = self._get_near(candidates)
-        chunks = index.get_chunks([p.chunk_id for passages in near for p in passages if p.chunk_id is not None])
-        best: Sequence[Candidate | None] = [_choose_passage(passages, chunks, stems) for passages in near]
-        if self.hits_per_page > 1:
-            candidates = _move_passages(candidates, best)
-            best = candidates
-        chosen = [chunks.get(passage.chunk_id or 0) if passage is not None else None for passage in best]
-        undecided: dict[int, int] = {}
-        for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
-            if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
-                undecided.setdefault(c.page_id, position)
-        for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages).items():
-            position = undecided[page_id]
-            chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
-        return list(zip(candidates, chosen, strict=True))
 
-    def _get_near(self, candidates: Sequence[Candidate]) -> list[Sequence[Candidate]]:
-        """For each candidate, the passages that it may show. If each hit is a passage, only the first of a page has a
-        choice."""
-        near: list[Sequence[Candidate]] = []
-        known: set[int] = set()
-        for position, candidate in enumerate(candidates):
-            limit = LEAD_PASSAGES if position == 0 else PASSAGES_PER_PAGE
-            if self.hits_per_page > 1:
-                limit = min(limit, self.hits_per_page) if candidate.page_id not in known else 0
-                known.add(candidate.page_id)
-            passages = self.nearest.get(candidate.page_id, ())[:limit]
-            near.append(passages or ((candidate,) if candidate.chunk_id is not None else ()))
-        return near
+def choose_passages(
+    index: WikiIndex,
+    query: Query,
+    candidates: Sequence[Candidate],
+    pages: Mapping[int, StoredPage],
+    nearest: Mapping[int, Sequence[Passage]],
+    scale: CosineScale,
+) -> list[ShownPage]:
+    """The candidates of these pages, each with the chunk to show. The choice for a page does not depend on the others.
+
+    `nearest` has the passages of each page that are nearest to the query, nearest first. If no near chunk contains a
+    word of the query, the whole page is scanned for one. If each hit is a passage, the chosen one is the first of its
+    page and changes places with it.
+    """
+    stems = get_stems(query.expanded)
+    candidates = [candidate for candidate in candidates if candidate.page_id in pages]
+    hits_per_page = query.request.chunks_per_page
+    near = _get_near(candidates, nearest, hits_per_page)
+    chunks = index.get_chunks([passage.chunk_id for passages in near for passage in passages])
+    best = [_choose_passage(passages, chunks, stems, scale) for passages in near]
+    if hits_per_page > 1:
+        candidates = _move_passages(candidates, best)
+        chosen = [None if c.chunk_id is None else chunks.get(c.chunk_id) for c in candidates]
+    else:
+        chosen = [None if passage is None else chunks.get(passage.chunk_id) for passage in best]
+    undecided: dict[int, int] = {}
+    for position, (candidate, chunk) in enumerate(zip(candidates, chosen, strict=True)):
+        if chunk is None or (candidate.keyword_share is not None and not count_mentions(chunk.text, stems)):
+            undecided.setdefault(candidate.page_id, position)
+    for page_id, page_chunks in _read_scanned_pages(index, undecided, chosen, pages).items():
+        position = undecided[page_id]
+        chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
+    return [ShownPage(c, pages[c.page_id], chunk) for c, chunk in zip(candidates, chosen, strict=True)]
+
+
+def _get_near(
+    candidates: Sequence[Candidate], nearest: Mapping[int, Sequence[Passage]], hits_per_page: int
+) -> list[Sequence[Passage]]:
+    """For each candidate, the passages that it may show. If each hit is a passage, only the first of a page has a
+    choice."""
+    near: list[Sequence[Passage]] = []
+    known: set[int] = set()
+    for position, candidate in enumerate(candidates):
+        limit = LEAD_PASSAGES if position == 0 else PASSAGES_PER_PAGE
+        if hits_per_page > 1:
+            limit = min(limit, hits_per_page) if candidate.page_id not in known else 0
+            known.add(candidate.page_id)
+        passages = nearest.get(candidate.page_id, ())[:limit]
+        if not passages and candidate.chunk_id is not None:
+            passages = (Passage(candidate.chunk_id, candidate.distance or 0.0),)
+        near.append(passages)
+    return near
 
 
 def _read_scanned_pages(
@@ -94,17 +105,7 @@ def _read_scanned_pages(
     return found
 
 
-def group_passages(
-    hits: VectorHits, per_page: int, scale: CosineScale, page_ids: Collection[int]
-) -> dict[int, list[Candidate]]:
-    """Page id → up to `per_page` passages of these pages, nearest first."""
-    by_page: dict[int, list[Candidate]] = {}
-    for candidate in group_by_page(hits, per_page, scale, page_ids):
-        by_page.setdefault(candidate.page_id, []).append(candidate)
-    return by_page
-
-
-def _move_passages(candidates: Sequence[Candidate], best: Sequence[Candidate | None]) -> list[Candidate]:
+def _move_passages(candidates: Sequence[Candidate], best: Sequence[Passage | None]) -> list[Candidate]:
     """The candidates with the best passage of each page at its first place, where the nearest was; scores stay."""
     moved = list(candidates)
     firsts: dict[int, int] = {}
@@ -119,19 +120,18 @@ def _move_passages(candidates: Sequence[Candidate], best: Sequence[Candidate | N
 
 
 def _choose_passage(
-    passages: Sequence[Candidate], chunks: Mapping[int, StoredChunk], stems: Sequence[str]
-) -> Candidate | None:
+    passages: Sequence[Passage], chunks: Mapping[int, StoredChunk], stems: Sequence[str], scale: CosineScale
+) -> Passage | None:
     """The passage with the highest sum of meaning and contained words; the nearest of equals."""
-    found = ((passage, chunks.get(passage.chunk_id or 0)) for passage in passages)
-    known = [(passage, chunk) for passage, chunk in found if chunk is not None]
+    known = [passage for passage in passages if passage.chunk_id in chunks]
     if len(known) < 2:
-        return known[0][0] if known else None
-    shares = _score_words([chunk.text for _, chunk in known], stems)
+        return known[0] if known else None
+    shares = _score_words([chunks[passage.chunk_id].text for passage in known], stems)
     scores = [
-        passage.scale.normalize(1.0 - (passage.distance or 0.0)) + WORD_WEIGHT * share
-        for (passage, _), share in zip(known, shares, strict=True)
+        scale.normalize(1.0 - passage.distance) + WORD_WEIGHT * share
+        for passage, share in zip(known, shares, strict=True)
     ]
-    return known[scores.index(max(scores))][0]
+    return known[scores.index(max(scores))]
 
 
 def find_best_chunk(chunks: Sequence[StoredChunk], nearest: StoredChunk | None, stems: Sequence[str]) -> StoredChunk:
