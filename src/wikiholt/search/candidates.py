@@ -278,19 +278,16 @@ def _find_by_both(
     near_ids = near["page_id"].tolist()
     near["share"] = [words.shares.get(page_id, math.nan) for page_id in near_ids]
     competing = words.competing
-    passages = NearPassages(
-        vector,
-        hits,
-        is_complete,
-        hits if is_complete else reader.search_page_vectors(vector, competing, words.passages) if competing else None,
-        frozenset(competing),
-        frozenset(near_ids[:LIKELY_PAGES]),
-    )
+    likely = frozenset(near_ids[:LIKELY_PAGES])
+    # One search for both, unless the passages of one of them were read ahead.
+    complete = frozenset(competing) if words.passages is not None else likely.union(competing)
+    of_pages = hits if is_complete else reader.search_page_vectors(vector, complete, words.passages)
+    passages = NearPassages(vector, hits, is_complete, of_pages, complete, likely)
     known = set(near_ids)
     missing = [page_id for page_id in competing if page_id not in known]
-    if not missing or passages.of_pages is None:
+    if not missing:
         return near, passages
-    others = _select_passages(passages.of_pages, query, missing)
+    others = _select_passages(of_pages, query, missing)
     others["is_near"] = False
     others["share"] = [words.shares[page_id] for page_id in others["page_id"].tolist()]
     return np.concatenate((near, others)), passages

@@ -8,6 +8,7 @@ the page's share among the best pages. docs/adr/0049 says how the weights are fi
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -202,7 +203,8 @@ def with_page_evidence(
     if page_cosines is not None:
         found["page_cosine"] = np.where(np.isinf(found["distance"]), np.nan, page_cosines)
     if titles:
-        found["overlap"], found["title_share"], found["chunks"] = np.array(titles).T
+        values = np.fromiter(chain.from_iterable(titles), np.float64, 3 * len(titles)).reshape(-1, 3)
+        found["overlap"], found["title_share"], found["chunks"] = values.T
     return found
 
 

@@ -241,11 +241,11 @@ class SpellingCorrector:
         lexicon = self._get_lexicon() if words and not is_in_other_language(text, self._language) else None
         if lexicon is None:
             return ""
-        scope = CorrectionScope(where, guess_query_language(text))
         corrected, limit = text, len(text)
         for word in reversed(words):
             if word.end > limit or self._is_known(word, lexicon):
                 continue
+            scope = CorrectionScope(where, guess_query_language(text))
             fix = self._find_correction(word, lexicon, scope)
             if fix is None or fix.end > limit or (fix.is_other_word and self._is_ordinary(word, scope)):
                 continue
@@ -369,8 +369,11 @@ class SpellingCorrector:
 
     def _iter_occurrences(self, term: str, text: str) -> Iterator[str]:
         """The words of a text with this form or stem; "" for a part of an identifier, such as Git in GitLab."""
-        for token in TOKEN_PATTERN.findall(text):
-            if term[:_STABLE_PREFIX_CHARS] in normalize_term(token):
+        prefix = term[:_STABLE_PREFIX_CHARS]
+        # No token has a space; most parts between two spaces can be left out before they are split into tokens.
+        parts = [part for part in text.split() if not part.isascii() or prefix in part.lower()]
+        for token in TOKEN_PATTERN.findall(" ".join(parts)):
+            if prefix in normalize_term(token):
                 words = [word for word in split_words(token) if term in (normalize_term(word), self._stem(word))]
                 yield from words or ([""] if self._is_part(term, token) else ())
 

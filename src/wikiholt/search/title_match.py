@@ -30,6 +30,8 @@ class IndexedPage(NamedTuple):
 
     page: StoredPage
     names: Mapping[str, tuple[TitleTerms, ...]]
+    no_match: TitleMatch
+    """The match of a query that has no word of its names. Most pages that compete have this one."""
 
 
 def analyse_names(page: StoredPage, languages: Sequence[str]) -> IndexedPage:
@@ -38,6 +40,7 @@ def analyse_names(page: StoredPage, languages: Sequence[str]) -> IndexedPage:
     return IndexedPage(
         page,
         {language: tuple([make_title_terms(name, page.path, language) for name in names]) for language in languages},
+        TitleMatch(chunks=page.chunks),
     )
 
 
@@ -53,15 +56,17 @@ def score_titles(
     queries += [(variant.language, _get_query_terms(variant.query)) for variant in variants]
     if not queries[0][1]:
         return {}
-    matches = {}
-    for page_id, (page, names) in pages.items():
-        overlap = share = 0.0
-        for of_language, terms in queries:
-            for name in names[of_language]:
+    matches = {page_id: page.no_match for page_id, page in pages.items()}
+    for of_language, terms in queries:
+        for page_id, page in pages.items():
+            for name in page.names[of_language]:
                 if not terms.isdisjoint(name.with_path):
-                    overlap = max(overlap, compute_overlap(terms, name))
-                    share = max(share, len(terms & name.with_path) / len(name.with_path))
-        matches[page_id] = TitleMatch(overlap, share, page.chunks)
+                    overlap, share, chunks = matches[page_id]
+                    matches[page_id] = TitleMatch(
+                        max(overlap, compute_overlap(terms, name)),
+                        max(share, len(terms & name.with_path) / len(name.with_path)),
+                        chunks,
+                    )
     return matches
 
 

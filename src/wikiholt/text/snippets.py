@@ -157,11 +157,19 @@ class QueryMatcher:
         # A stem begins like its word, so most words can be skipped without analysis.
         self._heads = {term[:2] for term in (*self._terms, query.prefix) if term}
         self._matches_by_token: dict[str, tuple[_Match, ...]] = {}
+        self._matches_by_text: dict[str, list[_Match]] = {}
 
     def find(self, plain: str) -> list[_Match]:
         """Start, end and term of each word of a text that matches the query."""
         if not self._heads:
             return []
+        # Names and headings are read for the passage below them, for their own marks, and again on other hits.
+        found = self._matches_by_text.get(plain)
+        if found is None:
+            found = self._matches_by_text[plain] = self._find_matches(plain)
+        return found
+
+    def _find_matches(self, plain: str) -> list[_Match]:
         found: list[_Match] = []
         known = self._matches_by_token
         for match in self._iter_tokens(plain):
