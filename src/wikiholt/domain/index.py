@@ -84,6 +84,7 @@ class Recipe:
     fingerprint: str
     dimensions: int
     pipeline: str
+    """The settings of the text pipeline as JSON."""
     model: str = field(default="", compare=False)
     precision: str = field(default="", compare=False)
     """`model` and `precision` load the model again, if it is still installed; `fingerprint` tells if it is the same."""
