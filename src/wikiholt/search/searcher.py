@@ -68,6 +68,8 @@ class Ranked(NamedTuple):
     candidates: Sequence[Candidate]
     passages: NearPassages | None = None
     """None if each hit shows the passage that was found."""
+    answer: float = 0.0
+    """How likely the wiki has an answer."""
     reranked: bool = False
 
 
@@ -218,6 +220,7 @@ class Searcher:
         return Ranked(
             order.select(rate_candidates(likely, verdict), fixed_count, query.allowed),
             None if is_by_distance else found.passages,
+            verdict.answer,
             reranked,
         )
 
@@ -260,6 +263,7 @@ class Searcher:
             reranked=ranked.reranked,
             offset=request.offset,
             facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
+            answer=ranked.answer,
         )
 
     def _read_head(self, version: int, known: IndexVersion | None) -> tuple[str | None, str]:
