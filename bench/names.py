@@ -25,7 +25,7 @@ from wikiholt.domain.search import PageFilter, SearchMode, StoredPage
 from wikiholt.errors import InvalidQuery
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
-from wikiholt.text.own_names import make_name_term, make_name_terms
+from wikiholt.text.bm25 import make_name_term, make_name_terms
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 

@@ -12,10 +12,9 @@ from wikiholt.domain.index import CosineScale, IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.search import passages
+from wikiholt.search import hits
 from wikiholt.search.candidates import Passage
-from wikiholt.search.hits import HitBuilder, strip_leading_headings
-from wikiholt.search.passages import choose_passages, count_mentions, get_stems
+from wikiholt.search.hits import HitBuilder, choose_passages, count_mentions, get_stems, strip_leading_headings
 from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
@@ -87,19 +86,19 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 50)
-    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", 100)
+    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 50)
+    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", 100)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(150))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= passages._MAX_LEAD_CHUNKS
+    assert len(read) <= hits._MAX_LEAD_CHUNKS
 
 
 @pytest.mark.parametrize(("read", "anchor"), [(3, "part-0"), (9, "part-8")])
 def test_the_page_of_the_first_hit_is_read_up_to_a_limit_of_its_own(
     show: Show, monkeypatch: pytest.MonkeyPatch, read: int, anchor: str
 ) -> None:
-    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 3)
-    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", read)
+    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
+    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", read)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
     assert show(page, "word8 ").anchor == anchor
 

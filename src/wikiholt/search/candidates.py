@@ -16,8 +16,7 @@ from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidates, TitleMatch, make_candidates, select_first, with_page_evidence
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET
 from wikiholt.search.title_match import score_titles
-from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score
-from wikiholt.text.own_names import make_name_term
+from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score, make_name_term
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 """Pages from keyword search, and chunks from vector search, that compete in a search.

@@ -17,6 +17,7 @@ from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector, find_words
 from wikiholt.text.analysis import TOKEN_PATTERN
+from wikiholt.text.bm25 import make_name_term
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
     QueryVariant,
@@ -24,10 +25,9 @@ from wikiholt.text.keyword_query import (
     find_korean_nouns,
     find_query_identifiers,
     get_significant_tokens,
+    parse_fields,
     to_plain_query,
 )
-from wikiholt.text.own_names import make_name_term
-from wikiholt.text.query_fields import parse_fields
 from wikiholt.text.snippets import SentenceScorer
 
 _LOG = logging.getLogger(__name__)

@@ -29,9 +29,8 @@ from wikiholt.search.candidates import (
     search_by_meaning,
 )
 from wikiholt.search.filter_notes import explain_query
-from wikiholt.search.hits import HitBuilder
+from wikiholt.search.hits import HitBuilder, choose_passages
 from wikiholt.search.index_reader import IndexReader, IndexView
-from wikiholt.search.passages import choose_passages
 from wikiholt.search.query import EmbeddedQuery, Query, QueryEmbedder, QueryInterpreter, StartedQuery, check_query
 from wikiholt.search.ranking import (
     Candidate,
@@ -52,9 +51,8 @@ from wikiholt.search.similar_pages import (
     with_related_likelihoods,
 )
 from wikiholt.search.sort_order import BoostRule, HitOrder
-from wikiholt.text.keyword_query import to_plain_query
+from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
-from wikiholt.text.query_fields import parse_fields
 
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()

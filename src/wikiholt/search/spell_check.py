@@ -1,16 +1,18 @@
 """Spelling correction of queries: one-letter typos, words that may be corrected, and the best correction in a wiki."""
 
+import lzma
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.english_words import is_english_word
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.text.analysis import (
     TOKEN_PATTERN,
@@ -383,3 +385,20 @@ class SpellingCorrector:
 
     def _stem(self, word: str) -> str:
         return "".join(get_analyser(self._language).get_token_terms(word))
+
+
+# The ordinary words of English with their inflections, in British and American spelling: SCOWL up to size 55.
+# `english_words.LICENSE.txt` has the licence of the list.
+
+_FILE = "english_words.txt.xz"
+
+
+def is_english_word(word: str) -> bool:
+    """Whether this word of at least four letters, in lower case, is in the list. The first call reads it."""
+    return word.isascii() and word.isalpha() and f"\n{word}\n".encode() in _read_words()
+
+
+@cache
+def _read_words() -> bytes:
+    """The words, each between two line ends. Searching them takes less memory than a set, and little time."""
+    return lzma.decompress(files(__package__).joinpath(_FILE).read_bytes())
