@@ -60,7 +60,8 @@ def test_passages_are_grouped_by_page_the_nearest_first() -> None:
     assert hits.distances.tolist() == pytest.approx([0.0, 0.1, 0.1, 0.2])
     assert hits.chunk_ids[select_first(hits.page_ids)].tolist() == [1, 4, 2]
     assert hits.chunk_ids[select_first(hits.page_ids, 2)].tolist() == [1, 4, 9, 2]
-    assert select_first(hits.page_ids[:0]).tolist() == []
+    assert hits.chunk_ids[select_first(hits.page_ids, 2, [8, 7, 5])].tolist() == [4, 9, 2]
+    assert select_first(hits.page_ids, 2, []) == []
 
 
 def test_of_two_equally_near_passages_the_one_of_the_nearer_page_means_more() -> None:

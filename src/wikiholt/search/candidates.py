@@ -294,11 +294,7 @@ def _find_by_both(
 
 def _select_passages(hits: VectorHits, query: Query, page_ids: Sequence[int] | None = None) -> Candidates:
     """The nearest passages of each page, nearest first; with `page_ids`, of these pages, also those without any."""
-    if page_ids is None:
-        rows = select_first(hits.page_ids, query.request.chunks_per_page)
-    else:
-        rows = np.flatnonzero(np.isin(hits.page_ids, page_ids))
-        rows = rows[select_first(hits.page_ids[rows], query.request.chunks_per_page)]
+    rows = select_first(hits.page_ids, query.request.chunks_per_page, page_ids)
     found = make_candidates(
         hits.page_ids[rows], chunk_id=hits.chunk_ids[rows], distance=hits.distances[rows], is_near=True
     )
@@ -361,8 +357,7 @@ def find_passages(
 def _group_passages(hits: VectorHits, page_ids: Collection[int]) -> dict[int, list[Passage]]:
     """Page id → up to `LEAD_PASSAGES` passages of these pages, nearest first."""
     found: dict[int, list[Passage]] = {}
-    rows = np.flatnonzero(np.isin(hits.page_ids, list(page_ids)))
-    for row in rows[select_first(hits.page_ids[rows], LEAD_PASSAGES)].tolist():
+    for row in select_first(hits.page_ids, LEAD_PASSAGES, page_ids):
         passage = Passage(int(hits.chunk_ids[row]), float(hits.distances[row]))
         found.setdefault(int(hits.page_ids[row]), []).append(passage)
     return found
