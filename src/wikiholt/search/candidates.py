@@ -231,8 +231,8 @@ class Found(NamedTuple):
 def find_candidates(
     reader: IndexReader, query: Query, words: WordMatches, vector: FloatArray | None, page_count: int
 ) -> Found:
-    """The pages that compete, and enough of them to measure the lead of the best. A semantic search finds as many as
-    `page_count`, if there are so many."""
+    """The pages that compete, and enough of them to measure the lead of the best. A semantic search finds at least
+    `page_count` pages, unless the wiki has fewer."""
     if vector is None:
         return Found(_find_evidence(reader, query, words, None, make_candidates_by_words(words.shares)))
     if query.request.mode is SearchMode.SEMANTIC:

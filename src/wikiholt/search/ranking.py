@@ -179,7 +179,7 @@ def make_candidates(page_ids: IntArray | Sequence[int], **columns: Any) -> Candi
     and what is not a number is unknown.
 
     `distance` is that of the nearest chunk, `share` that of the best possible keyword score, and `is_near` whether the
-    row was found by meaning. `page_cosine` is the cosine of the page as a whole; if unknown, that of the chunk counts.
+    row was found by meaning. If the cosine of the page as a whole is unknown, that of the chunk counts.
     `overlap`, `title_share` and `chunks` are those of a `TitleMatch`. `rank` is the weighted sum of the features, and
     of the reranker's logits if it read the page; `likelihood` how likely this is the page wanted. `is_named` tells that
     the query is the page's own name.
