@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
+from wikiholt.domain.index import compute_page_means
 from wikiholt.domain.protocols import VectorCache
-from wikiholt.search.vector_channel import compute_page_means
 
 QUERIES = random_vectors(8, seed=77)
 

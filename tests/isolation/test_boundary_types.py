@@ -20,7 +20,7 @@ from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
-from wikiholt.search.hits import HitBuilder
+from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.storage.sqlite.index import SqliteIndex
@@ -42,7 +42,8 @@ BOUND_TYPES: tuple[type, ...] = (
         FileVectorCache,
         FileKeywordCache,
         Searcher,
-        HitBuilder,
+        IndexReader,
+        IndexView,
         WikiHandle,
         WikiPages,
         IndexedPages,

@@ -21,8 +21,7 @@ from wikiholt.testing.conformance_mixins import (
     make_page,
     put_pages,
 )
-from wikiholt.text.bm25 import build_name_terms
-from wikiholt.text.own_names import make_name_term
+from wikiholt.text.bm25 import build_name_terms, make_name_term
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")

@@ -15,7 +15,7 @@ from wikiholt.caches import cache_file
 from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheBroken, CacheFileHeader, FileSection
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.search.vector_channel import compute_page_means
+from wikiholt.domain.index import compute_page_means
 
 
 def cut_short(path: Path) -> None:

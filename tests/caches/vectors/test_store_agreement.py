@@ -6,8 +6,7 @@ import numpy as np
 
 from tests.caches.brute_force_index import assert_same
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.domain.index import IndexChange, Recipe
-from wikiholt.search.vector_channel import compute_page_means
+from wikiholt.domain.index import IndexChange, Recipe, compute_page_means
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 

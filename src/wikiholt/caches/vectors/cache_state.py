@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from wikiholt.caches.cache_file import MappedFile
 from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_unit_length, is_in_sorted
-from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits, VectorRows
-from wikiholt.search.vector_channel import compute_page_means
+from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits, VectorRows, compute_page_means
 
 NO_ROWS: IntArray = np.empty(0, np.int64)
 NO_SCORES: FloatArray = np.empty(0, np.float32)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.caches.cache_file import CacheBroken
-from wikiholt.domain.index import FloatArray, IntArray, VectorRows
-from wikiholt.search.vector_channel import compute_page_means
+from wikiholt.domain.index import FloatArray, IntArray, VectorRows, compute_page_means
 
 UNIT_LENGTH_TOLERANCE = 1e-3
 _BLOCK_PAGES = 512
