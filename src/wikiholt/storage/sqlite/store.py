@@ -4,7 +4,7 @@
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
 <root>/<wiki id>/g000001-1.vectors  its vectors (with .exact or .faiss beside it in a large wiki)
 <root>/<wiki id>/write.lock         locked by the writing process
-<root>/<wiki id>/vectors-…          caches, derived from the above
+<root>/<wiki id>/words-…            caches, derived from the above
 """
 
 import os
@@ -23,6 +23,7 @@ from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.storage.sqlite.older_index import OlderIndex
 from wikiholt.storage.sqlite.wiki_directory import lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
@@ -155,10 +156,12 @@ class SqliteStore:
             self._get_generations(wiki_id).quarantine(directory)
         return name
 
-    def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
+    def open_quarantined(self, wiki_id: str) -> SqliteIndex | OlderIndex | None:
         for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
             with suppress(IndexUnavailable, Busy):
                 return SqliteIndex(file, wiki_id, check=False)
+            with suppress(IndexUnavailable, Busy):
+                return OlderIndex(file, wiki_id)
         return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
