@@ -138,8 +138,8 @@ def test_every_kind_of_file_that_is_written_is_damaged_by_the_crash_test(data: P
     seen |= {get_file_kind(file, data) for file in list_files(data)}
     assert None not in seen, find_unknown_files(data)
     # Settings are written by people, leftovers only by killed processes, the note about the history only if it is
-    # damaged, and the rest exists only during writes.
-    transient = {"registry-wal", "registry-shm", "index-wal", "index-shm", "origin", "current activity"}
+    # damaged, codes only in large wikis, and the rest exists only during writes.
+    transient = {"codes", "registry-wal", "registry-shm", "index-wal", "index-shm", "origin", "current activity"}
     assert set(FILE_KINDS) - seen <= {"settings", "history", LEFTOVER, *transient}
 
 
