@@ -1,7 +1,7 @@
 """The vectors of one index: what its transactions say about the file of vectors, and how both change together.
 
 Rows are on the disk before the transaction that counts them commits. Dead rows are removed by writing the others to
-another file, which that transaction names; whoever reads the old file keeps it.
+another file, which that transaction names; readers keep the old one.
 """
 
 import logging

@@ -120,7 +120,7 @@ class CodesFile:
             return None
 
     def is_needed(self, count: int) -> bool:
-        """Whether so many of the first `count` rows have no codes that they should be made."""
+        """Whether to make codes of the first `count` rows: there are none, or too many rows have none."""
         if count <= CODED_MIN_ROWS:
             return False
         codes = self.open(count)
