@@ -116,7 +116,7 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     if case.served:
         service.close()
         log.lines += wait_for_service(case, wiki)
-    report = sync_wiki(wiki, retry=_is_mirror_damaged(case))
+    report = sync_wiki(wiki, retry=_is_copy_damaged(case))
     result.seconds = time.monotonic() - began
     assert not (case.served and report.rebuilt) or case.model == "other", (
         "the service reported an intact index, but a sync rebuilt it"
@@ -131,8 +131,8 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     return asdict(result)
 
 
-def _is_mirror_damaged(case: RecoveryCase) -> bool:
-    return any(kind.startswith("mirror") for kind in case.get_damaged_kinds())
+def _is_copy_damaged(case: RecoveryCase) -> bool:
+    return any(kind == "files" or kind.startswith("mirror") for kind in case.get_damaged_kinds())
 
 
 def _age_files(case: RecoveryCase) -> None:
@@ -143,7 +143,7 @@ def _age_files(case: RecoveryCase) -> None:
 
 
 def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
-    """Fetch and sync. With a damaged mirror the first attempt may fail, and the second must repair it.
+    """Fetch and sync. With a damaged copy of the source the first attempt may fail, and the second must repair it.
 
     A sync does not read unchanged pages, so the damage is found when all pages are read.
     """
@@ -292,10 +292,8 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
         assert dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()} == tree
         assert index.get_problems() == fresh.get_problems(), (index.get_problems(), fresh.get_problems())
         _assert_same_content(index, fresh)
-        # The history of a directory is in its mirror only: a new mirror has none, but the index knows former names.
-        has_same_names = _read_aliases(index) == _read_aliases(fresh)
-        assert has_same_names or (case.subject == "folder" and _is_mirror_damaged(case))
-        _assert_same_results(wiki, index, fresh, embedder, has_same_scores=has_same_names)
+        assert _read_aliases(index) == _read_aliases(fresh)
+        _assert_same_results(wiki, index, fresh, embedder)
     finally:
         fresh.close()
         index.close()
@@ -329,16 +327,14 @@ def _read_aliases(index: WikiIndex) -> dict[str, tuple[str, ...]]:
     return {page.file: page.aliases for page in index.list_pages(PageFilter(), None)[1]}
 
 
-def _assert_same_results(
-    wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: Embedder, *, has_same_scores: bool
-) -> None:
+def _assert_same_results(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: Embedder) -> None:
     """Keyword and vector search return what the fresh index returns, with and without caches."""
     words = [COMMON_WORD, "boiler violin", "saunas", "ledg", *_find_unique_words(fresh)]
     for text in words:
         query = parse_query(text, "english")
         expected = _search_keywords(fresh, query)
         found = _search_keywords(index, query)
-        assert found == expected if has_same_scores else found.keys() == expected.keys()
+        assert found == expected
         _assert_agrees(wiki.search(SearchRequest(text, n=100, mode=SearchMode.KEYWORD)), set(expected))
         nearest = _find_nearest_distances(fresh, embedder.embed_query(text))
         hits = wiki.search(SearchRequest(text, n=100, mode=SearchMode.SEMANTIC)).hits

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from wikiholt.directory.file_table import FileTable
 from wikiholt.directory.source import DirectorySource
 
 OLD_TIME_S = 1_700_000_000
@@ -17,7 +18,8 @@ class Vault:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "vault"
         self.path.mkdir()
-        self.mirror = directory / "mirror" / "mirror.git"
+        self.data = directory / "data"
+        self.table = FileTable(self.data / "files.sqlite")
         self._seconds = 0
 
     def write(self, name: str, content: str | bytes, *, at: float | None = None) -> Path:
@@ -31,7 +33,7 @@ class Vault:
         return file
 
     def open(self, **options: object) -> DirectorySource:
-        return DirectorySource(self.path, self.mirror.parent, **options)  # type: ignore[arg-type]
+        return DirectorySource(self.path, self.data, **options)  # type: ignore[arg-type]
 
     def read(self) -> dict[str, bytes | None]:
         """Scan, and read every file at the new revision; None for a file that is a problem."""
@@ -55,7 +57,7 @@ def vault(tmp_path: Path) -> Vault:
 def no_quiet_time(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Tests of the quiet time itself are marked; the change time of every file in a test is now."""
     if "quiet_time" not in request.fixturenames:
-        monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
+        monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", 0.0)
 
 
 class QuietTime:
@@ -76,14 +78,14 @@ class QuietTime:
         return self.slept
 
     def time_ns(self) -> int:
-        return time.time_ns()
+        return time.time_ns() + int(self.slept * 1e9)
 
 
 @pytest.fixture
 def quiet_time(monkeypatch: pytest.MonkeyPatch) -> QuietTime:
     quiet_time = QuietTime()
-    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", quiet_time.seconds)
-    monkeypatch.setattr("wikiholt.directory.directory_files.time", quiet_time)
+    monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", quiet_time.seconds)
+    monkeypatch.setattr("wikiholt.directory.files_on_disk.time", quiet_time)
     return quiet_time
 
 

@@ -10,6 +10,12 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))",
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
+    "directory/file_table.py": (
+        "execute(_FIND_REVISION)",
+        "execute(_FIND_ROW)",
+        "execute(_READ_ROWS)",
+        "execute(_SCHEMA)",
+    ),
     "storage/checksums.py": (
         "execute(_CHUNK_QUERY)",
         "execute(_LINK_QUERY)",

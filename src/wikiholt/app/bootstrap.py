@@ -24,7 +24,6 @@ from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.lazy import Lazy, PreviousModels
 from wikiholt.embedding.remote_references import is_remote_model
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
@@ -36,6 +35,7 @@ from wikiholt.git.repository import DiscoveryCache, find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.processor import count_available_cores
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages

@@ -20,10 +20,11 @@ import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.embedding.idle_threads import IdleThreads, count_available_cores
+from wikiholt.embedding.idle_threads import IdleThreads
 from wikiholt.embedding.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelError, ModelMismatch
+from wikiholt.processor import count_available_cores
 
 if TYPE_CHECKING:
     from wikiholt.embedding.torch_encoder import TorchEncoder

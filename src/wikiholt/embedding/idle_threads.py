@@ -50,10 +50,3 @@ class IdleThreads:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._count, thread_name_prefix=self._name)
             return self._pool, self._idle
-
-
-def count_available_cores() -> int:
-    """The number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

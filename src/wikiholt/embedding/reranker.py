@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.model_loader import LoadedModel
 from wikiholt.embedding.self_test import check_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
+from wikiholt.processor import count_available_cores
 
 MAX_PAIR_TOKENS = 192
 """Tokens of a pair that the model reads. Twice as many take slightly more than twice as long."""

@@ -44,6 +44,26 @@ class SharedHead:
     read: Callable[[], str | None] = lambda: None
     write: Callable[[str], None] = _ignore
 
+    def publish(self, get_head: Callable[[], str]) -> None:
+        """Publish this node's HEAD to the other nodes if it is new."""
+        with suppress(NoCommits, IndexUnavailable):  # published after the next fetch instead
+            if (head := get_head()) != self.read():
+                self.write(head)
+
+
+@contextmanager
+def lock_copy(directory: Path, name: str, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of a wiki's copy of its source. Raises Busy, and StorageError if the copy cannot be written."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with lock_file(directory / name, time.monotonic() + timeout_s):
+            yield
+    except OSError as error:
+        raise StorageError(
+            f"The copy of the wiki's source cannot be written ({error.strerror}).",
+            hint="Check free disk space and the permissions of the data directory.",
+        ) from error
+
 
 class MirrorRefresher:
     """Fetches in the background, one fetch at a time. Safe to use from many threads."""
@@ -129,9 +149,10 @@ class MirrorSource(GitSource):
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         """Update the mirror, creating it if needed; return whether anything changed."""
-        with self._lock_mirror():
+        with lock_copy(self._directory, "mirror.lock", self._lock_timeout_s):
             has_changed = self._update_mirror(stop)
-            self._publish_head()
+            if self._shared_head is not None:
+                self._shared_head.publish(self._read_head)
             return has_changed
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
@@ -179,26 +200,6 @@ class MirrorSource(GitSource):
     def _read_head(self) -> str:
         """The revision of the mirror."""
         return super().get_head()
-
-    @contextmanager
-    def _lock_mirror(self) -> Iterator[None]:
-        """Hold the lock of the mirror. Raises Busy, and StorageError if the mirror cannot be written."""
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with lock_file(self._directory / "mirror.lock", time.monotonic() + self._lock_timeout_s):
-                yield
-        except OSError as error:
-            raise StorageError(
-                f"The mirror of the repository cannot be written ({error.strerror}).",
-                hint="Check free disk space and the permissions of the data directory.",
-            ) from error
-
-    def _publish_head(self) -> None:
-        """Publish the mirror's HEAD to the other nodes if it is new."""
-        if self._shared_head is not None:
-            with suppress(NoCommits, IndexUnavailable):  # published after the next fetch instead
-                if (head := self._read_head()) != self._shared_head.read():
-                    self._shared_head.write(head)
 
     @contextmanager
     def _mark_suspect_on_error(self) -> Iterator[None]:

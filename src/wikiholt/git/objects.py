@@ -6,7 +6,7 @@ An object that crashes git is reported as missing, and git is restarted.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -198,7 +198,7 @@ def _select_pages(listing: _Listing, pages: PageFiles) -> dict[str, TreeEntry]:
     for description, file in listing:
         if pages.is_page(file):
             mode, _, blob = description.split(b" ")
-            entries[_find_free_name(file, entries)] = TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
+            entries[find_free_name(file, entries)] = TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
     return entries
 
 
@@ -285,7 +285,8 @@ def decode_file_name(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _find_free_name(file: str, entries: dict[str, TreeEntry]) -> str:
+def find_free_name(file: str, entries: Mapping[str, object]) -> str:
+    """The name for a file whose name may look like that of an earlier one."""
     # The byte 0xff and the four characters `\xff` look the same; neither file may hide the other.
     while file in entries:
         stem, dot, extension = file.rpartition(".")

@@ -96,13 +96,7 @@ class GitSource:
         confined_to: Path | None = None,
     ) -> None:
         self._path = path.absolute()
-        lowered = tuple(extension.lower() for extension in extensions)
-        self._page_files = PageFiles(
-            _normalize_subdirectory(subdirectory),
-            lowered,
-            build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
-            build_matcher(ignore),
-        )
+        self._page_files = make_page_files(subdirectory, extensions, ignore)
         self._ignore = tuple(ignore)
         self._timeout_s = timeout_s
         self._confined_to = confined_to
@@ -317,6 +311,16 @@ class GitSource:
             return has_outside_references(self._path, root, self._checked_objects)
         except OSError as error:
             raise make_unreadable_error(self._path, error) from error
+
+
+def make_page_files(subdirectory: str, extensions: Sequence[str], ignore: Sequence[str]) -> PageFiles:
+    """Which files are pages, by the settings of a wiki. Raises InvalidSource for a subdirectory that is outside."""
+    return PageFiles(
+        _normalize_subdirectory(subdirectory),
+        tuple(extension.lower() for extension in extensions),
+        build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
+        build_matcher(ignore),
+    )
 
 
 def _validate_commit_id(revision: str) -> str:

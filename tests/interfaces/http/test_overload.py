@@ -15,9 +15,9 @@ from tests.support.git_repository import Repository, hang_git
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application
-from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.git import process
 from wikiholt.interfaces.http import middleware
+from wikiholt.processor import count_available_cores
 
 WAITING = 3
 SLOTS = max(2, count_available_cores())

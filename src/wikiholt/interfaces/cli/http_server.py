@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from struct import Struct
 from threading import Event, Thread
 from types import FrameType
 from typing import Any
@@ -29,8 +30,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from wikiholt.app.bootstrap import Application, WorkerParts, open_application, raise_file_limit
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
-from wikiholt.interfaces.cli.local_server import serve_local_searches
-from wikiholt.interfaces.cli.serve_command import BACKLOG, log_start, open_listener, print_address, report_progress
+from wikiholt.interfaces.cli.serve_command import (
+    BACKLOG,
+    log_start,
+    open_listener,
+    open_local_listener,
+    print_address,
+    report_progress,
+)
 from wikiholt.interfaces.cli.supervisor import (
     ALIVE,
     ALIVE_INTERVAL_S,
@@ -44,6 +51,7 @@ from wikiholt.interfaces.cli.supervisor import (
     ChildSpec,
 )
 from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.http.local_owner import OWNER_KEY, SOCKET_NAME
 from wikiholt.interfaces.http.metrics import ServiceMetrics, SharedMetrics, make_process_collectors, make_publisher
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
@@ -53,6 +61,7 @@ from wikiholt.wikis.rate_limit import BucketTable
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
 MAX_CONNECTIONS = 2048
+_PEER_CREDENTIALS = Struct("3i")
 _FILES_PER_CONNECTION = 4
 """A connection needs one; the others are for indexes and git."""
 
@@ -68,7 +77,10 @@ class TimeoutProtocol(H11Protocol):
         super().connection_made(transport)
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         limit = self.max_connections if files < 0 else min(self.max_connections, files // _FILES_PER_CONNECTION)
-        if len(self.connections) > limit:
+        connection = transport.get_extra_info("socket")
+        is_local = connection.family == socket.AF_UNIX
+        self.app_state = {**self.app_state, OWNER_KEY: is_local}
+        if len(self.connections) > limit or (is_local and get_peer_user(connection) != os.geteuid()):
             transport.abort()
         else:
             self._update_deadline()
@@ -101,6 +113,13 @@ class TimeoutProtocol(H11Protocol):
         """Log nothing: any client could fill the log with it."""
 
 
+def get_peer_user(connection: socket.socket) -> int:
+    """The user id of the process at the other end of a Unix socket."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+    user: int = _PEER_CREDENTIALS.unpack(credentials)[1]
+    return user
+
+
 # The server process
 
 
@@ -130,10 +149,11 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
         progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
         with (
             open_listener(settings.serve_host, settings.serve_port) as listener,
+            open_local_listener(settings.data / SOCKET_NAME) as local_listener,
             progress,
-            serve_local_searches(application),
         ):
-            _run_server(application, listener, lambda: print_address(listener, as_json=as_json))
+            listeners = [listener, local_listener] if local_listener is not None else [listener]
+            _run_server(application, listeners, lambda: print_address(listener, as_json=as_json))
     finally:
         application.service.close()
 
@@ -153,7 +173,7 @@ def check_service(application: Application, roots: Sequence[Path], *, as_json: b
         )
 
 
-def _run_server(application: Application, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+def _run_server(application: Application, listeners: list[socket.socket], on_ready: Callable[[], None]) -> None:
     server = Server(
         build_config(application),
         on_ready,
@@ -164,7 +184,7 @@ def _run_server(application: Application, listener: socket.socket, on_ready: Cal
     application.scheduler.start()
     Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=listeners)
     finally:
         _stop_scheduler(application)
         for number, handler in previous.items():
@@ -301,8 +321,7 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
     parts = WorkerParts(link, buckets.open_buckets, link.get_counters)
     application = open_application(settings, roots, worker=parts)
     metrics = SharedMetrics(directory, spec.name)
-    listener = socket.socket(fileno=spec.listener)
-    local_listener = socket.socket(fileno=spec.local_listener) if spec.local_listener is not None else None
+    listeners = [socket.socket(fileno=file) for file in (spec.listener, spec.local_listener) if file is not None]
 
     def on_ready() -> None:
         control.send(LISTENS)
@@ -318,8 +337,7 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
     )
     metrics.publisher.start()
     try:
-        with serve_local_searches(application, local_listener) if local_listener is not None else nullcontext():
-            server.run(sockets=[listener])
+        server.run(sockets=listeners)
     finally:
         application.service.close()
         metrics.publisher.close()

@@ -1,149 +1,147 @@
-"""A search as it was typed, and asking a running `serve` of the same data directory for its result.
+"""Asks a running `serve` of the same data directory for a search, over HTTP on its Unix socket.
 
-The service has the model in memory, so this takes less time. Question and answer are one line of JSON each, over a Unix
-socket that only the owner of the data directory can open.
+The service has the model in memory, so this takes less time. Whatever it does not answer, the command does by itself.
 """
 
 import json
 import socket
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import datetime
-from enum import Enum
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from wikiholt import __version__
-from wikiholt.domain.search import SearchMode, SortOrder, Span
+from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.schemas.filter_params import build_filter
-from wikiholt.search.request import SearchRequest
+from wikiholt.interfaces.cli.folder_scope import is_home_or_above
+from wikiholt.interfaces.cli.selection import find_wikis_of_folder
+from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 
 if TYPE_CHECKING:
     from wikiholt.app.settings.definitions import Settings
 
-SOCKET_NAME = "search.sock"
-MAX_LINE_BYTES = 64 * 1024 * 1024
+_MAX_REPLY_BYTES = 64 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 0.5
-_ANSWER_TIMEOUT_S = 60.0
+_REPLY_TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class SearchQuestion:
-    """A search, and what the service needs to find its wikis."""
+class LocalService:
+    """The service that answers at the socket in the data directory."""
 
-    request: SearchRequest
-    words: list[str]
-    wikis: list[str]
-    folder: str
-    no_sync: bool
-    as_json: bool
-    """Whether the answer is printed as JSON, so that a document is enough."""
+    def __init__(self, settings: "Settings") -> None:
+        self._path = settings.data / SOCKET_NAME
+        self._header = f"{SETTINGS_HEADER}: {fingerprint_settings(settings)}"
 
-    @classmethod
-    def from_arguments(cls, arguments: Namespace, *, as_json: bool) -> "SearchQuestion":
-        """The question of `wikiholt search`. Raises InvalidQuery."""
-        request = SearchRequest(
-            " ".join(arguments.words),
-            arguments.n,
-            SearchMode(arguments.mode),
-            build_filter(lambda param: getattr(arguments, param.option[2:].replace("-", "_"))),
-            rerank=arguments.rerank,
-            offset=arguments.offset,
-            sort=SortOrder(arguments.sort),
-            facets=tuple(arguments.facets),
-        )
-        return cls(request, arguments.words, arguments.wiki, str(Path.cwd().resolve()), arguments.no_sync, as_json)
-
-
-class ServiceError(WikiholtError):
-    """An error that the service reported for a search."""
-
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = 1) -> None:
-        super().__init__(message, hint=hint)
-        self.exit_code = exit_code  # type: ignore[misc]
-
-
-def fingerprint_settings(settings: "Settings") -> str:
-    """Identifies the settings on which a search depends. A service with other settings does not answer."""
-    values = {item.name: str(getattr(settings, item.name)) for item in fields(settings)}
-    relevant = {name: value for name, value in values.items() if not name.startswith(("serve_", "log_"))}
-    return sha256(json.dumps([__version__, relevant]).encode()).hexdigest()
-
-
-def ask_service(settings: "Settings", question: SearchQuestion) -> Mapping[str, Any] | None:
-    """The answer of the running service to this question; None if there is none, or if it declines.
-
-    Raises ServiceError if the search failed.
-    """
-    path = settings.data / SOCKET_NAME
-    with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_CONNECT_TIMEOUT_S)
-        connection.connect(str(path))
-        connection.settimeout(_ANSWER_TIMEOUT_S)
-        connection.sendall(encode_line({"search": question, "settings": fingerprint_settings(settings)}))
-        with connection.makefile("rb") as stream:
-            answer: Mapping[str, Any] = json.loads(stream.readline(MAX_LINE_BYTES))
-        if "error" in answer:
-            raise ServiceError(**answer["error"])
-        return answer if "declined" not in answer else None
-    return None
-
-
-def is_socket_usable(path: Path) -> bool:
-    """Whether something answers at this socket."""
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_CONNECT_TIMEOUT_S)
-        connection.connect(str(path))
-        return True
-    return False
-
-
-# Messages as JSON. The fields of the dataclasses are the format, because both ends have the same version.
-
-
-def encode_line(message: Mapping[str, Any]) -> bytes:
-    """The message as one line. It may contain dataclasses and dates."""
-    return json.dumps(message, default=_to_json).encode() + b"\n"
-
-
-def _to_json(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else asdict(value)
-
-
-def encode_wiki(wiki: Wiki) -> dict[str, Any]:
-    """What the client needs to name the files of a wiki. Not its other settings, which may be secret."""
-    settings = {name: wiki.settings[name] for name in ("subdirectory", "kind") if name in wiki.settings}
-    return {"slug": wiki.slug, "source": wiki.source, "settings": settings}
-
-
-def decode_wiki(document: Mapping[str, Any]) -> Wiki:
-    return Wiki("", document["slug"], document["source"], datetime.min, document["settings"])  # noqa: DTZ901 - not used
-
-
-_get_field_types = cache(get_type_hints)
-
-
-def decode(kind: Any, value: Any) -> Any:
-    """The value of this type that `encode_line` encoded."""
-    if value is None:
+    def get(self, path: str, params: Sequence[tuple[str, object]]) -> Any:
+        """The JSON document at this path of the HTTP API; None if there is no service, or if it does not answer so."""
+        target = f"/api/v1/{path}?{urlencode(params)}"
+        # Importing a client takes longer than the request.
+        request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{self._header}\r\n\r\n"
+        with suppress(OSError, ValueError), connect(self._path) as connection:
+            connection.settimeout(_REPLY_TIMEOUT_S)
+            connection.sendall(request.encode("ascii"))
+            with connection.makefile("rb") as stream:
+                head, _, body = stream.read(_MAX_REPLY_BYTES).partition(b"\r\n\r\n")
+            return json.loads(body) if head.startswith(b"HTTP/1.1 200 ") else None
         return None
-    if get_origin(kind) in (Union, UnionType):
-        kind = next(option for option in get_args(kind) if option is not type(None))
-    if get_origin(kind) is tuple:
-        return tuple(decode(get_args(kind)[0], item) for item in value)
-    if kind is Span:
-        return Span(*value)
-    if is_dataclass(kind):
-        assert isinstance(kind, type)
-        types = _get_field_types(kind)
-        return kind(**{name: decode(types[name], item) for name, item in value.items()})
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+
+
+def connect(path: Path) -> socket.socket:
+    """A connection to this Unix socket. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_CONNECT_TIMEOUT_S)
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def search_in_service(settings: "Settings", arguments: Namespace) -> tuple[Mapping[str, Any], list[Wiki]] | None:
+    """The result document of a search, and the wikis that were searched.
+
+    None without a service, or if the command has something to do first: register, index, or report an error.
+    """
+    service = LocalService(settings)
+    listed = service.get("wikis", [("limit", 10_000)])
+    wikis = _find_wikis(list(map(_parse_wiki, listed["wikis"])), arguments) if listed else []
+    if not wikis:
+        return None
+    params = [*_build_params(arguments), *(("wiki", wiki.slug) for wiki in wikis)]
+    document = service.get("search", params)
+    is_complete = document is not None and len(document["wikis"] or wikis) == len(wikis)
+    return (document, wikis) if is_complete else None
+
+
+def _find_wikis(wikis: list[Wiki], arguments: Namespace) -> list[Wiki]:
+    """The wikis of a search; empty if the service cannot know them."""
+    known = {wiki.slug: wiki for wiki in wikis}
+    if arguments.wiki:
+        slugs = dict.fromkeys(arguments.wiki)
+        return [known[slug] for slug in slugs] if known.keys() >= slugs.keys() else []
+    if len(arguments.words) > 1 and arguments.words[0] in known:
+        return []
+    folder = Path.cwd().resolve()
+    return find_wikis_of_folder(wikis, folder) or (wikis if is_home_or_above(folder) else [])
+
+
+def _build_params(arguments: Namespace) -> list[tuple[str, object]]:
+    """The query parameters of the HTTP API for these arguments of `search`."""
+    names = ("n", "mode", "sort", "offset")
+    params: list[tuple[str, object]] = [("q", " ".join(arguments.words)), *((n, getattr(arguments, n)) for n in names)]
+    for param in FILTER_PARAMS:
+        value = getattr(arguments, param.option[2:].replace("-", "_"))
+        params += [(param.name, item) for item in (value if param.is_list else [value]) if item is not None]
+    params += [("facets", name) for name in arguments.facets]
+    flags = {"rerank": arguments.rerank, "fresh": not arguments.no_sync}
+    return params + [(name, str(flag).lower()) for name, flag in flags.items() if flag is not None]
+
+
+def _parse_wiki(document: Mapping[str, Any]) -> Wiki:
+    created_at = datetime.fromisoformat(document["created_at"])
+    return Wiki("", document["slug"], document["source"], created_at, document["settings"])
+
+
+def parse_result(document: Mapping[str, Any]) -> SearchResult:
+    """The result that `build_result_document` wrote."""
+    names = ("query", "considered", "took_ms", "indexed_revision", "head_revision", "stale", "degraded")
+    return SearchResult(
+        **{name: document[name] for name in (*names, "nothing_relevant", "reranked", "offset")},
+        mode=SearchMode(document["mode"]),
+        hits=tuple(map(_parse_hit, document["results"])),
+        notes=tuple(document["notes"]),
+        did_you_mean=document["did_you_mean"] or "",
+        facets=tuple(
+            PropertyFacets(name, tuple(Facet(**facet) for facet in facets))
+            for name, facets in document["facets"].items()
+        ),
+        wikis=tuple(document["wikis"]),
+    )
+
+
+def _parse_hit(document: Mapping[str, Any]) -> Hit:
+    names = ("name", "path", "url", "distance", "score", "anchor", "chunk_index", "category", "text", "total_chunks")
+    sentence, updated = document["sentence"], document["last_updated"]
+    return Hit(
+        **{name: document[name] for name in (*names, "file")},
+        snippet=Snippet(document["snippet"], _parse_spans(document["matches"]), Span(*sentence) if sentence else None),
+        confidence=Confidence(document["confidence"]),
+        channels=tuple(document["channels"]),
+        heading_path=tuple(document["heading_path"]),
+        first_line=document["lines"][0],
+        last_line=document["lines"][1],
+        tags=tuple(document["tags"]),
+        last_updated=datetime.fromisoformat(updated) if updated else None,
+        page_words=document["page_word_count"],
+        wiki=document["wiki"] or "",
+        name_matches=_parse_spans(document["name_matches"]),
+        heading_matches=tuple(map(_parse_spans, document["heading_matches"])),
+    )
+
+
+def _parse_spans(spans: Sequence[Sequence[int]]) -> tuple[Span, ...]:
+    return tuple(Span(*span) for span in spans)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
+from wikiholt.directory.source import FILE_AUTHOR
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
@@ -174,7 +174,7 @@ class PageChange:
 
     @property
     def is_snapshot(self) -> bool:
-        return (self.commit.author, self.commit.email) == (SNAPSHOT_AUTHOR.name, SNAPSHOT_AUTHOR.email)
+        return (self.commit.author, self.commit.email) == (FILE_AUTHOR.name, FILE_AUTHOR.email)
 
 
 def run_recent(context: CommandContext) -> int:

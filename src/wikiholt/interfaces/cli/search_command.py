@@ -13,14 +13,14 @@ from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
 from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
+from wikiholt.interfaces.http.local_owner import SOCKET_NAME
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from wikiholt.domain.wiki import Wiki
-    from wikiholt.interfaces.cli.local_client import SearchQuestion
-    from wikiholt.search.request import SearchRequest
     from wikiholt.wikis.handle import WikiHandle
     from wikiholt.wikis.service import WikiService
 
@@ -53,18 +53,30 @@ def add_arguments(commands: Subparsers) -> None:
 
 def run_search(context: CommandContext) -> int:
     """Search through a running service of this data directory if there is one, else in this process."""
-    from wikiholt.interfaces.cli.local_client import SearchQuestion
-
     _keep_words_like_options(context)
-    as_json = choose_format(context.arguments) in ("json", "jsonl")
-    question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
-    exit_code = _ask_service(context, question)
+    request = _build_request(context.arguments)
+    choose_format(context.arguments)
+    exit_code = _search_in_service(context)
     if exit_code is not None:
         return exit_code
     from wikiholt.interfaces.cli.log_output import configure_logging
 
     configure_logging(context.settings.log_level.upper(), context.arguments)
-    return _search_here(context, question.request)
+    return _search_here(context, request)
+
+
+def _build_request(arguments: argparse.Namespace) -> SearchRequest:
+    """The search of these arguments. Raises InvalidQuery."""
+    return SearchRequest(
+        " ".join(arguments.words),
+        arguments.n,
+        SearchMode(arguments.mode),
+        build_filter(lambda param: getattr(arguments, param.option[2:].replace("-", "_"))),
+        rerank=arguments.rerank,
+        offset=arguments.offset,
+        sort=SortOrder(arguments.sort),
+        facets=tuple(arguments.facets),
+    )
 
 
 def _keep_words_like_options(context: CommandContext) -> None:
@@ -80,16 +92,18 @@ def _keep_words_like_options(context: CommandContext) -> None:
             arguments.words.append(f"w{slug}")
 
 
-def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:
-    """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
-    from wikiholt.interfaces.cli.local_client import ask_service, decode, decode_wiki
-
-    answer = ask_service(context.settings, question)
-    if answer is None:
+def _search_in_service(context: CommandContext) -> int | None:
+    """Print the answer of a running service and return the exit code; None if there is no answer."""
+    if not (context.settings.data / SOCKET_NAME).exists():
         return None
-    wikis = [decode_wiki(document) for document in answer["wikis"]]
-    result: SearchResult = decode(SearchResult, answer["result"])
-    return print_hits(context, wikis, result, _make_hints(context, result, wikis), answer["document"])
+    from wikiholt.interfaces.cli.local_client import parse_result, search_in_service
+
+    found = search_in_service(context.settings, context.arguments)
+    if found is None:
+        return None
+    document, wikis = found
+    result = parse_result(document)
+    return print_hits(context, wikis, result, _make_hints(context, result, wikis), document)
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:

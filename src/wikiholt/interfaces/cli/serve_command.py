@@ -7,14 +7,14 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
 from wikiholt.errors import Busy, InvalidSetting, InvalidSource
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.local_client import is_socket_usable
+from wikiholt.interfaces.cli.local_client import connect
 from wikiholt.interfaces.cli.output import format_count
 from wikiholt.scheduler.wiki_records import SchedulerProgress
 
@@ -206,8 +206,9 @@ def open_local_listener(path: Path) -> Iterator[socket.socket | None]:
 
 
 def _bind_local(path: Path) -> socket.socket | None:
-    if is_socket_usable(path):
-        return None
+    with suppress(OSError):
+        connect(path).close()
+        return None  # another service answers there
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

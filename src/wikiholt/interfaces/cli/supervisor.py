@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import count
@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from wikiholt.interfaces.cli.local_client import SOCKET_NAME
 from wikiholt.interfaces.cli.serve_command import open_listener, open_local_listener, print_address
+from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ STOP_LIMIT_S = 45.0
 """How long children have to end after SIGTERM. Longer than requests and syncs get."""
 DRAIN_LIMIT_S = 60.0
 """How long a replaced worker has to answer its requests."""
+_TICK_S = 0.25
 _STABLE_S = 60.0
 """A child that ends after this time is replaced at once."""
 _MAX_DELAY_S = 30.0
@@ -100,6 +101,11 @@ class Child:
 
     def __str__(self) -> str:
         return f"{self.role} {self.name} (process {self.process.pid})"
+
+    def end_within(self, limit_s: float) -> None:
+        """Expect this child to end, and set when it is killed."""
+        self.stopping = True
+        self.kill_at = min(self.kill_at, time.monotonic() + limit_s)
 
 
 def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) -> int:
@@ -177,41 +183,25 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until a signal, or until a child cannot be started at all. Returns the exit code."""
-        with self._catch_signals() as wakeup:
+        with ExitStack() as stack:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                previous = signal.signal(number, lambda got, _: self._signals.append(got))
+                stack.callback(signal.signal, number, previous)
             self._start(ChildRole.SCHEDULER)
             while self._children or self._due:
-                self._wait(wakeup)
+                self._read_reports()
                 self._handle_signals()
                 self._reload_if_requested()
                 self._start_due()
-                self._check_alive()
-                self._kill_overdue()
+                self._kill_unresponsive()
         return self._exit_code
 
-    @contextmanager
-    def _catch_signals(self) -> Iterator[socket.socket]:
-        """Queue signals, and make a socket readable when one arrives."""
-        reader, writer = socket.socketpair()
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        with reader, writer, ExitStack() as stack:
-            for end in (reader, writer):
-                end.setblocking(False)
-            previous_file = signal.set_wakeup_fd(writer.fileno())
-            stack.callback(signal.set_wakeup_fd, previous_file)
-            for number in numbers:
-                stack.callback(signal.signal, number, signal.signal(number, lambda got, _: self._signals.append(got)))
-            yield reader
-
-    def _wait(self, wakeup: socket.socket) -> None:
-        """Wait for a signal, a child, or the next thing to do, and handle what children report."""
-        times = [at for at, _ in self._due] + [child.kill_at for child in self._children]
-        left = min([*times, self._next_check_at]) - time.monotonic()
+    def _read_reports(self) -> None:
+        """Handle what children report, for a quarter of a second."""
         poll = select.poll()
-        for end in (wakeup, *(child.control for child in self._children)):
-            poll.register(end, select.POLLIN)
-        ready = {file for file, _ in poll.poll(max(0.0, left) * 1000 + 1)}
-        if wakeup.fileno() in ready:
-            wakeup.recv(4096)
+        for child in self._children:
+            poll.register(child.control, select.POLLIN)
+        ready = {file for file, _ in poll.poll(_TICK_S * 1000)}
         for child in [child for child in self._children if child.control.fileno() in ready]:
             self._handle_report(child)
 
@@ -301,8 +291,7 @@ class Supervisor:
         self._due.clear()
         self._to_replace.clear()
         for child in self._children:
-            self._end(child, STOP_LIMIT_S)
-            child.process.terminate()
+            self._terminate(child)
 
     def _reload_if_requested(self) -> None:
         """Replace the workers, one after the other, then the scheduler; not while an earlier request is in progress."""
@@ -323,47 +312,39 @@ class Supervisor:
                 return
         for child in self._children:
             if child.role is ChildRole.SCHEDULER and not child.stopping:
-                self._end(child, STOP_LIMIT_S)
-                child.process.terminate()
+                self._terminate(child)
 
-    def _drain(self, child: Child) -> None:
-        self._end(child, DRAIN_LIMIT_S + STOP_LIMIT_S)
+    @staticmethod
+    def _terminate(child: Child) -> None:
+        child.end_within(STOP_LIMIT_S)
+        child.process.terminate()
+
+    @staticmethod
+    def _drain(child: Child) -> None:
+        child.end_within(DRAIN_LIMIT_S + STOP_LIMIT_S)
         try:
             child.control.send(DRAIN)
         except OSError:
             _LOG.debug("%s has already ended", child)
 
-    @staticmethod
-    def _end(child: Child, limit_s: float) -> None:
-        child.stopping = True
-        child.kill_at = min(child.kill_at, time.monotonic() + limit_s)
-
-    def _check_alive(self) -> None:
-        """Kill children that listen but no longer report, for example because they were stopped; others follow."""
+    def _kill_unresponsive(self) -> None:
+        """Kill children that do not end in time, or that listen but no longer report, for example because they were
+        stopped; others follow."""
         now = time.monotonic()
-        if now < self._next_check_at:
-            return
-        self._next_check_at = now + ALIVE_INTERVAL_S
+        is_check_due = now >= self._next_check_at
+        if is_check_due:
+            self._next_check_at = now + ALIVE_INTERVAL_S
         for child in self._children:
-            if child.listens and not child.stopping:
-                child.silent_checks += 1
-                if child.silent_checks == _MAX_SILENT_CHECKS:
-                    _LOG.error("%s no longer answers and is killed", child)
-                    child.process.kill()
-
-    def _kill_overdue(self) -> None:
-        now = time.monotonic()
-        for child in self._children:
-            if child.kill_at <= now:
-                _LOG.error("%s did not end in time and is killed", child)
-                child.kill_at = inf
+            child.silent_checks += is_check_due and child.listens and not child.stopping
+            fault = "did not end in time" if child.kill_at <= now else ""
+            if child.silent_checks >= _MAX_SILENT_CHECKS:
+                fault = "no longer answers"
+            if fault:
+                _LOG.error("%s %s and is killed", child, fault)
+                child.kill_at, child.silent_checks = inf, 0
                 child.process.kill()
 
 
 def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
+    name = next((known.name for known in signal.Signals if known == -code), -code)
+    return f"exit code {code}" if code >= 0 else f"signal {name}"

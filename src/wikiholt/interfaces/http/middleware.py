@@ -22,11 +22,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.http.responses import limit_body
+from wikiholt.processor import count_available_cores
 from wikiholt.wikis.rate_limit import Allowance
 
 if TYPE_CHECKING:

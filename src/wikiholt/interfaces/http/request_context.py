@@ -19,6 +19,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Person, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
+from wikiholt.interfaces.http.local_owner import OWNER, is_owner
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.interfaces.http.sign_in import (
     SAFE_METHODS,
@@ -127,6 +128,8 @@ class RequestContext:
         """The client that a cookie or a trusted proxy names; None without one, or if the request has a key."""
         if self._unverified_identity.token is not None:
             return None
+        if is_owner(self._request, self._application.settings):
+            return SignedIn(OWNER, SignInMethod.KEY)
         return find_signed_in(self._application, self._request)
 
     @cached_property
@@ -224,6 +227,8 @@ class RequestContext:
 
     def _open_session(self, grant: Grant) -> WikiSession:
         session = self._application.open_session(grant)
+        if grant.client is OWNER:
+            return replace(session, interface=SearchInterface.CLI)
         return replace(session, author=grant.person.to_author()) if grant.person is not None else session
 
     def require_key(self) -> None:
@@ -304,6 +309,8 @@ class RequestContext:
             raise
 
     def _check_rate_limit(self, client: Key | Person | None) -> None:
+        if client is OWNER:
+            return
         self._scope[ALLOWANCE_KEY] = self._application.rate_limiter.check(client.id if client else None, self._address)
 
 

@@ -143,12 +143,16 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
 
 def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
     """Search each wiki by itself and merge the hits."""
-    if params.fresh or params.at_least:
+    interfaces = {session.interface for session in opened.sessions}
+    if params.at_least or (params.fresh and interfaces != {SearchInterface.CLI}):
         raise InvalidQuery("fresh and at_least are for one wiki.", hint="Name the wiki: /w/SLUG/api/v1/search")
+    if params.fresh:
+        for session in opened.sessions:
+            session.wait_until_fresh()
     result = search_wikis(
         [session.handle for session in opened.sessions],
         params.to_request(),
-        interface=SearchInterface.HTTP,
+        interface=interfaces.pop(),
         failures=opened.failures,
         describe_error=lambda error: get_public_message(error)[0],
     )

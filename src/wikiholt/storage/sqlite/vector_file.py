@@ -33,7 +33,7 @@ _ROW = np.dtype([("chunk_id", "<i8"), ("page_id", "<i8"), ("crc", "<u4"), ("rese
 _RECHECK_S = 60.0
 """How long the checksum of a row that was read is not computed again."""
 _READ_ROWS = 8_192
-_READS_PER_RELEASE = 64
+_READS_PER_RELEASE = 4
 """Reads of rows of a large file until their memory is given back."""
 _RELEASED_BYTES = 64 << 20
 """The size of a file from which on memory is given back. Smaller files are read completely by each search."""

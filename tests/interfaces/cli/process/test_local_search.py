@@ -5,29 +5,53 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
-from wikiholt.domain.search import SearchMode, SearchResult
-from wikiholt.interfaces.cli import local_client, local_server
-from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode, encode_line
-from wikiholt.interfaces.cli.local_server import serve_local_searches
+from wikiholt.app.bootstrap import Application
+from wikiholt.domain.search import SearchMode
+from wikiholt.interfaces.cli import http_server, local_client
+from wikiholt.interfaces.cli.http_server import Server, build_config
+from wikiholt.interfaces.cli.local_client import parse_result
 from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.cli.serve_command import open_local_listener
+from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
+from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 
 Run = Callable[..., tuple[int, str, str]]
 
 
+@contextmanager
+def serve_local_searches(application: Application) -> Iterator[None]:
+    """Serve at the Unix socket of the data directory, as `serve` does."""
+    ready = Event()
+    with open_local_listener(application.settings.data / SOCKET_NAME) as listener:
+        if listener is None:
+            yield
+            return
+        server = Server(build_config(application), ready.set)
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        assert ready.wait(TIMEOUT_S)
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedApplication]:
-    monkeypatch.setattr(local_server._Handler, "timeout", TIMEOUT_S)
     monkeypatch.setattr(local_client, "_CONNECT_TIMEOUT_S", TIMEOUT_S)
-    monkeypatch.setattr(local_client, "_ANSWER_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(local_client, "_REPLY_TIMEOUT_S", TIMEOUT_S)
     with serve_application(tmp_path / "s", {"limit.key_per_minute": 0}) as served:
         monkeypatch.chdir(served.alpha.path)
         yield served
@@ -116,19 +140,45 @@ def test_the_socket_is_for_the_owner_only(served: ServedApplication, run: Run, m
     path = served.application.settings.data / SOCKET_NAME
     with serve_local_searches(served.application):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        monkeypatch.setattr(local_server, "get_peer_user", lambda _: os.geteuid() + 1)
+        monkeypatch.setattr(http_server, "get_peer_user", lambda _: os.geteuid() + 1)
         assert run("search", "printer", falls_back=True)[0] == 0
     assert not path.exists()
 
 
-@pytest.mark.parametrize("line", [b"\n", b"{}\n", b"[]\n", b'{"settings": 3}\n', b"\xff\n", b'{"search": {}}\n'])
-def test_other_messages_get_no_answer_and_do_no_harm(served: ServedApplication, run: Run, line: bytes) -> None:
+def ask(served: ServedApplication, path: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Status and body of a request at the socket."""
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *(f"{n}: {v}" for n, v in headers.items())]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(served.application.settings.data / SOCKET_NAME))
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        with connection.makefile("rb") as stream:
+            head, _, body = stream.read().decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_the_socket_speaks_the_http_api_and_needs_no_key(served: ServedApplication) -> None:
+    served.make_keys()
+    headers = {SETTINGS_HEADER: fingerprint_settings(served.application.settings)}
+    path = "/w/alpha/api/v1/search?q=printer"
+    with serve_local_searches(served.application):
+        status, body = ask(served, path, headers)
+        assert status == 200
+        over_tcp = served.make_client("read").get(path)
+        own, other = json.loads(body), over_tcp.json()
+        assert {**own, "took_ms": 0} == {**other, "took_ms": 0}
+        assert ask(served, path, {})[0] == ask(served, path, {SETTINGS_HEADER: "other"})[0] == 403
+    # Only the socket makes an owner: no header does.
+    assert served.make_client(None).get(path, headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b"\xff\n", b"GET / HTTP/1.1\r\n\r\n"])
+def test_other_messages_do_no_harm(served: ServedApplication, run: Run, line: bytes) -> None:
     with serve_local_searches(served.application):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(60)
             connection.connect(str(served.application.settings.data / SOCKET_NAME))
             connection.sendall(line)
-            assert connection.recv(100) in (b"", b'{"declined": true}\n')
         assert run("search", "printer")[0] == 0
 
 
@@ -151,6 +201,8 @@ def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplicat
 
 @pytest.mark.parametrize("mode", SearchMode)
 def test_a_result_survives_json(served: ServedApplication, mode: SearchMode) -> None:
-    result = served.application.service.get_handle("alpha").search(SearchRequest("printer drum", 5, mode))
+    request = SearchRequest("printer drum", 5, mode, facets=("category",))
+    result = served.application.service.get_handle("alpha").search(request)
     assert result.hits
-    assert decode(SearchResult, json.loads(encode_line({"result": result}))["result"]) == result
+    read = parse_result(json.loads(json.dumps(build_result_document(result))))
+    assert replace(read, answer=result.answer) == result

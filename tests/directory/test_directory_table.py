@@ -1,8 +1,11 @@
-"""The mirror of a directory: snapshots as commits, repair of damage, and directories that are checkouts."""
+"""The table of a directory's files: its revisions, repair of damage, and directories that are checkouts."""
 
 import os
 import shutil
+import sqlite3
 import time
+import zlib
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -11,13 +14,17 @@ import pytest
 from tests.directory.conftest import OLD_TIME_S, QuietTime, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
+from wikiholt.directory import file_table
+from wikiholt.directory.file_table import hash_content
+from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import (
     Busy,
     InvalidPage,
+    PageNotFound,
     SourceCorrupt,
-    StorageError,
 )
+from wikiholt.git.mirror import SharedHead
 
 
 def test_a_stopped_scan_changes_nothing(vault: Vault) -> None:
@@ -29,71 +36,117 @@ def test_a_stopped_scan_changes_nothing(vault: Vault) -> None:
     assert set(read_all(vault.open())) == {"Home.md"}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "table lost",
-        "table torn",
-        "table is a pipe",
-        "mirror lost",
-        "objects lost",
-        "commit damaged",
-        "commit and table",
-    ],
-)
-def test_a_damaged_mirror_is_rebuilt_with_the_same_revision(vault: Vault, damage: str) -> None:
-    for number in range(3):
+@pytest.mark.parametrize("damage", ["lost", "empty", "torn", "overwritten", "a pipe", "a row", "a content"])
+def test_a_damaged_table_is_built_again_with_the_same_revision(vault: Vault, damage: str) -> None:
+    for number in range(300):
         vault.write(f"{number}.md", f"text {number}")
     before = vault.read()
     head = vault.open().get_head()
-    table = vault.mirror / "wikiholt.files"
-    if damage == "mirror lost":
-        vault.mirror.rename(vault.mirror.with_name("gone"))
-    elif damage == "objects lost":
-        for file in vault.mirror.joinpath("objects").rglob("*"):
-            if file.is_file():
-                file.unlink()
-    elif damage.startswith("commit"):
-        commit = vault.open().read_history("1.md")[0].revision
-        object_file = vault.mirror / "objects" / commit[:2] / commit[2:]
-        object_file.chmod(0o644)
-        object_file.write_bytes(b"damaged")
-        if damage == "commit and table":
-            table.unlink()
-    elif damage == "table torn":
-        table.write_bytes(table.read_bytes()[:-20])
-    else:
+    table = vault.data / "files.sqlite"
+    if damage in ("lost", "a pipe"):
         table.unlink()
-        if damage == "table is a pipe":
+        if damage == "a pipe":
             os.mkfifo(table)
+    elif damage == "empty":
+        table.write_bytes(b"")
+    elif damage == "torn":
+        os.truncate(table, table.stat().st_size // 2)
+    elif damage == "overwritten":
+        table.write_bytes(b"x" * table.stat().st_size)
+    else:
+        statement = "UPDATE files SET blob = ?" if damage == "a row" else "UPDATE contents SET data = ?"
+        with closing(sqlite3.connect(table)) as db, db:
+            db.execute(statement, (hash_content(b"other") if damage == "a row" else zlib.compress(b"other"),))
     source = vault.open()
     for _ in range(2):  # the first attempt may only find the damage
         try:
             source.fetch()
             read_all(source)
-        except (SourceCorrupt, StorageError):
+        except SourceCorrupt:
             continue
     assert vault.read() == before
     assert vault.open().get_head() == head
 
 
-def test_history_and_old_versions_come_from_the_snapshots(vault: Vault) -> None:
-    vault.write("Home.md", "one\n" * 20)
+def test_a_file_that_changes_after_the_scan_is_read_as_it_was_scanned(vault: Vault) -> None:
+    """The content under a hash is always the one that was hashed."""
+    vault.write("Home.md", "one")
+    source = vault.open()
+    tree = source.read_tree(source.get_head())
+    vault.write("Home.md", "two")
+    (blob,) = source.read_blobs([tree["Home.md"].blob], 100)
+    assert (blob.data, hash_content(b"one")) == (b"one", blob.id)
+    assert vault.read() == {"Home.md": b"two"}
+
+
+def test_a_revision_stays_readable_while_newer_ones_take_its_place(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync reads one revision from its beginning to its end."""
+    vault.write("Home.md", "one")
+    vault.write("Old.md", "text")
     source = vault.open()
     first = source.get_head()
-    vault.write("Home.md", "one\n" * 20 + "two\n")
+    (vault.path / "Old.md").unlink()
+    for text in ("two", "three"):
+        vault.write("Home.md", text)
+        source.fetch()
+    tree = source.read_tree(first)
+    assert [blob.data for blob in source.read_blobs([tree["Home.md"].blob, tree["Old.md"].blob], 100)] == [
+        b"one",
+        b"text",
+    ]
+    changes = {change.file: change.new is not None for change in source.get_changes(first, source.get_head()) or ()}
+    assert changes == {"Home.md": True, "Old.md": False}
+    monkeypatch.setattr(file_table, "_KEPT_S", -1.0)
+    vault.write("Home.md", "four")
     source.fetch()
-    commits = source.read_history("Home.md", 10, source.get_head())
-    assert len(commits) == 2
-    assert commits == source.read_history("Home.md")
-    assert source.read_history("Home.md", 10, first) == commits[1:]
-    assert source.resolve_revision(first[:12]) == commits[1].revision
-    assert source.resolve_revision(commits[0].revision[:10]) == commits[0].revision
-    entry = source.find_file("Home.md", commits[1].revision)
-    assert entry is not None
-    assert next(source.read_blobs([entry.blob], 1000)).data == b"one\n" * 20
-    assert [version.file for version in source.find_old_versions(source.get_head(), 10)] == ["Home.md"]
-    assert [log.files for log in source.read_log(10)] == [("Home.md",), ("Home.md",)]
+    assert source.get_changes(first, source.get_head()) is None
+    with pytest.raises(SourceCorrupt, match="have changed since revision"):
+        source.read_tree(first)
+    (forgotten,) = source.read_blobs([tree["Old.md"].blob], 100)
+    assert (forgotten.size, forgotten.data) == (-1, None)
+
+
+def test_a_node_scans_when_another_one_has_seen_a_change(vault: Vault, tmp_path: Path) -> None:
+    published: list[str] = []
+    shared = SharedHead(lambda: published[-1] if published else None, published.append)
+    vault.write("Home.md", "one")
+    nodes = [DirectorySource(vault.path, tmp_path / name, shared_head=shared) for name in "ab"]
+    assert nodes[0].get_head() == nodes[1].get_head() == published[-1]
+    vault.write("Home.md", "two")
+    nodes[0].fetch()
+    assert nodes[1].get_last_known_head() == nodes[0].get_head()
+    assert nodes[1].get_head() == nodes[0].get_head()
+    assert read_all(nodes[1]) == {"Home.md": b"two"}
+    assert len(published) == 2
+
+
+def test_the_history_of_a_file_is_its_present_state(vault: Vault) -> None:
+    vault.write("Home.md", "one", at=OLD_TIME_S)
+    vault.write("Other.md", "text", at=OLD_TIME_S - 10)
+    source = vault.open()
+    first = source.get_head()
+    assert {source.read_history(file)[0].revision for file in ("Home.md", "Other.md")} == {first}
+    vault.write("Home.md", "two", at=OLD_TIME_S + 10)
+    source.fetch()
+    (commit,) = source.read_history("Home.md")
+    assert (commit.revision, commit.date.timestamp()) == (source.get_head(), OLD_TIME_S + 10)
+    assert source.read_history("Other.md")[0].revision == first, "only a change of the file itself is one"
+    assert [entry.files for entry in source.read_log(10)] == [("Home.md",), ("Other.md",)]
+    assert [entry.files for entry in source.read_log(1, skip=1)] == [("Other.md",)]
+    assert source.find_old_versions(source.get_head(), 10) == source.read_history("None.md") == []
+    assert source.get_former_files(["Home.md"], source.get_head()) == {}
+    assert source.resolve_revision(source.get_head()[:9]) == source.get_head()
+    with pytest.raises(PageNotFound, match="no earlier revisions"):
+        source.resolve_revision(first)
+
+
+def test_the_mirror_of_an_earlier_version_is_removed_by_the_next_scan(vault: Vault) -> None:
+    (vault.data / "mirror.git" / "objects").mkdir(parents=True)
+    vault.write("Home.md", "text")
+    vault.read()
+    assert sorted(file.name for file in vault.data.iterdir()) == ["files.lock", "files.sqlite"]
 
 
 def test_files_that_git_ignores_are_no_pages_of_a_checkout(vault: Vault) -> None:
@@ -125,7 +178,7 @@ def test_a_directory_that_an_outer_repository_ignores_has_all_its_pages(vault: V
 
 
 @pytest.mark.parametrize("seed", range(choose(20, 2)))
-def test_after_any_history_the_mirror_equals_the_disk(vault: Vault, seed: int) -> None:
+def test_after_any_history_the_table_equals_the_disk(vault: Vault, seed: int) -> None:
     rng = Random(seed)
     source = vault.open()
     vault.write("Home.md", "always there")
@@ -151,7 +204,7 @@ def test_after_any_history_the_mirror_equals_the_disk(vault: Vault, seed: int) -
         elif action == "restart":
             source = vault.open()
         else:
-            (vault.mirror / "wikiholt.files").unlink(missing_ok=True)
+            (vault.data / "files.sqlite").unlink(missing_ok=True)
         if rng.random() < 0.6 or step == 19:
             source.fetch()
             on_disk = {str(file.relative_to(vault.path)): file.read_bytes() for file in vault.path.rglob("*.md")}
@@ -197,6 +250,7 @@ def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: 
     Repository(vault.path)
     vault.write(".gitignore", "build/\n*.log\n.obsidian/\n")
     (vault.path / "docs" / "link").symlink_to(tmp_path)
+    (vault.path / "docs" / "loop").symlink_to("loop")
     source = vault.open(subdirectory="docs", ignore=["drafts/"])
     assert sorted(source.list_other_files(source.get_head())) == [
         "../.git",

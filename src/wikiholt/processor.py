@@ -1,0 +1,10 @@
+"""The processor cores that this process may use."""
+
+import os
+
+
+def count_available_cores() -> int:
+    """The number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
