@@ -93,7 +93,7 @@ def test_messages_about_damage_never_quote_a_page(
     wiki.close()
 
 
-@pytest.mark.parametrize("table", ["vectors", "chunks", "words_data", "tags", "pages_path"])
+@pytest.mark.parametrize("table", ["chunks", "words_data", "tags", "pages_path"])
 def test_a_flipped_bit_inside_a_row_is_found(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
     file = get_index_file(tmp_path, wiki)
     database = sqlite3.connect(file)
@@ -256,20 +256,6 @@ def test_a_missing_registry_with_existing_indexes_is_an_error(
     (tmp_path / "data" / "registry.sqlite").unlink()
     with pytest.raises(IndexCorrupt, match="lists no wiki"):
         service.list_wikis()
-
-
-def test_caches_that_cannot_be_written_do_not_fail_a_sync(
-    tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(_: object) -> None:
-        raise OSError("cannot write the cache")
-
-    monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.FileVectorCache.refresh", broken)
-    assert wiki.sync().unchanged == 30
-    answer = wiki.search(SearchRequest("unique7"))
-    assert answer.hits
-    assert answer.degraded
-    wiki.close()
 
 
 @pytest.mark.model

@@ -112,7 +112,7 @@ class IndexReader:
     `faults` says what the search had to do without.
     """
 
-    def __init__(self, view: IndexView, vector_cache: VectorCache, keyword_cache: KeywordCache | None) -> None:
+    def __init__(self, view: IndexView, vector_cache: VectorCache | None, keyword_cache: KeywordCache | None) -> None:
         self.view = view
         self.index = view.index
         self.faults: list[str] = []
@@ -182,11 +182,11 @@ class IndexReader:
 
     def read_ahead(self, page_ids: Collection[int]) -> VectorRows | None:
         """All passages of these pages, before a vector is known; None if that saves no time."""
-        return self._ask_vectors(lambda cache: cache.read_ahead(np.array(sorted(page_ids), np.int64)))
+        return self.index.read_ahead(np.array(sorted(page_ids), np.int64))
 
     def score_pages(self, vector: FloatArray, page_ids: IntArray) -> FloatArray:
         """The cosines of these pages (sorted ids) as a whole: of the means of their passages."""
-        means = self._ask_vectors(lambda cache: cache.get_page_means(page_ids))
+        means = self.index.get_page_means(page_ids)
         scores: FloatArray = np.vecdot(self.view.get_page_means(page_ids) if means is None else means, vector)
         return scores
 
