@@ -32,8 +32,7 @@ class KeywordChannel:
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         """The sorted ids of the pages with every phrase and no excluded phrase."""
-        found = self._ask_cache(lambda cache: cache.find_matching_page_ids(query), lambda: None)
-        return self._index.find_matching_page_ids(query) if found is None else found
+        return self._index.find_matching_page_ids(query)
 
     def compute_shares(self, context: SearchContext, depth: int) -> dict[int, float]:
         """Page id → share of the best possible keyword score, of the best `depth` pages by each variant. Best first."""

@@ -36,7 +36,7 @@ from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
-    r"|queries\.sqlite(?:-journal)?|(?:vectors|words)-g\d+-v\d+\.[a-z]+"
+    r"|queries\.sqlite(?:-journal)?|vectors-g\d+-v\d+\.[a-z]+|g\d{6}\.keywords"
 )
 """Names in a wiki's directory that must be regular files."""
 _STALE_NOTE_S = 600.0

@@ -1,0 +1,227 @@
+"""The keywords of an index at one version: postings, and the pages that changed since they were built.
+
+Rows of changed pages follow the rows of the postings; the old row of a changed or removed page is not alive. The number
+of pages, their average length and the page counts of terms include only live rows, so scores are those of the index.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.caches.keywords.keyword_file import KeywordFile
+from wikiholt.caches.keywords.postings import PageCounts, PostingList, Postings, build_postings
+from wikiholt.domain.index import IntArray
+from wikiholt.domain.search import KeywordHit, KeywordQuery
+from wikiholt.domain.storage_protocols import KeywordSnapshot
+from wikiholt.errors import CacheCannotAnswer
+from wikiholt.text.bm25 import (
+    K1,
+    PREFIX_WEIGHT,
+    B,
+    compute_idf,
+    compute_max_score,
+    count_weighted_terms,
+    split_terms,
+)
+
+DoubleArray = NDArray[np.float64]
+
+_REBUILD_MIN_PAGES, _REBUILD_DIVISOR = 300, 100
+"""The postings are old once this many pages changed, or this part of all pages if that is more."""
+_MAX_AGE_FACTOR = 3
+"""With this many times as many changed pages, the index answers until the postings are built again."""
+_MAX_KNOWN_LISTS = 64
+
+
+class KeywordState:
+    """The keywords of the index at `version`. Never changes, so a search sees one version from start to end."""
+
+    def __init__(
+        self,
+        version: int,
+        postings: Postings,
+        file: KeywordFile | None = None,
+        alive: NDArray[np.bool_] | None = None,
+        changed: Mapping[int, PageCounts] = MappingProxyType({}),
+    ) -> None:
+        """`file` is what the postings are mapped from, if they are. `changed` has the changed pages by id, in order.
+
+        `alive` marks the rows of the postings that are as they were built; None if all are.
+        """
+        self.version = version
+        self.postings = postings
+        self.file = file
+        self.changed = changed
+        self._alive = alive
+        self.recent = build_postings(changed.values())
+        """The postings of the changed pages."""
+        self.page_ids = np.concatenate([postings.page_ids, self.recent.page_ids])
+        dead_count = 0 if alive is None else len(alive) - int(alive.sum())
+        self.page_count = len(self.page_ids) - dead_count
+        self.is_old = max(len(changed), dead_count) > _get_rebuild_limit(postings)
+        """Whether it is time to build the postings again."""
+        total = sum(int(part.sum()) for part in (postings.lengths[self._get_live(slice(None))], self.recent.lengths))
+        lengths = np.concatenate([postings.lengths, self.recent.lengths]).astype(np.float64)
+        # Without any term there is no average length, and nothing to find.
+        self.norms: DoubleArray = K1 * (1 - B + B * lengths / (total / max(1, self.page_count) or 1.0))
+        """The length normalization of BM25 per row: k1 · (1 - b + b · length / average length)."""
+        self._lists: dict[str, PostingList] = {}
+        """The last lists that were found. One search needs each several times."""
+
+    def get_list(self, term: str) -> PostingList:
+        """Return the live rows that contain the term, with their counts."""
+        found = self._lists.get(term)
+        if found is None:
+            if len(self._lists) >= _MAX_KNOWN_LISTS:
+                self._lists.clear()
+            found = self._lists[term] = self._join(self.postings.find_list(term), self.recent.find_list(term))
+        return found
+
+    def get_prefix_lists(self, prefix: str) -> PostingList:
+        """Return the live rows of all terms with the prefix, one list after the other."""
+        return self._join(self.postings.find_prefix_lists(prefix), self.recent.find_prefix_lists(prefix))
+
+    @cached_property
+    def page_counts(self) -> IntArray:
+        """The number of live rows with each term of the postings."""
+        if self._alive is None or not len(self._alive):
+            return np.diff(self.postings.offsets)
+        return np.add.reduceat(self._alive[self.postings.rows], self.postings.offsets[:-1], dtype=np.int64)
+
+    def _join(self, built: PostingList, recent: PostingList) -> PostingList:
+        live = self._get_live(built[0])
+        rows, counts = built[0][live], built[1][live]
+        if not len(recent[0]):
+            return rows, counts
+        return np.append(rows, recent[0] + np.int32(len(self.postings.page_ids))), np.append(counts, recent[1])
+
+    def _get_live(self, rows: NDArray[np.int32] | slice) -> NDArray[np.bool_] | slice:
+        return slice(None) if self._alive is None else self._alive[rows]
+
+
+def iter_page_counts(snapshot: KeywordSnapshot, page_ids: Sequence[int] | None = None) -> Iterator[PageCounts]:
+    """Count the terms of these pages (sorted ids), or of all."""
+    places = slice(None) if page_ids is None else np.searchsorted(snapshot.page_ids, np.array(page_ids, np.int64))
+    checksums = snapshot.checksums[places].tolist()
+    for checksum, (page_id, terms) in zip(checksums, snapshot.iter_terms(page_ids), strict=True):
+        yield PageCounts(page_id, checksum, *count_weighted_terms(terms))
+
+
+def follow_index(state: KeywordState, snapshot: KeywordSnapshot) -> KeywordState | None:
+    """Return the state at the version of the snapshot; None if too many pages differ from the postings.
+
+    Pages are compared by their checksums, so it does not matter when or in which history of the index they changed.
+    """
+    postings = state.postings
+    places = np.searchsorted(postings.page_ids, snapshot.page_ids)
+    is_known = places < len(postings.page_ids)
+    is_same = is_known.copy()
+    is_same[is_known] = postings.page_ids[places[is_known]] == snapshot.page_ids[is_known]
+    is_same[is_same] = postings.checksums[places[is_same]] == snapshot.checksums[is_same]
+    alive = np.zeros(len(postings.page_ids), np.bool_)
+    alive[places[is_same]] = True
+    different = snapshot.page_ids[~is_same].tolist()
+    if max(len(different), len(alive) - int(alive.sum())) > _MAX_AGE_FACTOR * _get_rebuild_limit(postings):
+        return None
+    known = state.changed
+    checksums = zip(different, snapshot.checksums[~is_same].tolist(), strict=True)
+    unread = [page for page, checksum in checksums if page not in known or known[page].checksum != checksum]
+    read = {counts.page_id: counts for counts in iter_page_counts(snapshot, unread)}
+    changed = {page: read.get(page) or known[page] for page in different}
+    return KeywordState(snapshot.version, postings, state.file, None if alive.all() else alive, changed)
+
+
+def _get_rebuild_limit(postings: Postings) -> int:
+    return max(_REBUILD_MIN_PAGES, len(postings.page_ids) // _REBUILD_DIVISOR)
+
+
+# BM25 search in a state, with the formula of FTS5: pages, scores and order equal those of the index
+
+
+def search_keywords(
+    state: KeywordState, query: KeywordQuery, limit: int, page_ids: IntArray | None
+) -> list[KeywordHit]:
+    """Return the best pages, best first, ties by page id; only of `page_ids` (sorted) if given.
+
+    Raises CacheCannotAnswer for phrases and exclusions. As in the index, the terms and the prefix each contribute their
+    best `limit` pages, and the scores of a page in both are added.
+    """
+    terms, prefix = _split_query(query), split_terms(query.prefix)
+    if len(prefix) > 1:
+        raise _make_phrase_error()
+    lists = list(map(state.get_list, terms))
+    best = _select_best(state, _score_rows(state, lists), limit, page_ids)
+    if prefix:
+        scores = _score_rows(state, [_sum_prefix_lists(state, prefix[0])])
+        if lists:
+            scores[lists[-1][0]] = 0  # pages with the last term itself have its score
+        totals = defaultdict[int, float](float, best)
+        for page_id, score in _select_best(state, scores, limit, page_ids):
+            totals[page_id] += score * PREFIX_WEIGHT
+        best = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    return [KeywordHit(page_id, score) for page_id, score in best]
+
+
+def get_max_score(state: KeywordState, query: KeywordQuery) -> float:
+    """Return an upper bound of the scores. Raises the same error as `search_keywords`."""
+    return sum(compute_max_score(state.page_count, len(state.get_list(term)[0])) for term in _split_query(query))
+
+
+def _split_query(query: KeywordQuery) -> list[str]:
+    """Split the terms of the query again, as the index does."""
+    units = [split_terms(term) for term in query.terms]
+    if query.phrases or query.excluded or any(len(unit) != 1 for unit in units):
+        raise _make_phrase_error()
+    return [term for (term,) in units]
+
+
+def _make_phrase_error() -> CacheCannotAnswer:
+    return CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
+
+
+def _score_rows(state: KeywordState, lists: Sequence[PostingList | tuple[IntArray, DoubleArray]]) -> DoubleArray:
+    """Sum the scores of these terms for every row. The order of the operations is that of FTS5, to the last bit."""
+    if not lists:
+        return np.zeros(len(state.page_ids))
+    gains = []
+    for rows, counts in lists:
+        # idf · count · (k1 + 1) / (count + norm), in place
+        gain = counts.astype(np.float64)
+        denominators = state.norms.take(rows)
+        denominators += gain
+        gain *= K1 + 1.0
+        gain /= denominators
+        gain *= compute_idf(state.page_count, len(rows))
+        gains.append(gain)
+    # One pass over all lists, in the order of the terms, is faster than one pass per list.
+    all_rows = np.concatenate([np.asarray(rows, np.intp) for rows, _ in lists])
+    return np.bincount(all_rows, np.concatenate(gains), len(state.page_ids)).astype(np.float64, copy=False)
+
+
+def _sum_prefix_lists(state: KeywordState, prefix: str) -> tuple[IntArray, DoubleArray]:
+    """Return the rows and counts of all terms with the prefix as if they were one term."""
+    rows, counts = state.get_prefix_lists(prefix)
+    sums: DoubleArray = np.bincount(rows, counts, len(state.page_ids)).astype(np.float64)
+    matching = np.flatnonzero(sums)
+    return matching, sums[matching]
+
+
+def _select_best(
+    state: KeywordState, scores: DoubleArray, limit: int, allowed_page_ids: IntArray | None
+) -> list[tuple[int, float]]:
+    """Return the best `limit` pages that are allowed, with their scores, best first."""
+    # Every row that contains a term has a score above zero.
+    rows = np.flatnonzero(scores > 0)
+    if allowed_page_ids is not None:
+        rows = rows[np.isin(state.page_ids[rows], allowed_page_ids, assume_unique=True)]
+    best = scores[rows]
+    if len(rows) > limit:
+        competing = np.flatnonzero(best >= np.partition(best, len(best) - limit)[len(best) - limit])
+        rows, best = rows[competing], best[competing]
+    page_ids = state.page_ids[rows]
+    order = np.lexsort((page_ids, -best))[:limit]
+    return list(zip(page_ids[order].tolist(), best[order].tolist(), strict=True))
