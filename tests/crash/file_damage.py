@@ -22,7 +22,7 @@ _PATTERNS = {
     "index-shm": rf"{_ID}/g\d{{6}}\.sqlite-shm",
     "origin": rf"{_ID}/g\d{{6}}\.sqlite\.from",
     "vectors": rf"{_ID}/vectors-g\d+-v\d+\.[a-z]+",
-    "words": rf"{_ID}/words-g\d+-v\d+\.[a-z]+",
+    "keywords": rf"{_ID}/g\d{{6}}\.keywords",
     "lock": rf"{_ID}/(?:write|mirror)\.lock",
     "job": rf"{_ID}/reindex\.json",
     "health": rf"{_ID}/health\.json",

@@ -227,13 +227,8 @@ class SqliteIndex:
     @contextmanager
     def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._pool.read_snapshot() as db:
-            state = self._read_state(db)
-            ids, checksums = queries.read_page_checksums(db)
-            if len(ids) != state.pages:
-                raise IndexCorrupt(
-                    "the index has lost checksums of pages", hint="run `wikiholt sync` to build it again"
-                )
-            yield KeywordSnapshot(state.version, ids, checksums, partial(queries.iter_page_terms, db))
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            yield KeywordSnapshot(version, *queries.read_page_checksums(db), partial(queries.iter_page_terms, db))
 
     def count_terms(self) -> tuple[int, Mapping[str, int]]:
         with self._pool.read_snapshot() as db:
