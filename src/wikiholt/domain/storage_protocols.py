@@ -53,10 +53,8 @@ class KeywordSnapshot:
     """The terms of all pages of an index at one version, while its transaction is open."""
 
     version: int
-    page_ids: IntArray
-    """Sorted."""
-    checksums: IntArray
-    """The checksum of each page. While it is the same, the terms of the page are."""
+    page_keys: IntArray
+    """For each page its id times 2³² plus its checksum, sorted. While a key is the same, the terms of the page are."""
     _iter_terms: Callable[[Sequence[int] | None], Iterator[tuple[int, PageTerms]]]
 
     def iter_terms(self, page_ids: Sequence[int] | None = None) -> Iterator[tuple[int, PageTerms]]:

@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from wikiholt.caches.keywords import keyword_state
 from wikiholt.caches.keywords.keyword_file import KeywordFile, open_draft, write_keyword_file
 from wikiholt.caches.keywords.keyword_state import KeywordState, follow_index, iter_page_counts
 from wikiholt.caches.keywords.lexicon import make_state_lexicon
-from wikiholt.caches.keywords.postings import PageCounts, Postings, build_postings
+from wikiholt.caches.keywords.postings import PageCounts, build_postings
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import Lexicon
@@ -26,10 +25,8 @@ from wikiholt.text.bm25 import count_weighted_terms
 _LOG = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 10.0
-RETRY_DELAY_S = 10.0
-"""After a failed build."""
-_WAIT_FOR_OTHERS_S = 1.0
-"""After another process was found to build the same file."""
+RETRY_DELAY_S = 5.0
+"""After a build failed, or another process was found to build the same file."""
 
 
 class MemoryKeywordCache:
@@ -77,14 +74,10 @@ def build_patched_cache(index: WikiIndex, replacements: Mapping[int, PageTerms])
     """Build a cache with the terms of some pages replaced. It stays at one version of the index."""
     with index.open_keywords() as snapshot:
         pages = (
-            PageCounts(page_id, 0, *count_weighted_terms(replacements.get(page_id, terms)))
+            PageCounts(page_id << 32, *count_weighted_terms(replacements.get(page_id, terms)))
             for page_id, terms in snapshot.iter_terms()
         )
         return MemoryKeywordCache(KeywordState(snapshot.version, build_postings(pages)))
-
-
-class _BuildStopped(Exception):
-    """The cache was closed while it was built."""
 
 
 class FileKeywordCache(MemoryKeywordCache):
@@ -160,6 +153,8 @@ class FileKeywordCache(MemoryKeywordCache):
                 state = None
         if self._built is not None:
             state, self._built = self._built, None
+        elif state is None and not self._can_build():
+            return None
         if state is None or (state.is_old and state.file is not None and state.file.is_replaced()):
             state = self._open_file() or state
         if state is None or state.version == self._index.get_version():
@@ -185,8 +180,11 @@ class FileKeywordCache(MemoryKeywordCache):
         with suppress(OSError):
             move_away(self._path)
 
+    def _can_build(self) -> bool:
+        return self.wait_idle(0) and time.monotonic() >= self._next_build_at
+
     def _start_build(self) -> None:
-        if not self.wait_idle(0) or time.monotonic() < self._next_build_at:
+        if not self._can_build():
             return
         if self._background:
             self._builder = threading.Thread(target=self._run_build, name="wikiholt-keywords", daemon=True)
@@ -198,12 +196,9 @@ class FileKeywordCache(MemoryKeywordCache):
     def _run_build(self) -> None:
         try:
             self._built = self._build()
-        except BlockingIOError:
-            self._next_build_at = time.monotonic() + _WAIT_FOR_OTHERS_S
-        except _BuildStopped:
-            pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the index answers until the next attempt
-            _LOG.warning("the keyword cache could not be built: %s", error)
+            level = logging.INFO if self._closed or isinstance(error, BlockingIOError) else logging.WARNING
+            _LOG.log(level, "the keyword cache could not be built: %s", error)
             self._next_build_at = time.monotonic() + RETRY_DELAY_S
 
     def _build(self) -> KeywordState:
@@ -218,20 +213,16 @@ class FileKeywordCache(MemoryKeywordCache):
         with draft or nullcontext():
             with self._index.open_keywords() as snapshot:
                 postings = build_postings(self._iter_until_closed(iter_page_counts(snapshot)))
-            file = self._write_file(draft, postings) if draft is not None else None
-        return KeywordState(snapshot.version, file.postings if file is not None else postings, file)
-
-    def _write_file(self, draft: BinaryIO, postings: Postings) -> KeywordFile | None:
-        owner, generation = self._index.wiki_id, self._index.generation
-        try:
-            write_keyword_file(draft, self._path, owner, generation, postings)
-            return KeywordFile(self._path, owner, generation)
-        except (CacheBroken, OSError) as error:
-            _LOG.warning("the keyword cache stays in memory: %s", error)
-            return None
+            if draft is not None:
+                try:
+                    file = write_keyword_file(draft, self._path, self._index.wiki_id, self._index.generation, postings)
+                    return KeywordState(snapshot.version, file.postings, file)
+                except (CacheBroken, OSError) as error:
+                    _LOG.warning("the keyword cache stays in memory: %s", error)
+        return KeywordState(snapshot.version, postings)
 
     def _iter_until_closed(self, pages: Iterator[PageCounts]) -> Iterator[PageCounts]:
         for page in pages:
             if self._closed:
-                raise _BuildStopped
+                raise CacheNotReady("The keyword cache was closed.")
             yield page

@@ -32,8 +32,7 @@ _BACKDATE_NS = 3_600_000_000_000
 _TYPES = {
     "ends": "<i8",
     "offsets": "<i8",
-    "page_ids": "<i8",
-    "checksums": "<i8",
+    "page_keys": "<i8",
     "lengths": "<i8",
     "rows": "<i4",
     "counts": "<f4",
@@ -110,8 +109,8 @@ def open_draft(path: Path) -> BinaryIO:
     raise BlockingIOError("another process writes the keyword file")
 
 
-def write_keyword_file(draft: BinaryIO, path: Path, owner: str, generation: int, postings: Postings) -> None:
-    """Write the draft and rename it. Removes the draft if that fails, and raises OSError."""
+def write_keyword_file(draft: BinaryIO, path: Path, owner: str, generation: int, postings: Postings) -> KeywordFile:
+    """Write the draft, rename it and open the file. Removes the draft if that fails, and raises OSError."""
     terms = postings.terms
     sources = {"ends": terms.ends, "text": terms.text}
     arrays = [np.ascontiguousarray(sources.get(name, getattr(postings, name, None)), _TYPES[name]) for name in _TYPES]
@@ -137,6 +136,7 @@ def write_keyword_file(draft: BinaryIO, path: Path, owner: str, generation: int,
         raise
     with suppress(OSError):
         fsync_path(path.parent)
+    return KeywordFile(path, owner, generation)
 
 
 def _get_draft(path: Path) -> Path:

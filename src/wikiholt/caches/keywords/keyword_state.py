@@ -48,7 +48,7 @@ class KeywordState:
         alive: NDArray[np.bool_] | None = None,
         changed: Mapping[int, PageCounts] = MappingProxyType({}),
     ) -> None:
-        """`file` is what the postings are mapped from, if they are. `changed` has the changed pages by id, in order.
+        """`file` is what the postings are mapped from, if they are. `changed` has the changed pages by key, in order.
 
         `alive` marks the rows of the postings that are as they were built; None if all are.
         """
@@ -59,7 +59,7 @@ class KeywordState:
         self._alive = alive
         self.recent = build_postings(changed.values())
         """The postings of the changed pages."""
-        self.page_ids = np.concatenate([postings.page_ids, self.recent.page_ids])
+        self.page_ids: IntArray = np.concatenate([postings.page_keys, self.recent.page_keys]) >> 32
         dead_count = 0 if alive is None else len(alive) - int(alive.sum())
         self.page_count = len(self.page_ids) - dead_count
         self.is_old = max(len(changed), dead_count) > _get_rebuild_limit(postings)
@@ -97,46 +97,37 @@ class KeywordState:
         rows, counts = built[0][live], built[1][live]
         if not len(recent[0]):
             return rows, counts
-        return np.append(rows, recent[0] + np.int32(len(self.postings.page_ids))), np.append(counts, recent[1])
+        return np.append(rows, recent[0] + np.int32(len(self.postings.lengths))), np.append(counts, recent[1])
 
     def _get_live(self, rows: NDArray[np.int32] | slice) -> NDArray[np.bool_] | slice:
         return slice(None) if self._alive is None else self._alive[rows]
 
 
-def iter_page_counts(snapshot: KeywordSnapshot, page_ids: Sequence[int] | None = None) -> Iterator[PageCounts]:
-    """Count the terms of these pages (sorted ids), or of all."""
-    places = slice(None) if page_ids is None else np.searchsorted(snapshot.page_ids, np.array(page_ids, np.int64))
-    checksums = snapshot.checksums[places].tolist()
-    for checksum, (page_id, terms) in zip(checksums, snapshot.iter_terms(page_ids), strict=True):
-        yield PageCounts(page_id, checksum, *count_weighted_terms(terms))
+def iter_page_counts(snapshot: KeywordSnapshot, keys: Sequence[int] | None = None) -> Iterator[PageCounts]:
+    """Count the terms of the pages with these keys (sorted), or of all."""
+    pages = snapshot.iter_terms(None if keys is None else [key >> 32 for key in keys])
+    for key, (_, terms) in zip(snapshot.page_keys.tolist() if keys is None else keys, pages, strict=True):
+        yield PageCounts(key, *count_weighted_terms(terms))
 
 
 def follow_index(state: KeywordState, snapshot: KeywordSnapshot) -> KeywordState | None:
     """Return the state at the version of the snapshot; None if too many pages differ from the postings.
 
-    Pages are compared by their checksums, so it does not matter when or in which history of the index they changed.
+    Pages are compared by their keys, so it does not matter when or in which history of the index they changed.
     """
-    postings = state.postings
-    places = np.searchsorted(postings.page_ids, snapshot.page_ids)
-    is_known = places < len(postings.page_ids)
-    is_same = is_known.copy()
-    is_same[is_known] = postings.page_ids[places[is_known]] == snapshot.page_ids[is_known]
-    is_same[is_same] = postings.checksums[places[is_same]] == snapshot.checksums[is_same]
-    alive = np.zeros(len(postings.page_ids), np.bool_)
-    alive[places[is_same]] = True
-    different = snapshot.page_ids[~is_same].tolist()
+    postings, known = state.postings, state.changed
+    alive = np.isin(postings.page_keys, snapshot.page_keys, assume_unique=True)
+    is_built = np.isin(snapshot.page_keys, postings.page_keys, assume_unique=True)
+    different = snapshot.page_keys[~is_built].tolist()
     if max(len(different), len(alive) - int(alive.sum())) > _MAX_AGE_FACTOR * _get_rebuild_limit(postings):
         return None
-    known = state.changed
-    checksums = zip(different, snapshot.checksums[~is_same].tolist(), strict=True)
-    unread = [page for page, checksum in checksums if page not in known or known[page].checksum != checksum]
-    read = {counts.page_id: counts for counts in iter_page_counts(snapshot, unread)}
-    changed = {page: read.get(page) or known[page] for page in different}
+    read = {page.key: page for page in iter_page_counts(snapshot, [key for key in different if key not in known])}
+    changed = {key: known.get(key) or read[key] for key in different}
     return KeywordState(snapshot.version, postings, state.file, None if alive.all() else alive, changed)
 
 
 def _get_rebuild_limit(postings: Postings) -> int:
-    return max(_REBUILD_MIN_PAGES, len(postings.page_ids) // _REBUILD_DIVISOR)
+    return max(_REBUILD_MIN_PAGES, len(postings.lengths) // _REBUILD_DIVISOR)
 
 
 # BM25 search in a state, with the formula of FTS5: pages, scores and order equal those of the index
@@ -153,6 +144,8 @@ def search_keywords(
     terms, prefix = _split_query(query), split_terms(query.prefix)
     if len(prefix) > 1:
         raise _make_phrase_error()
+    if limit <= 0:
+        return []
     lists = list(map(state.get_list, terms))
     best = _select_best(state, _score_rows(state, lists), limit, page_ids)
     if prefix:

@@ -82,9 +82,8 @@ class Postings:
     offsets: IntArray
     rows: NDArray[np.int32]
     counts: FloatArray
-    page_ids: IntArray
-    checksums: IntArray
-    """The checksum of each page, as `KeywordSnapshot` has it."""
+    page_keys: IntArray
+    """As `KeywordSnapshot` has them."""
     lengths: IntArray
     """The number of terms of each page, over all fields."""
 
@@ -104,8 +103,7 @@ class Postings:
 class PageCounts(NamedTuple):
     """The weighted count of each term of a page, and the number of its terms."""
 
-    page_id: int
-    checksum: int
+    key: int
     counts: Mapping[str, float]
     length: int
 
@@ -116,12 +114,13 @@ def build_postings(pages: Iterable[PageCounts]) -> Postings:
     # A new term gets the next number, without a Python function call.
     numbers.default_factory = numbers.__len__
     term_numbers, counts = array("i"), array("f")
-    columns = page_ids, checksums, lengths, sizes = array("q"), array("q"), array("q"), array("q")
+    keys, lengths, sizes = array("q"), array("q"), array("q")
     for page in pages:
         term_numbers.extend(map(numbers.__getitem__, page.counts))
         counts.extend(page.counts.values())
-        for column, value in zip(columns, (page.page_id, page.checksum, page.length, len(page.counts)), strict=True):
-            column.append(value)
+        keys.append(page.key)
+        lengths.append(page.length)
+        sizes.append(len(page.counts))
     terms = sorted(numbers)
     places = np.empty(len(terms), np.int32)
     places[[numbers[term] for term in terms]] = np.arange(len(terms), dtype=np.int32)
@@ -129,13 +128,12 @@ def build_postings(pages: Iterable[PageCounts]) -> Postings:
     order = np.argsort(by_term, kind="stable")  # the rows of a term stay in order
     offsets = np.zeros(len(terms) + 1, np.int64)
     np.cumsum(np.bincount(by_term, minlength=len(terms)), out=offsets[1:])
-    rows = np.repeat(np.arange(len(page_ids), dtype=np.int32), np.array(sizes, np.int64))
+    rows = np.repeat(np.arange(len(keys), dtype=np.int32), np.array(sizes, np.int64))
     return Postings(
         make_vocabulary(terms),
         offsets,
         rows[order],
         np.array(counts, np.float32)[order],
-        np.array(page_ids, np.int64),
-        np.array(checksums, np.int64),
+        np.array(keys, np.int64),
         np.array(lengths, np.int64),
     )

@@ -266,9 +266,9 @@ class PostgresIndex:
     def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._connections.read_snapshot() as db:
             version, _ = self._read_version(db)
-            found = db.execute(f"SELECT id, seal FROM {self._tables.pages} ORDER BY id", binary=True).fetchall()
-            ids, checksums = np.array(found, np.int64).reshape(-1, 2).T
-            yield KeywordSnapshot(version, ids, checksums, lambda wanted: self._iter_page_terms(db, wanted))
+            sql = f"SELECT id << 32 | seal FROM {self._tables.pages} ORDER BY id"
+            keys = to_id_array(db.execute(sql, binary=True).fetchall())
+            yield KeywordSnapshot(version, keys, lambda page_ids: self._iter_page_terms(db, page_ids))
 
     def count_terms(self) -> tuple[int, Mapping[str, int]]:
         with self.open_keywords() as snapshot:

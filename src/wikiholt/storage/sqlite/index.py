@@ -228,7 +228,7 @@ class SqliteIndex:
     def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            yield KeywordSnapshot(version, *queries.read_page_checksums(db), partial(queries.iter_page_terms, db))
+            yield KeywordSnapshot(version, queries.read_page_keys(db), partial(queries.iter_page_terms, db))
 
     def count_terms(self) -> tuple[int, Mapping[str, int]]:
         with self._pool.read_snapshot() as db:

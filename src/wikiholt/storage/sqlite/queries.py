@@ -3,9 +3,6 @@
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-
-import numpy as np
 
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.page import Facets, Link, PageTerms
@@ -155,11 +152,10 @@ def _quote_phrase(terms: Sequence[str]) -> str:
 # ── terms, for keyword caches and lexicons ───────────────────────────────────────────────────────
 
 
-def read_page_checksums(db: sqlite3.Connection) -> tuple[IntArray, IntArray]:
-    """The sorted ids of all pages, and the checksum of each."""
-    found = db.execute("SELECT page_id, crc FROM seals WHERE page_id > 0 ORDER BY page_id")
-    columns = np.fromiter(chain.from_iterable(found), np.int64).reshape(-1, 2).T
-    return columns[0], columns[1]
+def read_page_keys(db: sqlite3.Connection) -> IntArray:
+    """The id and the checksum of each page in one number, sorted."""
+    sql = "SELECT page_id << 32 | crc FROM seals WHERE page_id > 0 ORDER BY page_id"
+    return rows.to_id_array(db.execute(sql).fetchall())
 
 
 def iter_page_terms(db: sqlite3.Connection, page_ids: Sequence[int] | None) -> Iterator[tuple[int, PageTerms]]:
