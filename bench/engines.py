@@ -27,6 +27,7 @@ from bench.report import format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex
 from tests.support.chroma_server import RunningChroma
+from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import FaissVectorCache
@@ -34,7 +35,6 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
-from wikiholt.errors import CacheNotReady
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30

@@ -50,8 +50,6 @@ WikiholtError
 │   ├── IndexTooNew
 │   ├── NothingIndexed
 │   ├── CacheCannotAnswer the cache cannot answer this query; the store can
-│   ├── CacheNotReady     the cache is being built, or was closed; the store can answer
-│   ├── CacheBroken       the cache is damaged; it is removed and built again
 │   ├── StorageError      disk full, or a read-only directory
 │   └── DatabaseUnavailable retry after `retry_after` s; no data is lost
 │       ├── TooManyConnections
@@ -312,18 +310,6 @@ class NothingIndexed(IndexUnavailable):
 
 class CacheCannotAnswer(IndexUnavailable):
     code = "cache-cannot-answer"
-
-
-class CacheNotReady(IndexUnavailable):
-    """The cache has no version yet: it is being built, or it was closed."""
-
-    code = "cache-not-ready"
-
-
-class CacheBroken(IndexUnavailable):
-    """The cache file is damaged. It is removed, and the next refresh rebuilds it."""
-
-    code = "cache-broken"
 
 
 class StorageError(IndexUnavailable):

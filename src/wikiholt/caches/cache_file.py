@@ -23,10 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import CacheBroken
+from wikiholt.errors import IndexUnavailable
 from wikiholt.regular_files import fsync_path, move_away, open_regular
 
 _LOG = logging.getLogger(__name__)
+
+
+class CacheNotReady(IndexUnavailable):
+    """The cache has no version yet: it is being built, or it was closed."""
+
+    code = "cache-not-ready"
+
+
+class CacheBroken(IndexUnavailable):
+    """The cache file is damaged. It is removed, and the next refresh rebuilds it."""
+
+    code = "cache-broken"
 
 
 # File format: a header with a checksum, then named sections, each with its own checksum. The mtime is backdated after

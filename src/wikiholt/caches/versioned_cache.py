@@ -14,9 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from wikiholt.caches.cache_file import CacheDirectory, CacheFileName, MappedFile
+from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, CacheNotReady, MappedFile
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import CacheBroken, CacheNotReady
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -25,10 +25,10 @@ from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.keywords import keyword_cache
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.caches.keywords.keyword_file import open_draft
+from wikiholt.caches.keywords.keyword_file import CacheBroken, open_draft
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery
-from wikiholt.errors import CacheBroken, CacheNotReady
+from wikiholt.errors import CacheCannotAnswer
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.store import SqliteStore
 
@@ -217,13 +217,13 @@ def test_random_damage_never_changes_an_answer(tmp_path: Path, seed: int) -> Non
 def test_postings_are_built_in_the_background(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(120))
     cache = open_cache(index, tmp_path, background=True)
-    with pytest.raises(CacheNotReady):
+    with pytest.raises(CacheCannotAnswer):
         cache.search(KeywordQuery(("disk",)), 5, None)
     assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
-    with pytest.raises(CacheNotReady):
+    with pytest.raises(CacheCannotAnswer):
         cache.refresh()
 
 

@@ -13,7 +13,7 @@ from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Page, PageMetadata, PageTerms
 from wikiholt.domain.protocols import Lexicon
-from wikiholt.errors import CacheNotReady
+from wikiholt.errors import CacheCannotAnswer
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.store import SqliteStore
 
@@ -99,7 +99,7 @@ def test_an_unavailable_lexicon_raises_and_recovers(tmp_path: Path, monkeypatch:
     index.apply(IndexChange((make_page("a", "boot"),)))
     closed = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)
     closed.close()
-    with pytest.raises(CacheNotReady):
+    with pytest.raises(CacheCannotAnswer):
         LexiconProvider(index, closed)()
 
     def refuse(_: SqliteIndex) -> None:

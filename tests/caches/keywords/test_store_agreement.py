@@ -24,7 +24,7 @@ from tests.support.tiers import limit_examples
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import KeywordQuery, PageFilter
-from wikiholt.errors import CacheCannotAnswer, CacheNotReady
+from wikiholt.errors import CacheCannotAnswer
 
 FIELD = st.lists(st.sampled_from(VOCABULARY), max_size=6).map(" ".join)
 PAGES = st.lists(
@@ -91,7 +91,7 @@ def test_after_very_many_changes_the_index_answers_until_the_postings_are_built(
     index.apply(IndexChange(tuple(make_random_pages(1_000, seed=2))))
     cache.refresh()
     if cache.version is None:
-        with pytest.raises(CacheNotReady):
+        with pytest.raises(CacheCannotAnswer):
             cache.search(KeywordQuery(("disk",)), 5, None)
     assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()

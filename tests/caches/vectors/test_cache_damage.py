@@ -12,10 +12,9 @@ from tests.caches.brute_force_index import BruteForceIndex, assert_same
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, get_only_file, parametrize_kinds, sketched
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches import cache_file
-from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheFileHeader, FileSection
+from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheBroken, CacheFileHeader, FileSection
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.errors import CacheBroken
 from wikiholt.search.vector_channel import compute_page_means
 
 

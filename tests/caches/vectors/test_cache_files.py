@@ -14,10 +14,9 @@ import pytest
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact, get_only_file, parametrize_kinds, sketched
 from tests.support.wait import TIMEOUT_S
-from wikiholt.caches.cache_file import _READS_PER_RELEASE, MappedFile, SectionWriter
+from wikiholt.caches.cache_file import _READS_PER_RELEASE, CacheNotReady, MappedFile, SectionWriter
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.errors import CacheNotReady
 
 
 @parametrize_kinds

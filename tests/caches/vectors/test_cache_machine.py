@@ -9,11 +9,11 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
 from tests.support.tiers import limit_examples
+from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors import vector_cache as derived_module
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.factory import FaissEngine, FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.errors import CacheBroken
 
 
 class CacheFollowsReference(VectorCacheMachine):

@@ -19,10 +19,11 @@ from tests.caches.brute_force_index import (
 )
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
+from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.vectors.cache_state import Array
 from wikiholt.caches.vectors.exact import EXCLUDED_DIFFERENCE, ExactVectorCache, QuantizedEngine, select_closest
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import CacheNotReady, InvalidQuery
+from wikiholt.errors import InvalidQuery
 
 QUERY = random_vectors(1, seed=99)[0]
 QUANTIZED = QuantizedEngine(scan_max_rows=0)

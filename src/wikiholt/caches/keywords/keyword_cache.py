@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from wikiholt.caches.keywords import keyword_state
-from wikiholt.caches.keywords.keyword_file import KeywordFile, open_draft, write_keyword_file
+from wikiholt.caches.keywords.keyword_file import CacheBroken, KeywordFile, open_draft, write_keyword_file
 from wikiholt.caches.keywords.keyword_state import KeywordState, follow_index, iter_page_counts
 from wikiholt.caches.keywords.lexicon import make_state_lexicon
 from wikiholt.caches.keywords.postings import PageCounts, build_postings
@@ -18,7 +18,7 @@ from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import CacheBroken, CacheNotReady
+from wikiholt.errors import CacheCannotAnswer
 from wikiholt.regular_files import move_away
 from wikiholt.text.bm25 import count_weighted_terms
 
@@ -30,7 +30,7 @@ RETRY_DELAY_S = 5.0
 
 
 class MemoryKeywordCache:
-    """A `KeywordCache` that has one state. It raises CacheCannotAnswer, CacheNotReady and CacheBroken."""
+    """A `KeywordCache` that has one state. It raises CacheCannotAnswer and CacheBroken."""
 
     def __init__(self, state: KeywordState | None) -> None:
         self._state = state
@@ -51,7 +51,7 @@ class MemoryKeywordCache:
         return make_state_lexicon(self._get_state())
 
     def refresh(self) -> None:
-        """Bring the cache to the index's version, if it follows the index. Raises CacheNotReady if it was closed."""
+        """Bring the cache to the version of the index, if it follows one. Raises CacheCannotAnswer if it was closed."""
 
     def verify(self) -> None:
         """Verify its file completely, if it has one. Removes a damaged file and raises CacheBroken."""
@@ -66,7 +66,7 @@ class MemoryKeywordCache:
 
     def _get_state(self) -> KeywordState:
         if self._state is None:
-            raise CacheNotReady("The keyword cache is not built yet.", hint="searches read the index in the meantime")
+            raise CacheCannotAnswer("the keyword cache is not built yet", hint="search the index")
         return self._state
 
 
@@ -109,7 +109,7 @@ class FileKeywordCache(MemoryKeywordCache):
             self._init_process()
         with self._lock:
             if self._closed:
-                raise CacheNotReady("The keyword cache was closed.")
+                raise CacheCannotAnswer("the keyword cache was closed", hint="search the index")
             self._state = self._find_state()
             if self._state is None or self._state.is_old:
                 self._start_build()
@@ -224,5 +224,5 @@ class FileKeywordCache(MemoryKeywordCache):
     def _iter_until_closed(self, pages: Iterator[PageCounts]) -> Iterator[PageCounts]:
         for page in pages:
             if self._closed:
-                raise CacheNotReady("The keyword cache was closed.")
+                raise CacheCannotAnswer("the keyword cache was closed", hint="search the index")
             yield page

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from wikiholt.caches.keywords.postings import Postings, Vocabulary
-from wikiholt.errors import CacheBroken
+from wikiholt.errors import IndexUnavailable
 from wikiholt.regular_files import fsync_path, open_regular
 from wikiholt.text.bm25 import FIELD_WEIGHTS
 
@@ -39,6 +39,12 @@ _TYPES = {
     "text": "|u1",
 }
 """The arrays in their order. Those of large numbers come first, so that all are aligned."""
+
+
+class CacheBroken(IndexUnavailable):
+    """The keyword file is damaged or cannot be used. It is removed and built again from the index."""
+
+    code = "cache-broken"
 
 
 class KeywordFile:

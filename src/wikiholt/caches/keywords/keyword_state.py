@@ -141,15 +141,16 @@ def search_keywords(
     Raises CacheCannotAnswer for phrases and exclusions. As in the index, the terms and the prefix each contribute their
     best `limit` pages, and the scores of a page in both are added.
     """
-    terms, prefix = _split_query(query), split_terms(query.prefix)
-    if len(prefix) > 1:
-        raise _make_phrase_error()
+    terms, prefix = _split_query(query)
     if limit <= 0:
         return []
     lists = list(map(state.get_list, terms))
     best = _select_best(state, _score_rows(state, lists), limit, page_ids)
     if prefix:
-        scores = _score_rows(state, [_sum_prefix_lists(state, prefix[0])])
+        # All terms with the prefix count as if they were one.
+        sums = np.bincount(*state.get_prefix_lists(prefix), len(state.page_ids)).astype(np.float64)
+        matching = np.flatnonzero(sums)
+        scores = _score_rows(state, [(matching, sums[matching])])
         if lists:
             scores[lists[-1][0]] = 0  # pages with the last term itself have its score
         totals = defaultdict[int, float](float, best)
@@ -161,19 +162,16 @@ def search_keywords(
 
 def get_max_score(state: KeywordState, query: KeywordQuery) -> float:
     """Return an upper bound of the scores. Raises the same error as `search_keywords`."""
-    return sum(compute_max_score(state.page_count, len(state.get_list(term)[0])) for term in _split_query(query))
+    terms, _ = _split_query(query)
+    return sum(compute_max_score(state.page_count, len(state.get_list(term)[0])) for term in terms)
 
 
-def _split_query(query: KeywordQuery) -> list[str]:
-    """Split the terms of the query again, as the index does."""
-    units = [split_terms(term) for term in query.terms]
-    if query.phrases or query.excluded or any(len(unit) != 1 for unit in units):
-        raise _make_phrase_error()
-    return [term for (term,) in units]
-
-
-def _make_phrase_error() -> CacheCannotAnswer:
-    return CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
+def _split_query(query: KeywordQuery) -> tuple[list[str], str]:
+    """Split the terms and the prefix of the query again, as the index does. Raises CacheCannotAnswer for phrases."""
+    terms, prefix = [split_terms(term) for term in query.terms], split_terms(query.prefix)
+    if query.phrases or query.excluded or len(prefix) > 1 or any(len(parts) != 1 for parts in terms):
+        raise CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
+    return [term for (term,) in terms], "".join(prefix)
 
 
 def _score_rows(state: KeywordState, lists: Sequence[PostingList | tuple[IntArray, DoubleArray]]) -> DoubleArray:
@@ -193,14 +191,6 @@ def _score_rows(state: KeywordState, lists: Sequence[PostingList | tuple[IntArra
     # One pass over all lists, in the order of the terms, is faster than one pass per list.
     all_rows = np.concatenate([np.asarray(rows, np.intp) for rows, _ in lists])
     return np.bincount(all_rows, np.concatenate(gains), len(state.page_ids)).astype(np.float64, copy=False)
-
-
-def _sum_prefix_lists(state: KeywordState, prefix: str) -> tuple[IntArray, DoubleArray]:
-    """Return the rows and counts of all terms with the prefix as if they were one term."""
-    rows, counts = state.get_prefix_lists(prefix)
-    sums: DoubleArray = np.bincount(rows, counts, len(state.page_ids)).astype(np.float64)
-    matching = np.flatnonzero(sums)
-    return matching, sums[matching]
 
 
 def _select_best(

@@ -28,7 +28,7 @@ class TermTable(NamedTuple):
         numbers = numbers[self.page_counts[numbers] > 0]
         if lengths is None:
             return numbers
-        sizes = self.terms.get_byte_lengths(numbers)
+        sizes = np.diff(self.terms.ends, prepend=0)[numbers]
         return numbers[(sizes >= lengths.start) & (sizes < lengths.stop * _MAX_CHARACTER_BYTES)]
 
     def take_terms(self, numbers: IntArray, limit: int, lengths: range | None) -> list[str]:
@@ -92,7 +92,7 @@ class LexiconProvider:
         self._loaded: tuple[int, TermTable] | None = None
 
     def __call__(self) -> Lexicon:
-        """Return the lexicon. Raises the errors of the keyword cache (CacheNotReady, CacheBroken)."""
+        """Return the lexicon. Raises the errors of the keyword cache (CacheCannotAnswer, CacheBroken)."""
         if self._keyword_cache is not None:
             self._keyword_cache.refresh()
             return self._keyword_cache.get_lexicon()

@@ -52,9 +52,6 @@ class Vocabulary:
             numbers = numbers[self.text[self.ends[numbers] - distance] == byte]
         return numbers
 
-    def get_byte_lengths(self, numbers: IntArray) -> IntArray:
-        return self.ends[numbers] - np.where(numbers > 0, self.ends[numbers - 1], 0)
-
     def _find_position(self, encoded: bytes) -> int:
         return bisect_left(range(len(self.ends)), encoded, key=self._get_bytes)
 

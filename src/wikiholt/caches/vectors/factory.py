@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.caches.vectors.cache_state import Array
 from wikiholt.caches.vectors.exact import ExactVectorCache
@@ -16,7 +17,7 @@ from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.caches.vectors.vector_table import is_in_sorted
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import CacheBroken, InvalidSetting, MissingDependency, make_extra_hint
+from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 
 # FAISS finds candidates by four-bit product codes, which are then scored exactly. Clustered and graph indexes lose
 # neighbours on real text; a fast scan of flat codes does not (see the bench).

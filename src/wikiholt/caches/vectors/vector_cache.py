@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wikiholt.caches.cache_file import CacheDirectory, CacheFileName, MappedFile, SectionWriter
+from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, MappedFile, SectionWriter
 from wikiholt.caches.vectors.cache_state import (
     Array,
     BuiltRows,
@@ -25,7 +25,7 @@ from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_u
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import CacheBroken, InvalidQuery
+from wikiholt.errors import InvalidQuery
 
 _Build = Callable[[int, int, Iterable[VectorRows]], VectorCacheState]
 """Builds rows from a version, the number of rows, and the blocks."""

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
-from wikiholt.errors import CacheBroken
 from wikiholt.search.vector_channel import compute_page_means
 
 UNIT_LENGTH_TOLERANCE = 1e-3
