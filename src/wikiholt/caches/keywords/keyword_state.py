@@ -6,7 +6,6 @@ of pages, their average length and the page counts of terms include only live ro
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -85,12 +84,10 @@ class KeywordState:
         """Return the live rows of all terms with the prefix, one list after the other."""
         return self._join(self.postings.find_prefix_lists(prefix), self.recent.find_prefix_lists(prefix))
 
-    @cached_property
-    def page_counts(self) -> IntArray:
-        """The number of live rows with each term of the postings."""
-        if self._alive is None or not len(self._alive):
-            return np.diff(self.postings.offsets)
-        return np.add.reduceat(self._alive[self.postings.rows], self.postings.offsets[:-1], dtype=np.int64)
+    def is_live(self, number: int) -> bool:
+        """Whether a live row of the postings has their term with this number."""
+        start, end = self.postings.offsets[number : number + 2].tolist()
+        return self._alive is None or bool(self._alive[self.postings.rows[start:end]].any())
 
     def _join(self, built: PostingList, recent: PostingList) -> PostingList:
         live = self._get_live(built[0])

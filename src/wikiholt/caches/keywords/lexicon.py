@@ -18,27 +18,28 @@ _MAX_CHARACTER_BYTES = 4
 
 
 class TermTable(NamedTuple):
-    """Terms, each with the number of pages that contain it. A term without pages counts as missing."""
+    """Terms, each with the number of pages that contain it, or did when the table was built."""
 
     terms: Vocabulary
     page_counts: IntArray
+    is_live: Callable[[int], bool] = lambda _: True
+    """Whether a page still contains the term with this number."""
 
     def drop_unfit(self, numbers: IntArray, lengths: range | None) -> IntArray:
-        """Drop terms without pages, and those whose byte length rules out the lengths in characters."""
-        numbers = numbers[self.page_counts[numbers] > 0]
+        """Drop the terms whose byte length rules out the lengths in characters."""
         if lengths is None:
             return numbers
         sizes = np.diff(self.terms.ends, prepend=0)[numbers]
         return numbers[(sizes >= lengths.start) & (sizes < lengths.stop * _MAX_CHARACTER_BYTES)]
 
     def take_terms(self, numbers: IntArray, limit: int, lengths: range | None) -> list[str]:
-        """Return the first of these terms; with `lengths`, only terms of these lengths."""
+        """Return the first of these terms that are live; with `lengths`, only terms of these lengths."""
         taken: list[str] = []
         for number in numbers.tolist():
             if len(taken) >= limit:
                 break
             term = self.terms.get_term(number)
-            if lengths is None or len(term) in lengths:
+            if (lengths is None or len(term) in lengths) and self.is_live(number):
                 taken.append(term)
         return taken
 
@@ -72,10 +73,13 @@ class TermLexicon:
 
 def make_state_lexicon(state: KeywordState) -> TermLexicon:
     """Return the lexicon of a keyword state."""
-    recent = TermTable(state.recent.terms, np.diff(state.recent.offsets))
+    built, recent = state.postings, state.recent
     return TermLexicon(
         lambda term: len(state.get_list(term)[0]),
-        lambda: (TermTable(state.postings.terms, state.page_counts), recent),
+        lambda: (
+            TermTable(built.terms, np.diff(built.offsets), state.is_live),
+            TermTable(recent.terms, np.diff(recent.offsets)),
+        ),
     )
 
 
