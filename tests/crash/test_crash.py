@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
@@ -51,7 +51,7 @@ def get_index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
     return tmp_path / "data" / "wikis" / wiki.wiki.id / "g000001.sqlite"
 
 
-def test_flipped_bits_anywhere_in_an_index_are_found_by_the_next_sync(
+def test_flipped_bits_anywhere_in_an_index_are_found_by_a_check_and_repaired_by_the_next_sync(
     tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
     file = get_index_file(tmp_path, wiki)
@@ -65,6 +65,8 @@ def test_flipped_bits_anywhere_in_an_index_are_found_by_the_next_sync(
         file.write_bytes(intact)
         flip(file, rng)
         handle = make_cached_service(tmp_path / "data").get_handle("victim")
+        with suppress(IndexCorrupt):
+            handle.check_integrity()
         rebuilt += handle.sync().rebuilt
         assert handle.check() == []
         hits = handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
