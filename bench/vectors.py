@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.caches.vectors.factory import FaissVectorCache
 
 from bench.measures import measure_seconds, read_memory_mb
 from bench.report import make_head
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import FaissVectorCache
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder

@@ -37,6 +37,7 @@ ROUNDS, SEED = choose(50, 14), 2024
 """14 rounds have each operation and each failure."""
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "the index was not damaged, but it was"),
+    "unsynced vectors": ("sync", "power cut", "the index was not damaged, but it was"),
     "unsynced backup": ("back up", "power cut", "its checksum does not match"),
     # Not a kill at a moment, which may come before the first key on a busy machine.
     "key not stored": ("register", "clock", "should open its wiki"),

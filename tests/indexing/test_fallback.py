@@ -31,11 +31,13 @@ def get_store(wiki: DamagedWiki) -> IndexStore:
 
 def make_two_generations(wiki: DamagedWiki) -> Path:
     """Publish generation 2 and keep generation 1, as a process killed before the cleanup does."""
-    copy = wiki.place / "g000001.sqlite"
-    shutil.copy(wiki.index_file, copy)
+    names = ("g000001.sqlite", "g000001-1.vectors")
+    for name in names:
+        shutil.copy(wiki.directory / name, wiki.place)
     wiki.handle.reindex()
     wiki.service.close()
-    shutil.move(copy, wiki.directory / copy.name)
+    for name in names:
+        shutil.move(wiki.place / name, wiki.directory)
     wiki.service = wiki.open_service()
     return wiki.directory / "g000002.sqlite"
 

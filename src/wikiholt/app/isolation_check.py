@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from wikiholt.app.doctor import CheckResult
-from wikiholt.caches.cache_file import is_cache_file_name, read_cache_owner
 from wikiholt.caches.keywords.keyword_file import read_keyword_file_owner
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
@@ -15,6 +14,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.storage.sqlite.query_log import QUERY_LOG_FILE, get_query_log_owner
 from wikiholt.storage.sqlite.schema import get_owner
+from wikiholt.storage.sqlite.vector_file import read_vector_header
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -90,7 +90,9 @@ def _choose_reader(name: str) -> Callable[[Path], str] | None:
         return lambda file: _read_with(file, get_owner)
     if name.endswith(".keywords"):
         return read_keyword_file_owner
-    return read_cache_owner if is_cache_file_name(name) else None
+    if name.startswith("g") and name.endswith(".vectors"):
+        return lambda file: read_vector_header(file).wiki_id
+    return None
 
 
 def _read_with(file: Path, read: Callable[[sqlite3.Connection], str]) -> str:

@@ -68,7 +68,15 @@ class VectorSource(Protocol):
         """The intact vectors of chunks whose embedded text has one of these hashes, by hash."""
 
 
-class WikiIndex(VectorSource, Protocol):
+class KeptIndex(VectorSource, Protocol):
+    """An index that is not used any more, of which vectors are taken over."""
+
+    def get_state(self) -> IndexState: ...
+
+    def close(self) -> None: ...
+
+
+class WikiIndex(KeptIndex, Protocol):
     """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
@@ -110,7 +118,27 @@ class WikiIndex(VectorSource, Protocol):
         """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""
+        """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.
+
+        In a large index, candidates may be found in a way that misses one in a hundred.
+        """
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
+
+        None if a search in these pages takes no longer than that.
+        """
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
+        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
+        computes it. None if the index has none.
+        """
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         """The sorted ids of the pages that match; None if the filter is empty."""
@@ -119,10 +147,10 @@ class WikiIndex(VectorSource, Protocol):
         """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def open_vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
-        """All vectors at one version, to build a cache from."""
+        """All vectors at one version, to build a copy from."""
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
-        """What a vector cache at that version must apply; None if it is too old to be updated."""
+        """What a copy of that version must apply; None if it is too old to be updated."""
 
     def open_keywords(self) -> AbstractContextManager[KeywordSnapshot]:
         """The terms of all pages at one version, to build a keyword cache from, or to bring one to that version."""
@@ -247,7 +275,7 @@ class IndexStore(Protocol):
     def quarantine(self, wiki_id: str, reason: str) -> str:
         """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it."""
 
-    def open_quarantined(self, wiki_id: str) -> WikiIndex | None:
+    def open_quarantined(self, wiki_id: str) -> KeptIndex | None:
         """Open the last quarantined index to take over its vectors; None if that is not possible."""
 
     def open_backup(self, file: Path) -> WikiIndex:

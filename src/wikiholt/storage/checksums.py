@@ -21,20 +21,19 @@ from wikiholt.storage.page_table import (
 from wikiholt.storage.sqlite.rows import (
     CHUNK_COLUMNS,
     FULL_CHUNKS,
-    VECTOR_COLUMNS,
     Row,
     compute_row_checksum,
+    decode_full_chunks,
     encode_row,
     is_row_intact,
-    split_full_chunks,
     translate_damage,
 )
 
 _PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
-_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
+_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE page_id = ? ORDER BY number"
 _TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
 _LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
-_STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
+_STATE_QUERY = "SELECT version, horizon, revision, synced_at, vector_file, vector_rows, vector_since FROM state"
 _WRITE_CHECKSUMS = "INSERT OR REPLACE INTO checksums (page_id, page_row, full_page) VALUES (?, ?, ?)"
 CHECKED_PAGES = f"SELECT {ANSWER_COLUMNS}, page_row FROM pages LEFT JOIN checksums ON page_id = pages.id"
 """The rows of `to_checked_page`."""
@@ -107,7 +106,7 @@ def to_checked_page(row: Row) -> StoredPage:
 
 
 def find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
-    """Describe the pages, problems and state that do not match their checksums, or else chunks and vectors."""
+    """Describe the pages, problems and state that do not match their checksums, or else chunks."""
     if is_state_corrupt(db):
         yield "its version or revision is not as it was written"
     are_pages_intact = True
@@ -120,19 +119,17 @@ def find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
         if checksum != compute_problem_checksum(PageProblem(*columns)):
             yield "a problem is not as it was written"
     # Those of a page are covered by its checksum too, but not their own checksums.
-    parts = {"chunk": f"{CHUNK_COLUMNS} FROM chunks", "vector": f"{VECTOR_COLUMNS} FROM vectors"}
-    for label, columns_and_table in parts.items() if are_pages_intact else ():
-        for row in db.execute(f"SELECT {columns_and_table}"):
-            if not is_row_intact(row):
-                yield f"{label} {row[0]} is not as it was written"
+    for row in db.execute(f"SELECT {CHUNK_COLUMNS} FROM chunks") if are_pages_intact else ():
+        if not is_row_intact(row):
+            yield f"chunk {row[0]} is not as it was written"
 
 
 def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
     """All that belongs to a page, encoded by `encode_page_parts`."""
-    chunks, vectors = split_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
+    chunks = decode_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
     links = db.execute(_LINK_QUERY, (page_id,))
     tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
-    return encode_page_parts(page_id, chunks, vectors, tags, links)
+    return encode_page_parts(page_id, chunks, (), tags, links)
 
 
 def _compute_stored_checksums(db: sqlite3.Connection, page_id: int) -> list[int]:

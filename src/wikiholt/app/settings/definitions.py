@@ -28,7 +28,6 @@ from wikiholt.app.settings.setting import (
     list_settings,
     setting,
 )
-from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
@@ -142,12 +141,12 @@ class Settings:
     )
     vectors: str = setting(
         "auto",
-        "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, store "
-        "queries the database for each search, and so does auto for wikis without an HNSW index.",
+        "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, the "
+        "database searches, unless it is chroma.",
         choices=("auto", "store", "exact", "faiss", "chroma"),
     )
     faiss_crossover: int = setting(
-        FAISS_MIN_CHUNKS, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
+        600_000, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
     )
     chroma_url: str = setting(
         "",

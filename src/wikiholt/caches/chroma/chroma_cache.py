@@ -1,6 +1,6 @@
 """The vector cache of one wiki with Chroma: Chroma returns candidates, which are scored exactly.
 
-The rows are in a mapped file, as without Chroma. Results of Chroma are never trusted, only used as candidates; chunks
+Results of Chroma are never trusted, only used as candidates; chunks
 newer than the collection are scored too. While Chroma is unavailable, slow or wrong, an exact search answers, marked
 `degraded`. A search waits for Chroma at most its timeout; after a timeout no search uses Chroma until the collection is
 verified again.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.caches.chroma.client import ChromaError, ChromaMetrics, ChromaUnavailable, CollectionBusy
+from wikiholt.caches.chroma.client import ChromaError, ChromaMetrics, ChromaUnavailable
 from wikiholt.caches.chroma.collection import (
     EXTRA_NEIGHBOURS,
     SAME_ROW_DISTANCE,
@@ -25,8 +25,7 @@ from wikiholt.caches.chroma.collection import (
 )
 from wikiholt.caches.chroma.rest_api import ChromaApi, NearestRows
 from wikiholt.caches.chroma.sync_worker import CollectionSyncWorker
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 
 MAX_CHROMA_LIMIT = 1000
@@ -54,14 +53,11 @@ class ChromaVectorCache:
         timeout_s: float,
         is_published: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._exact = ExactVectorCache(index, directory)
         self._index = index
         self._worker = worker
         self._timeout_s = timeout_s
         self._metrics: ChromaMetrics = worker.metrics
-        self._collection = CollectionSync(
-            index, self._exact, directory, owner, worker.metrics, worker.get_wiki_ids, is_published
-        )
+        self._collection = CollectionSync(index, directory, owner, worker.metrics, worker.get_wiki_ids, is_published)
         self._checked_at = time.monotonic()
         self._verified: VerifiedCollection | None = None
         self._search_counter = itertools.count()
@@ -70,11 +66,10 @@ class ChromaVectorCache:
 
     @property
     def version(self) -> int | None:
-        return self._exact.version
+        return self._index.get_version()
 
     def refresh(self) -> None:
-        """Bring the rows to the index's version and update the collection in the background."""
-        self._exact.refresh()
+        """Update the collection in the background."""
         verified = self._verified
         if verified is None or verified.version != self._index.get_version():
             self._worker.enqueue(self)
@@ -92,7 +87,7 @@ class ChromaVectorCache:
         A page filter is answered by exact search, because a filter in Chroma loses neighbours.
         """
         if page_ids is not None or limit > MAX_CHROMA_LIMIT:
-            return self._exact.search(vector, limit, page_ids)
+            return self._index.search_vectors(vector, limit, page_ids)
         verified = self._verified
         if verified is not None:
             try:
@@ -101,36 +96,23 @@ class ChromaVectorCache:
                 self._metrics.add_failure(error)
                 self._drop_verified(verified, is_error=isinstance(error, ChromaError))
         self._metrics.add("fallbacks")
-        return replace(self._exact.search(vector, limit, None), degraded=True)
-
-    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
-        """Return every chunk of these pages with its vector, if that is useful."""
-        return self._exact.read_ahead(page_ids)
-
-    def get_page_means(self, page_ids: IntArray) -> FloatArray:
-        """Return the mean of the vectors of each of these pages."""
-        return self._exact.get_page_means(page_ids)
+        return replace(self._index.search_vectors(vector, limit, None), degraded=True)
 
     def verify(self) -> None:
-        """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""
+        """Schedule a check of the collection."""
         self._schedule_check()
-        self._exact.verify()
 
     def wait_idle(self, timeout_s: float | None = None) -> bool:
-        return self._exact.wait_idle(timeout_s) and self._worker.wait(self, timeout_s)
+        return self._worker.wait(self, timeout_s)
 
     def close(self) -> None:
         self._worker.remove(self)
         self._verified = None
-        self._exact.close()
 
     # ── for the sync worker ──────────────────────────────────────────────────────────────────────
 
     def sync_collection(self, api: ChromaApi, instance_id: str, should_stop: Callable[[], bool]) -> None:
         """Make the collection equal to the index; searches use it from then on."""
-        self._exact.refresh()
-        if self._exact.version is None:
-            raise CollectionBusy("The rows of a large wiki are being built.")
         self._verified = self._collection.sync(api, instance_id, should_stop)
 
     def mark_unavailable(self) -> None:
@@ -148,26 +130,26 @@ class ChromaVectorCache:
         """Score the candidates of Chroma and the newer chunks; if that gives too few hits, search exactly."""
         row_limit = min(max(limit + EXTRA_NEIGHBOURS, _COMPLETE_ROWS), verified.row_count)
         if row_limit == 0:
-            return self._exact.search(vector, limit, None)
+            return self._index.search_vectors(vector, limit, None)
         is_probing = next(self._search_counter) % _PROBE_EVERY_SEARCHES == 0
-        probes = self._exact.sample(_PROBE_ROWS).vectors if is_probing else vector[:0]
+        probes = self._index.sample_vectors(_PROBE_ROWS).vectors if is_probing else vector[:0]
         nearest = self._query_with_probes(verified, vector, probes.reshape(-1, len(vector)), row_limit)
         if nearest.is_new_connection:
             self._probe_connection(verified, vector)
         chunk_ids = self._collection.to_chunk_ids(nearest.rows[0])
         if len(chunk_ids) < _MIN_RETURNED_SHARE * row_limit:
             raise ChromaError("Chroma returns fewer rows than the collection has.")
-        hits = self._exact.score_chunks(vector, np.union1d(chunk_ids, verified.new_chunk_ids), limit)
+        hits = self._index.score_chunks(vector, np.union1d(chunk_ids, verified.new_chunk_ids), limit)
         self._metrics.add("queries")
         # Rows that Chroma misses must not be hidden by farther or newer chunks that make up for their number.
         is_row_missing = row_limit == verified.row_count and len(chunk_ids) < row_limit
         if is_row_missing or len(hits.chunk_ids) < min(limit, verified.row_count + len(verified.new_chunk_ids)):
-            return self._exact.search(vector, limit, None)
+            return self._index.search_vectors(vector, limit, None)
         return hits
 
     def _probe_connection(self, verified: VerifiedCollection, vector: FloatArray) -> None:
         """Probe known rows and schedule a check: a new connection may lead to another server."""
-        self._query_with_probes(verified, vector, self._exact.sample(_PROBE_ROWS).vectors, 1)
+        self._query_with_probes(verified, vector, self._index.sample_vectors(_PROBE_ROWS).vectors, 1)
         if not verified.instance_id and time.monotonic() - self._checked_at > _RECONNECT_CHECK_INTERVAL_S:
             self._schedule_check()
 
@@ -191,7 +173,7 @@ class ChromaVectorCache:
         if nearest.instance_id != verified.instance_id:
             raise ChromaUnavailable("Chroma is not the process that was verified.")
         for probe, rows in zip(probes, nearest.rows[1:], strict=True):
-            hits = self._exact.score_chunks(probe, self._collection.to_chunk_ids(rows), 1)
+            hits = self._index.score_chunks(probe, self._collection.to_chunk_ids(rows), 1)
             if not len(hits.distances) or hits.distances[0] > SAME_ROW_DISTANCE:
                 raise ChromaError("Chroma does not find a known row.")
         return nearest

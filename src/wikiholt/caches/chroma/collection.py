@@ -24,14 +24,13 @@ from wikiholt.caches.chroma.client import (
 )
 from wikiholt.caches.chroma.record_layout import (
     DELETE_BATCH_ROWS,
+    Cancelled,
     CollectionWriter,
     RecordLayout,
     ShouldStop,
     iter_slices,
 )
 from wikiholt.caches.chroma.rest_api import ChromaApi, ChromaRow, CollectionInfo, CollectionRows, MetadataValue
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
@@ -56,7 +55,6 @@ class _CollectionVerifier:
     """Checks and repairs the collection of one index."""
 
     index: WikiIndex
-    exact: ExactVectorCache
     layout: RecordLayout
     metrics: ChromaMetrics
     writer: CollectionWriter
@@ -69,12 +67,10 @@ class _CollectionVerifier:
         self.metrics.add("checks")
         if self.repair(collection, should_stop, version=version, can_write=can_write):
             self.metrics.add("repairs")
-        self.exact.refresh()
-        sample = self.exact.sample(VERIFY_SAMPLE_ROWS)
+        sample = self.index.sample_vectors(VERIFY_SAMPLE_ROWS)
         if not len(sample.chunk_ids):
             return
         candidates = self._query_neighbours(collection, sample.vectors, should_stop)
-        self.exact.refresh()
         delta = self.index.get_vector_changes(version)
         if delta is None:
             raise CollectionBusy("The index has changed too much during the check.")
@@ -105,8 +101,8 @@ class _CollectionVerifier:
 
         Chunks newer than the collection count as found too.
         """
-        expected = self.exact.search(vector, VERIFY_NEIGHBOURS, None)
-        hits = self.exact.score_chunks(vector, np.union1d(chunk_ids, new_chunk_ids), VERIFY_NEIGHBOURS)
+        expected = self.index.search_vectors(vector, VERIFY_NEIGHBOURS, None)
+        hits = self.index.score_chunks(vector, np.union1d(chunk_ids, new_chunk_ids), VERIFY_NEIGHBOURS)
         if not len(expected.distances):
             return 1.0, True
         recall = float((hits.distances <= expected.distances[-1] + _TIE_DISTANCE).sum()) / len(expected.distances)
@@ -209,7 +205,6 @@ class CollectionSync:
     def __init__(
         self,
         index: WikiIndex,
-        exact: ExactVectorCache,
         directory: Path,
         owner: CollectionOwner,
         metrics: ChromaMetrics,
@@ -222,7 +217,7 @@ class CollectionSync:
         self._owner = owner
         self._metrics = metrics
         self._writer = CollectionWriter(index, owner.layout, metrics)
-        self._verifier = _CollectionVerifier(index, exact, owner.layout, metrics, self._writer)
+        self._verifier = _CollectionVerifier(index, owner.layout, metrics, self._writer)
         self.to_chunk_ids = self._verifier.to_chunk_ids
         self._get_wiki_ids = get_wiki_ids
         self._is_published = is_published

@@ -8,6 +8,7 @@ small file beside it that records its origin, so that a sync after a crash knows
 import os
 import re
 import shutil
+import sqlite3
 from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,8 @@ from wikiholt.regular_files import NotRegularFile, fsync_path, read_regular, wri
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.packed_vectors import unpack
+from wikiholt.storage.sqlite.vector_file import VectorFileHeader
 
 _DIGITS = 6
 _NUMBER_PATTERN = re.compile(r"(?:^|-)g(\d{6})[.-]")
@@ -105,6 +108,10 @@ class GenerationFiles:
                 self.remove(number)
             elif published is None or number <= published or not self.get_file(number).exists():
                 file.unlink(missing_ok=True)
+        for file in list(self._directory.glob("g??????-*")):
+            index_file = self._directory / f"{file.name.partition('-')[0]}.sqlite"
+            if not index_file.exists():
+                file.unlink(missing_ok=True)
 
     def publish(self, number: int) -> None:
         """Publish a generation atomically."""
@@ -129,12 +136,16 @@ class GenerationFiles:
                 _, recipe = schema.read_header(db)
                 schema.require_owner(db, self._directory.name)
                 schema.write_generation(db, number, recipe)
-                faults = integrity.find_faults(db, recipe.dimensions)
+                faults = integrity.find_faults(db)
                 if faults:
                     raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
+                unpack(db, file, VectorFileHeader(self._directory.name, number, recipe.dimensions))
+                db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the file it writes
+                db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except BaseException:
             schema.remove_draft(draft)
+            self.remove(number)
             raise
         fsync_path(draft)
         draft.rename(file)
@@ -143,13 +154,13 @@ class GenerationFiles:
 
     def remove(self, number: int) -> None:
         """Remove a generation with its caches; its origin file is removed last."""
-        for pattern in (f"g{number:06d}.keywords*", f"*-g{number:06d}-*", f"g{number:06d}.sqlite*"):
+        for pattern in (f"g{number:06d}.keywords*", f"g{number:06d}.sqlite*", f"g{number:06d}-*"):
             for file in sorted(self._directory.glob(pattern)):
                 file.unlink(missing_ok=True)
 
     def quarantine(self, directory: Path) -> None:
         """Move all generations to that directory."""
-        for file in list(self._directory.glob("g??????.sqlite*")):
+        for file in [*self._directory.glob("g??????.sqlite*"), *self._directory.glob("g??????-*")]:
             file.rename(directory / file.name)
         (self._directory / "CURRENT").unlink(missing_ok=True)
 

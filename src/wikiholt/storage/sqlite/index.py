@@ -34,7 +34,7 @@ from wikiholt.domain.search import (
     StoredPage,
 )
 from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
-from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.regular_files import fsync_path
 from wikiholt.storage.checksums import CHECKED_PAGES, to_checked_page
 from wikiholt.storage.page_table import (
@@ -51,9 +51,13 @@ from wikiholt.storage.page_table import (
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.index_vectors import CodesChoice, IndexVectors, VectorWriter, choose_quantized
+from wikiholt.storage.sqlite.packed_vectors import is_packed, pack_table, read_intact, read_packed
 from wikiholt.storage.sqlite.pool import SqlitePool
 from wikiholt.storage.sqlite.queries import LINK_COLUMNS, count_facets, select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
+from wikiholt.storage.sqlite.vector_file import VectorFileHeader
+from wikiholt.storage.sqlite.vector_table import VectorTable
 
 _BLOCK_ROWS = 4096
 _COPY_STEP_PAGES = 512
@@ -70,6 +74,7 @@ class SqliteIndex:
         file: Path,
         wiki_id: str | None = None,
         connect: Callable[[Path], sqlite3.Connection] = open_connection,
+        choose_codes: CodesChoice = choose_quantized,
         *,
         check: bool = True,
     ) -> None:
@@ -77,6 +82,7 @@ class SqliteIndex:
 
         Without `check`, an index with an obvious fault is opened too.
         """
+        self._file = file
         self._pool = SqlitePool(file, connect, wiki_id)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
         try:
@@ -84,8 +90,13 @@ class SqliteIndex:
                 self.generation, self.recipe = read_header(db)
                 self.wiki_id = get_owner(db)
                 fault = integrity.find_obvious_fault(db) if check else ""
-            if fault:
-                raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
+                if fault:
+                    raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
+                self._header = VectorFileHeader(self.wiki_id, self.generation, self.recipe.dimensions)
+                self._vectors = IndexVectors(file, self._header, choose_codes, check=check)
+                self._is_packed = is_packed(db)
+                if check and not self._is_packed:
+                    self._get_vectors(db)
         except BaseException:
             self._pool.close()
             raise
@@ -133,7 +144,7 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             db.set_progress_handler(stop, _STEPS_PER_STOP_CHECK)
             try:
-                return integrity.find_faults(db, self.recipe.dimensions)
+                return integrity.find_faults(db) or list(self._find_vector_faults(db))
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                     raise Busy("the check was stopped", hint="try again") from error
@@ -143,18 +154,43 @@ class SqliteIndex:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
+    def _find_vector_faults(self, db: sqlite3.Connection) -> Iterator[str]:
+        """Compare the checksums of all vectors, and their ids with those of the chunks."""
+        try:
+            if self._is_packed:
+                for _ in read_packed(db, self.recipe.dimensions):
+                    pass
+                return
+            table = self._get_vectors(db)
+            if not np.array_equal(rows.to_id_array(db.execute("SELECT id FROM chunks ORDER BY id")), table.live_ids):
+                yield "chunks and vectors have other ids"
+            damaged = table.file.count_damaged(table.live_slots)
+            if damaged:
+                yield f"{damaged} vectors are not as they were written"
+            self._vectors.remove_damaged_codes(db)
+        except IndexCorrupt as error:
+            yield error.message
+
     def apply(self, change: IndexChange) -> int:
+        if change.revision is not None:
+            with self._pool.read_snapshot() as db:
+                self._vectors.update_codes(db)
         with self._pool.write_transaction() as db:
-            return index_writer.apply_change(db, change)
+            return index_writer.apply_change(db, change, VectorWriter(db, self._file, self._header))
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = f"SELECT {rows.VECTOR_COLUMNS} FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
         requested = frozenset(hashes)
         prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
-        with self._pool.read_connection() as db:
-            candidates = filter(rows.is_row_intact, select_in_batches(db, sql, prefixes))
-            found = {digest: vector for _, _, digest, vector, _ in candidates if digest in requested}
-        return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
+        with self._pool.read_snapshot() as db:
+            chunks = filter(rows.is_row_intact, select_in_batches(db, sql, prefixes))
+            found = {digest: chunk_id for chunk_id, *_, digest, _ in chunks if digest in requested}
+            digests = {chunk_id: digest for digest, chunk_id in found.items()}
+            if self._is_packed:
+                vectors = read_intact(db, sorted(digests), self.recipe.dimensions)
+            else:
+                vectors = self._get_vectors(db).read_intact(np.array(sorted(digests), np.int64))
+        return {digests[chunk_id]: vector for chunk_id, vector in vectors.items()}
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
@@ -170,6 +206,13 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             state = self._read_state(db)
             write_copy(db, to, stop)
+            with closing(open_connection(to)) as copy, translate_errors():
+                copy.execute("PRAGMA synchronous = OFF")
+                copy.execute("BEGIN")
+                pack_table(copy, self._get_vectors(db))
+                copy.execute("COMMIT")
+                copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        fsync_path(to)
         return state
 
     # ── search ───────────────────────────────────────────────────────────────────────────────────
@@ -197,22 +240,50 @@ class SqliteIndex:
             return rows.to_id_array(queries.find_matching_page_ids(db, query))
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+        return self._read_vectors().search(self._check_query(vector), limit, page_ids)
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        return self._read_vectors().score_chunks(self._check_query(vector), chunk_ids, limit)
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows:
+        return self._read_vectors().read_pages(page_ids)
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        return self._read_vectors().read_means(page_ids)
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        table = self._read_vectors()
+        drawn = np.random.default_rng().permutation(len(table))[:count]
+        return table.read_chunks(table.chunk_slots[np.sort(drawn)])
+
+    def _check_query(self, vector: FloatArray) -> FloatArray:
+        vector = np.ascontiguousarray(vector, np.float32)
+        if vector.shape != (self.recipe.dimensions,) or not np.isfinite(vector).all():
+            raise InvalidQuery("The query vector does not match the vectors of the index.", hint="check the model")
+        return vector
+
+    def _read_vectors(self) -> VectorTable:
+        table = self._vectors.get_known(self._pool.get_version())
+        if table is not None:
+            return table
         with self._pool.read_snapshot() as db:
-            for block in self._iter_blocks(db):
-                keep = slice(None) if page_ids is None else np.isin(block.page_ids, page_ids)
-                parts.append((block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep] @ vector))
-        chunk_ids, pages, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return VectorHits.rank(chunk_ids, pages, cosines, limit)
+            return self._get_vectors(db)
+
+    def _get_vectors(self, db: sqlite3.Connection) -> VectorTable:
+        """The vectors at the version of the open snapshot."""
+        if self._is_packed:
+            raise IndexUnavailable("a copy of an index cannot be searched", hint="restore it first")
+        (version,) = db.execute("SELECT version FROM state").fetchone()
+        return self._vectors.read(db, version)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
-        with self._pool.read_snapshot() as db:
-            (version,) = db.execute("SELECT version FROM state").fetchone()
-            (count,) = db.execute("SELECT count(*) FROM chunks").fetchone()
-            yield VectorSnapshot(version, count, lambda: self._iter_blocks(db))
+        table = self._read_vectors()
+        slots = table.chunk_slots
+        parts = (slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS))
+        yield VectorSnapshot(table.version, len(table), lambda: map(table.read_chunks, parts))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         with self._pool.read_snapshot() as db:
@@ -220,18 +291,15 @@ class SqliteIndex:
             if not horizon <= version <= now:
                 return None
             # INDEXED BY and CROSS JOIN force the query plan: from the few changed pages to their chunks.
-            added = sorted(
-                db.execute(
-                    "SELECT vectors.chunk_id, vectors.page_id, vector FROM pages INDEXED BY pages_version"
-                    " CROSS JOIN chunks ON chunks.page_id = pages.id CROSS JOIN vectors ON chunk_id = chunks.id"
-                    " WHERE pages.version > ?",
-                    (version,),
-                )
-            )
-            dropped = db.execute(
-                "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL", (version,)
+            added = db.execute(
+                "SELECT chunks.id FROM pages INDEXED BY pages_version CROSS JOIN chunks ON chunks.page_id = pages.id"
+                " WHERE pages.version > ?",
+                (version,),
             ).fetchall()
-        return VectorDelta(now, rows.to_vector_rows(added, self.recipe.dimensions), rows.to_id_array(dropped))
+            sql = "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL"
+            dropped = rows.to_id_array(db.execute(sql, (version,)).fetchall())
+            table = self._get_vectors(db)
+        return VectorDelta(now, table.read_chunks(table.find_slots(rows.to_id_array(added))), dropped)
 
     @contextmanager
     def open_keywords(self) -> Iterator[KeywordSnapshot]:
@@ -309,14 +377,7 @@ class SqliteIndex:
         return [rows.to_stored_link(row) for _, row in sorted(links.items())]
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
-        sql = (
-            "SELECT chunk_id, chunks.page_id, vector FROM chunks CROSS JOIN vectors ON chunk_id = chunks.id"
-            " WHERE chunks.page_id IN ({0})"
-        )
-        with self._pool.read_connection() as db:
-            vectors = rows.to_vector_rows(list(select_in_batches(db, sql, page_ids)), self.recipe.dimensions)
-        order = np.argsort(vectors.chunk_ids)
-        return VectorRows(vectors.chunk_ids[order], vectors.page_ids[order], vectors.vectors[order])
+        return self._read_vectors().read_pages(np.unique(np.array(page_ids, np.int64)))
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         clause, values = build_where_clause(where, SQLITE)
@@ -333,11 +394,6 @@ class SqliteIndex:
     def close(self) -> None:
         self._pool.close()
 
-    def _iter_blocks(self, db: sqlite3.Connection) -> Iterator[VectorRows]:
-        cursor = db.execute("SELECT chunk_id, page_id, vector FROM vectors ORDER BY chunk_id")
-        while block := cursor.fetchmany(_BLOCK_ROWS):
-            yield rows.to_vector_rows(block, self.recipe.dimensions)
-
 
 def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
     """Copy the snapshot of an open transaction to a new file. Raises Busy once `stop` returns True."""
@@ -351,4 +407,3 @@ def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> No
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
         db.backup(copy, pages=_COPY_STEP_PAGES, progress=check_stop)
-    fsync_path(to)

@@ -14,8 +14,6 @@ from wikiholt.storage.sqlite.queries import build_any_expression
 from wikiholt.storage.sqlite.schema import FTS_TABLE, WORD_FIELDS
 
 _ZERO_COUNTS = (
-    ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
-    ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
     ("pages without words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT page_id FROM page_words)"),
     ("words without a page", "SELECT count(*) FROM page_words WHERE page_id NOT IN (SELECT id FROM pages)"),
@@ -30,8 +28,6 @@ _ZERO_COUNTS = (
 _EQUAL_COUNTS = (
     ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM checksums WHERE page_id > 0"),
     ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
-    ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
-    ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _MAX_FAULTS = 5
@@ -39,7 +35,7 @@ _CHECKED_HITS = 20
 """A page needs 5 µs. Those after them are hardly ever shown."""
 
 
-def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
+def find_faults(db: sqlite3.Connection) -> list[str]:
     """Read every byte and return descriptions of the faults; empty if there are none."""
     faults: list[str] = []
     try:
@@ -47,7 +43,7 @@ def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
         ]
         if not faults:
-            faults += _find_count_faults(db, dimensions)
+            faults += _find_count_faults(db)
             faults += islice(find_checksum_faults(db), _MAX_FAULTS)
         if not faults:
             faults += _find_keyword_faults(db)
@@ -107,15 +103,11 @@ def _is_found_by_fts(db: sqlite3.Connection, encoded: bytes, query: KeywordQuery
         db.execute("DROP TABLE temp.page")
 
 
-def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
+def _find_count_faults(db: sqlite3.Connection) -> Iterator[str]:
     for label, sql in _ZERO_COUNTS:
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
-    size = rows.get_vector_bytes(dimensions)
-    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (size,)).fetchone()
-    if odd:
-        yield f"{odd} vectors of the wrong size"
 
 
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:

@@ -161,7 +161,7 @@ def _quote_phrase(terms: Sequence[str]) -> str:
 
 def read_page_keys(db: sqlite3.Connection) -> IntArray:
     """The id and the checksum of each page in one number, sorted."""
-    sql = "SELECT page_id << 32 | crc FROM seals WHERE page_id > 0 ORDER BY page_id"
+    sql = "SELECT page_id << 32 | full_page FROM checksums WHERE page_id > 0 ORDER BY page_id"
     return rows.to_id_array(db.execute(sql).fetchall())
 
 

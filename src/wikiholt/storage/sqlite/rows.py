@@ -16,15 +16,10 @@ from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 from wikiholt.text.links import fold_path
 
-CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line, checksum"
+CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line, hash, checksum"
 """The columns of `to_stored_chunk`. The checksum is that of the others."""
-FULL_CHUNKS = (
-    "SELECT chunks.id, chunks.page_id, number, content, first_line, last_line, hash, vectors.page_id, vector"
-    " FROM chunks JOIN vectors ON chunk_id = chunks.id"
-)
-"""The rows of `split_full_chunks`."""
-VECTOR_COLUMNS = "chunk_id, page_id, hash, vector, checksum"
-"""The columns of a vector. The checksum is that of the others."""
+FULL_CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunks"
+"""The rows of `decode_full_chunks`."""
 HASH_PREFIX_BYTES = 4
 """The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
 
@@ -150,7 +145,7 @@ def to_stored_link(row: Row) -> StoredLink:
 @lru_cache(maxsize=2048)
 def to_stored_chunk(row: Row) -> StoredChunk:
     """Decode a chunk. Searches show the same ones again. Raises IndexCorrupt if it does not match its checksum."""
-    chunk_id, page_id, number, content, first_line, last_line, _ = row
+    chunk_id, page_id, number, content, first_line, last_line, _, _ = row
     if not is_row_intact(row):
         raise ValueError(f"chunk {chunk_id} is not as it was written")
     text, heading_path, anchor = decode_content(content)
@@ -165,26 +160,21 @@ def decode_text(content: str | bytes) -> str:
 
 
 @translate_damage
-def split_full_chunks(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows of `FULL_CHUNKS` into chunks and vectors. Checksums cover this form, which both stores have."""
-    chunks: list[Row] = []
-    vectors: list[Row] = []
-    for chunk_id, page_id, number, content, first_line, last_line, digest, owner_id, vector in rows:
-        chunks.append((chunk_id, page_id, number, *decode_content(content), first_line, last_line, digest))
-        vectors.append((chunk_id, owner_id, vector))
-    return chunks, vectors
+def decode_full_chunks(rows: Iterable[Row]) -> list[ChunkRow]:
+    """Decode rows of `FULL_CHUNKS`. Checksums cover this form, which both stores have."""
+    return [
+        ChunkRow(chunk_id, page_id, number, *decode_content(content), first_line, last_line, digest)
+        for chunk_id, page_id, number, content, first_line, last_line, digest, _ in rows
+    ]
 
 
-def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterable[Row]) -> None:
-    """Insert the rows of `split_full_chunks`."""
-    contents, hashed = [], []
-    for chunk, (_, owner_id, vector) in zip(chunks, vectors, strict=True):
-        chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest = chunk
-        content = encode_content(text, heading_path, anchor)
-        contents.append(_with_checksum((chunk_id, page_id, number, content, first_line, last_line)))
-        hashed.append(_with_checksum((chunk_id, owner_id, digest, vector)))
-    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", contents)
-    db.executemany(f"INSERT INTO vectors ({VECTOR_COLUMNS}) VALUES (?, ?, ?, ?, ?)", hashed)
+def insert_chunks(db: sqlite3.Connection, chunks: Iterable[ChunkRow]) -> None:
+    """Insert chunks, without their vectors."""
+    encoded = (
+        _with_checksum((*chunk[:3], encode_content(chunk.text, chunk.heading_path, chunk.anchor), *chunk[6:]))
+        for chunk in chunks
+    )
+    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", encoded)
 
 
 def encode_content(text: str, heading_path: str, anchor: str) -> str | bytes:
@@ -249,8 +239,8 @@ def _get_vector_layout(dimensions: int) -> np.dtype[np.void]:
     return np.dtype([("exponent", "<i2"), ("numbers", "<i2", (dimensions,))])
 
 
-def to_id_array(rows: Sequence[Row]) -> IntArray:
-    return np.fromiter((row_id for (row_id,) in rows), np.int64, len(rows))
+def to_id_array(rows: Iterable[Row]) -> IntArray:
+    return np.fromiter((row_id for (row_id,) in rows), np.int64)
 
 
 def encode_terms(terms: PageTerms) -> bytes:

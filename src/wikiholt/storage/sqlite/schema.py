@@ -32,6 +32,8 @@ CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
     version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL,
+    vector_file INTEGER NOT NULL DEFAULT 1, vector_rows INTEGER NOT NULL DEFAULT 0,
+    vector_dead INTEGER NOT NULL DEFAULT 0, vector_since INTEGER NOT NULL DEFAULT 0,
     checksum INTEGER NOT NULL) STRICT;
 CREATE TABLE pages ({format_sqlite_columns()}) STRICT;
 CREATE INDEX pages_path ON pages (path);
@@ -55,12 +57,9 @@ CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, content ANY NOT NULL,
-    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, hash BLOB NOT NULL, checksum INTEGER NOT NULL,
     UNIQUE (page_id, number)) STRICT;
-CREATE TABLE vectors (
-    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL,
-    checksum INTEGER NOT NULL) STRICT;
-CREATE INDEX vectors_hash ON vectors (substr(hash, 1, {HASH_PREFIX_BYTES}));
+CREATE INDEX chunks_hash ON chunks (substr(hash, 1, {HASH_PREFIX_BYTES}));
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
@@ -74,9 +73,7 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
 """
 
-_REQUIRED_TABLES = {
-    *("state", "pages", "page_words", "chunks", "vectors", "words", "problems", "checksums", "model", "owner"),
-}
+_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "words", "problems", "checksums", "model", "owner"}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
 # A small cache: the system caches the file for all connections and processes.
@@ -265,8 +262,8 @@ def get_owner(db: sqlite3.Connection) -> str:
             "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
         )
     with translate_errors():
-        row = db.execute("SELECT wiki_id, checksum FROM owner").fetchone()
-    wiki_id, checksum = row or (None, None)
+        row = db.execute("SELECT * FROM owner").fetchone()  # the checksum has the same place in every schema
+    wiki_id, checksum = row[1:] if row else (None, None)
     if wiki_id is None or compute_row_checksum((wiki_id,)) != checksum:
         raise _make_lost_error("owner")
     return str(wiki_id)

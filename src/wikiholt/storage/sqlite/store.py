@@ -2,8 +2,9 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
+<root>/<wiki id>/g000001-1.vectors  its vectors (with .exact or .faiss beside it in a large wiki)
 <root>/<wiki id>/write.lock         locked by the writing process
-<root>/<wiki id>/vectors-…          caches, derived from the above
+<root>/<wiki id>/words-…            caches, derived from the above
 """
 
 import os
@@ -11,33 +12,36 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe
-from wikiholt.errors import Busy, IndexMissing, IndexUnavailable
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage.sqlite import schema, wiki_directory
 from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.storage.sqlite.older_index import OlderIndex
 from wikiholt.storage.sqlite.wiki_directory import lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
-    r"|queries\.sqlite(?:-journal)?|vectors-g\d+-v\d+\.[a-z]+|g\d{6}\.keywords"
+    r"|queries\.sqlite(?:-journal)?|g\d{6}-\d+\.[a-z]+|g\d{6}\.keywords"
 )
 """Names in a wiki's directory that must be regular files."""
-_CACHE_VERSION = re.compile(r"-v(\d+)\.")
 _STALE_NOTE_S = 600.0
 
 
 class SqliteStore:
     """An `IndexStore` in a directory of the local disk."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, choose_codes: CodesChoice = choose_quantized) -> None:
+        """`choose_codes` chooses how candidates for the nearest vectors of large wikis are found."""
         self._root = root
+        self._choose_codes = choose_codes
 
     def get_directory(self, wiki_id: str) -> Path:
         wiki_directory.validate_wiki_id(wiki_id)
@@ -78,8 +82,8 @@ class SqliteStore:
     def open(self, wiki_id: str) -> SqliteIndex:
         while (generation := self.get_published(wiki_id)) is not None:
             try:
-                return SqliteIndex(self._get_file(wiki_id, generation), wiki_id)
-            except IndexMissing:
+                return SqliteIndex(self._get_file(wiki_id, generation), wiki_id, choose_codes=self._choose_codes)
+            except (IndexMissing, IndexCorrupt):
                 if self.get_published(wiki_id) == generation:
                     raise
         raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
@@ -91,7 +95,7 @@ class SqliteStore:
         with translate_os_errors():
             for generation in reversed(generations.list_numbers()):
                 if generation > published:
-                    index = _resume_generation(generations, wiki_id, generation, recipe, from_scratch=from_scratch)
+                    index = self._resume_generation(generations, wiki_id, generation, recipe, from_scratch=from_scratch)
                     if index is not None:
                         generations.write_origin(generation, origin)
                         return index
@@ -99,7 +103,7 @@ class SqliteStore:
             generation = generations.find_unused_number()
             generations.write_origin(generation, origin)
             schema.create_index_file(generations.get_file(generation), wiki_id, generation, recipe)
-        return SqliteIndex(generations.get_file(generation), wiki_id)
+        return SqliteIndex(generations.get_file(generation), wiki_id, choose_codes=self._choose_codes)
 
     def publish(self, wiki_id: str, generation: int) -> None:
         with translate_os_errors():
@@ -126,7 +130,6 @@ class SqliteStore:
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_file(self.get_directory(wiki_id) / "write.lock", timeout_s):
             self._remove_leftovers(wiki_id)
-            self._remove_newer_caches(wiki_id)
             yield
 
     def get_change_token(self, wiki_id: str) -> str:
@@ -151,10 +154,12 @@ class SqliteStore:
             self._get_generations(wiki_id).quarantine(directory)
         return name
 
-    def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
+    def open_quarantined(self, wiki_id: str) -> SqliteIndex | OlderIndex | None:
         for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
             with suppress(IndexUnavailable, Busy):
                 return SqliteIndex(file, wiki_id, check=False)
+            with suppress(IndexUnavailable, Busy):
+                return OlderIndex(file, wiki_id)
         return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
@@ -196,39 +201,24 @@ class SqliteStore:
                     file.unlink(missing_ok=True)
             self._get_generations(wiki_id).remove_leftovers()
 
-    def _remove_newer_caches(self, wiki_id: str) -> None:
-        """Remove caches of versions that a lost log has undone: these versions will be assigned again."""
-        published = self.get_published(wiki_id)
-        caches = list(self.get_directory(wiki_id).glob(f"*-g{published:06d}-v*")) if published is not None else []
-        if not caches:
-            return
-        version = 0
-        with suppress(IndexUnavailable, Busy), closing(self.open(wiki_id)) as index:
-            version = index.get_version()
-        for file in caches:
-            match = _CACHE_VERSION.search(file.name)
-            if match is None or int(match[1]) > version:
-                move_away(file)
-
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)
 
     def _get_generations(self, wiki_id: str) -> GenerationFiles:
         return GenerationFiles(self.get_directory(wiki_id))
 
-
-def _resume_generation(
-    files: GenerationFiles, wiki_id: str, generation: int, recipe: Recipe, *, from_scratch: bool
-) -> SqliteIndex | None:
-    """Open an unfinished generation if it can be resumed: same recipe, intact, and built from the same origin."""
-    origin = files.read_origin(generation)
-    if origin is GenerationOrigin.BACKUP or (from_scratch and origin is not GenerationOrigin.SCRATCH):
+    def _resume_generation(
+        self, files: GenerationFiles, wiki_id: str, generation: int, recipe: Recipe, *, from_scratch: bool
+    ) -> SqliteIndex | None:
+        """Open an unfinished generation if it can be resumed: same recipe, intact, and built from the same origin."""
+        origin = files.read_origin(generation)
+        if origin is GenerationOrigin.BACKUP or (from_scratch and origin is not GenerationOrigin.SCRATCH):
+            return None
+        try:
+            index = SqliteIndex(files.get_file(generation), wiki_id, choose_codes=self._choose_codes)
+        except IndexUnavailable:
+            return None
+        if index.recipe == recipe and not index.check():
+            return index
+        index.close()
         return None
-    try:
-        index = SqliteIndex(files.get_file(generation), wiki_id)
-    except IndexUnavailable:
-        return None
-    if index.recipe == recipe and not index.check():
-        return index
-    index.close()
-    return None
