@@ -107,6 +107,13 @@ def build_match_expression(query: KeywordQuery) -> str:
     return _exclude(_join_any([*words, *query.phrases]) if words else _join_all(query.phrases), query.excluded)
 
 
+def build_any_expression(query: KeywordQuery) -> str:
+    """Match pages with any word that the query asks for."""
+    words = _join_any([*((term,) for term in query.terms), *query.phrases])
+    prefix = f"{_quote_phrase((query.prefix,))} *" if query.prefix else ""
+    return " OR ".join(filter(None, (words, prefix)))
+
+
 def _build_prefix_expression(query: KeywordQuery) -> str:
     """Match pages with a word that starts with the prefix but not with the last term itself."""
     last_term = tuple((term,) for term in query.terms[-1:])
@@ -154,7 +161,7 @@ def _quote_phrase(terms: Sequence[str]) -> str:
 
 def read_page_keys(db: sqlite3.Connection) -> IntArray:
     """The id and the checksum of each page in one number, sorted."""
-    sql = "SELECT page_id << 32 | crc FROM seals WHERE page_id > 0 ORDER BY page_id"
+    sql = "SELECT page_id << 32 | full_page FROM checksums WHERE page_id > 0 ORDER BY page_id"
     return rows.to_id_array(db.execute(sql).fetchall())
 
 
