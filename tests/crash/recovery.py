@@ -106,7 +106,8 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     result.search_outcome = check_search(wiki)
     wiki.get_status()
     with suppress(WikiholtError):  # the daily check; a sync alone does not read unchanged pages
-        assert wiki.check_integrity().is_ok or case.damaged, wiki.health
+        health = wiki.check_integrity()
+        assert health.is_ok or case.damaged, f"the index was not damaged, but it was found so: {health.reason}"
     if removal is UNSURE:
         service.remove(case.subject)
         result.recovery_path = "removed again"

@@ -21,6 +21,7 @@ from tests.support.services import make_cached_service
 from tests.support.tiers import choose
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
+from wikiholt.indexing.repair import IndexRepair
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -108,7 +109,7 @@ def test_a_flipped_bit_inside_a_row_is_found(tmp_path: Path, wiki: WikiHandle, t
     assert wiki.check() != []
 
 
-def test_an_unmodified_index_is_not_fully_read_by_every_sync(
+def test_an_index_is_fully_read_by_a_sync_only_after_damage_was_reported(
     tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
@@ -119,7 +120,7 @@ def test_an_unmodified_index_is_not_fully_read_by_every_sync(
         service.get_handle("victim").search(SearchRequest("boiler"))
         service.close()
     assert checks == []
-    os.utime(get_index_file(tmp_path, wiki))
+    IndexRepair(wiki.wiki.id, "victim", wiki._components.store).report("a test")
     for _ in range(2):
         service = make_cached_service(tmp_path / "data")
         service.get_handle("victim").sync()
