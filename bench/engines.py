@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import FaissVectorCache
 
 from bench.corpus import open_large_index
 from bench.measures import count_disk_bytes, read_memory_mb

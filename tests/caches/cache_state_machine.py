@@ -93,7 +93,6 @@ class VectorCacheMachine(RuleBasedStateMachine):
         try:
             for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
                 self.search(limit % 8, limit, pages)
-            self.read_pages(set(range(1, 40, 3)))
         finally:
             self.cache.close()
             self.release_cache()
