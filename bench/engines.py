@@ -26,11 +26,11 @@ from bench.report import format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import BenchIndex, VectorsKind
 from tests.support.chroma_server import RunningChroma
-from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.embedding import load_embedder
+from wikiholt.errors import IndexUnavailable
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
@@ -153,7 +153,7 @@ def wait_for_engine(cache: VectorCache, query: FloatArray) -> bool:
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         cache.refresh()
-        with suppress(CacheNotReady):
+        with suppress(IndexUnavailable):
             if not cache.search(query, LIMIT, None).degraded:
                 return True
         cache.wait_idle(TIMEOUT_S)

@@ -14,7 +14,7 @@ _WIKI_FILES: Mapping[str, tuple[str, int]] = {
     r"g\d+\.sqlite-(wal|shm)": ("log", 2),
     r"write\.lock": ("index", 1),
     r"vectors-g\d+-v\d+\.exact": ("cache", 1),
-    r"words-g\d+-v\d+\.postings": ("cache", 1),
+    r"g\d+\.keywords": ("cache", 1),
     r"reindex\.json|health\.json": ("job", 2),
 }
 """Permitted files of a wiki's directory without a writer: pattern, kind and maximum number."""

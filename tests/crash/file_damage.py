@@ -23,7 +23,7 @@ _PATTERNS = {
     "origin": rf"{_ID}/g\d{{6}}\.sqlite\.from",
     "vectors": rf"{_ID}/g\d{{6}}-\d+\.vectors",
     "codes": rf"{_ID}/g\d{{6}}-\d+\.(?:exact|faiss)",
-    "words": rf"{_ID}/words-g\d+-v\d+\.[a-z]+",
+    "keywords": rf"{_ID}/g\d{{6}}\.keywords",
     "lock": rf"{_ID}/(?:write|mirror|files)\.lock",
     "job": rf"{_ID}/reindex\.json",
     "health": rf"{_ID}/health\.json",

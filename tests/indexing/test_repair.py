@@ -277,7 +277,7 @@ def test_a_search_without_an_index_fails_with_index_repairing(wiki: DamagedWiki)
 
 @pytest.mark.parametrize("damage", ["a header of zeros", "a file cut in half", "zeros in the middle", "no file"])
 def test_a_damaged_cache_is_dropped_and_rebuilt_from_the_index(wiki: DamagedWiki, damage: str) -> None:
-    (file,) = wiki.directory.glob("words-*")
+    (file,) = wiki.directory.glob("*.keywords")
     DAMAGES[damage](file)
     wiki.handle.check_integrity()
     wiki.handle.wait_for_caches(TIMEOUT_S)

@@ -13,12 +13,14 @@ import psycopg
 import pytest
 
 from tests.isolation.canaries import CanaryWiki, find_codes
+from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
 from wikiholt.errors import WikiholtError, WikiNotFound
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.postgres.store import PostgresStore
@@ -26,8 +28,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService
 
-_PAGE_COUNT = 320
-"""Enough pages for a cache of words."""
+_PAGE_COUNT, _KEYWORD_CACHE_MIN_PAGES = 60, 50
 
 
 class TwoWikis:
@@ -57,7 +58,9 @@ class TwoWikis:
         return made
 
     def open(self) -> WikiService:
-        service = build_service(self._settings)
+        backend = open_backend(self._settings, BackupPolicy(self.data / "backups", self._settings.backup_keep))
+        backend = replace(backend, keyword_cache_min_pages=_KEYWORD_CACHE_MIN_PAGES)
+        service = build_service(self._settings, backend=backend)
         embedder = FakeEmbedder()
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
         return service
@@ -172,8 +175,7 @@ def test_a_generation_of_another_wiki_is_never_published_instead_of_a_lost_one(t
 
 def test_caches_of_another_wiki_are_rebuilt(two: TwoWikis, caplog: pytest.LogCaptureFixture) -> None:
     two.service.close()
-    caches = list(two.get_directory(1).glob("words-g000001-*"))
-    assert len(caches) == 1
+    caches = [two.get_directory(1) / "g000001.keywords"]
     for file in caches:
         assert (two.get_directory(0) / file.name).exists(), "both have the same generation and version"
         shutil.copy(file, two.get_directory(0) / file.name)

@@ -15,8 +15,8 @@ from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_recovery import LeftoverData
 
-KEYWORD_CACHE_MIN_PAGES = 300
-"""Below this size FTS5 answers in half a millisecond, and a keyword cache would only cost memory."""
+KEYWORD_CACHE_MIN_PAGES = 1_000
+"""Up to this size FTS5 answers in a millisecond, and a keyword cache would only cost memory."""
 KEYWORD_CACHE_MIN_PAGES_REMOTE = 50
 """The same for a database, which has to send the terms of the pages first."""
 

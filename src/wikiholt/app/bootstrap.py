@@ -15,7 +15,7 @@ from wikiholt.app.backends import Backend, get_repositories_directory, open_back
 from wikiholt.app.models import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
+from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, build_patched_cache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
@@ -119,7 +119,7 @@ def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
 def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence[Question]") -> WikiHandle:
     """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
     terms = service.get_handle(slug).build_terms_without(questions)
-    return service.open_with_keyword_cache(slug, lambda index: PatchedKeywordCache(index, terms))
+    return service.open_with_keyword_cache(slug, lambda index: build_patched_cache(index, terms))
 
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
@@ -409,8 +409,7 @@ def _make_keyword_cache_opener(backend: Backend) -> Callable[[WikiIndex, str], K
     def open_cache(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
         if index.get_state().pages <= backend.keyword_cache_min_pages:
             return None
-        # FTS5 finds phrases fast. A database would have to send the words of every page that may contain one.
-        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id), with_positions=backend.is_shared)
+        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id))
 
     return open_cache
 

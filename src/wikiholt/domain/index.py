@@ -138,23 +138,6 @@ class VectorDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class KeywordRow:
-    """The terms of a page; empty for a page that is hidden from search."""
-
-    page_id: int
-    terms: PageTerms
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordDelta:
-    """Pages whose terms changed between two versions, in their current form, and the ids of deleted pages."""
-
-    version: int
-    changed: tuple[KeywordRow, ...]
-    dropped: IntArray
-
-
-@dataclass(frozen=True, slots=True)
 class VectorHits:
     """The nearest chunks, nearest first; `distances` are cosine distances (1 - cosine)."""
 

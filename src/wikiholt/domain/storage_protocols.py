@@ -12,15 +12,13 @@ from wikiholt.domain.index import (
     IndexChange,
     IndexState,
     IntArray,
-    KeywordDelta,
-    KeywordRow,
     PageContents,
     Recipe,
     VectorDelta,
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, PageProblem, PageWarnings
+from wikiholt.domain.page import Facets, PageProblem, PageTerms, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -47,6 +45,20 @@ class VectorSnapshot:
 
     def iter_blocks(self) -> Iterator[VectorRows]:
         return self._iter_blocks()
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordSnapshot:
+    """The terms of all pages of an index at one version, while its transaction is open."""
+
+    version: int
+    page_keys: IntArray
+    """For each page its id times 2³² plus its checksum, sorted. While a key is the same, the terms of the page are."""
+    _iter_terms: Callable[[Sequence[int] | None], Iterator[tuple[int, PageTerms]]]
+
+    def iter_terms(self, page_ids: Sequence[int] | None = None) -> Iterator[tuple[int, PageTerms]]:
+        """The ids and terms of these pages (sorted ids), or of all, by id. A page hidden from search has none."""
+        return self._iter_terms(page_ids)
 
 
 class VectorSource(Protocol):
@@ -140,11 +152,11 @@ class WikiIndex(KeptIndex, Protocol):
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         """What a copy of that version must apply; None if it is too old to be updated."""
 
-    def open_keyword_rows(self) -> AbstractContextManager[tuple[int, Iterator[KeywordRow]]]:
-        """The version and every page's terms at that version, to build a keyword cache from."""
+    def open_keywords(self) -> AbstractContextManager[KeywordSnapshot]:
+        """The terms of all pages at one version, to build a keyword cache from, or to bring one to that version."""
 
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
-        """What a keyword cache at that version must apply; None if it is too old to be updated."""
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
+        """The version, and every term, sorted, with the number of pages that contain it."""
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]: ...
 

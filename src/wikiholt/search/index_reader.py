@@ -129,8 +129,7 @@ class IndexReader:
 
     def find_page_ids(self, query: KeywordQuery) -> IntArray:
         """The sorted ids of the pages with every phrase and no excluded phrase."""
-        found = self._ask_keywords(lambda cache: cache.find_matching_page_ids(query))
-        return self.index.find_matching_page_ids(query) if found is None else found
+        return self.index.find_matching_page_ids(query)
 
     def use_keyword_scores(
         self, compute: Callable[[KeywordScores], _T], limit: int, where: PageFilter, allowed: IntArray | None

@@ -24,13 +24,13 @@ from wikiholt.caches.chroma.client import (
 )
 from wikiholt.caches.chroma.record_layout import (
     DELETE_BATCH_ROWS,
+    Cancelled,
     CollectionWriter,
     RecordLayout,
     ShouldStop,
     iter_slices,
 )
 from wikiholt.caches.chroma.rest_api import ChromaApi, ChromaRow, CollectionInfo, CollectionRows, MetadataValue
-from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 

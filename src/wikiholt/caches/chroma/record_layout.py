@@ -11,7 +11,6 @@ import numpy as np
 
 from wikiholt.caches.chroma.client import ChromaMetrics
 from wikiholt.caches.chroma.rest_api import ChromaRow, CollectionRows, MetadataValue
-from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
@@ -22,6 +21,10 @@ UPSERT_BATCH_ROWS = 100
 DELETE_BATCH_ROWS = 1000
 
 ShouldStop = Callable[[], bool]
+
+
+class Cancelled(Exception):
+    """The job was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from wikiholt.caches.chroma.client import (
     ForeignCollection,
 )
 from wikiholt.caches.chroma.hosts import ChromaHost
+from wikiholt.caches.chroma.record_layout import Cancelled
 from wikiholt.caches.chroma.rest_api import ChromaApi
-from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.errors import MissingDependency, WikiholtError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,6 @@ from wikiholt.domain.index import (
     IndexChange,
     IndexState,
     IntArray,
-    KeywordDelta,
-    KeywordRow,
     PageContents,
     VectorDelta,
     VectorHits,
@@ -34,7 +33,7 @@ from wikiholt.domain.search import (
     StoredLink,
     StoredPage,
 )
-from wikiholt.domain.storage_protocols import VectorSnapshot
+from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.regular_files import fsync_path
 from wikiholt.storage.checksums import CHECKED_PAGES, to_checked_page
@@ -304,28 +303,15 @@ class SqliteIndex:
         return VectorDelta(now, table.read_chunks(table.find_slots(rows.to_id_array(added))), dropped)
 
     @contextmanager
-    def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
+    def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            # LEFT JOIN, here and in other places: words that are lost are an error, not a page less.
-            pages = db.execute("SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id ORDER BY id")
-            yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
+            yield KeywordSnapshot(version, queries.read_page_keys(db), partial(queries.iter_page_terms, db))
 
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
         with self._pool.read_snapshot() as db:
-            now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
-            if not horizon <= version <= now:
-                return None
-            sql = (
-                "SELECT id, words FROM pages INDEXED BY pages_version LEFT JOIN page_words ON page_id = id"
-                " WHERE version > ?"
-            )
-            pages = sorted(db.execute(sql, (version,)))
-            dropped = db.execute(
-                "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)
-            ).fetchall()
-        changed = tuple(KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
-        return KeywordDelta(now, changed, rows.to_id_array(dropped))
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            return version, queries.count_terms(db)
 
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 

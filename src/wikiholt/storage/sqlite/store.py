@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe
@@ -29,10 +29,9 @@ from wikiholt.storage.sqlite.wiki_directory import lock_file
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
-    r"|queries\.sqlite(?:-journal)?|g\d{6}-\d+\.[a-z]+|words-g\d+-v\d+\.[a-z]+"
+    r"|queries\.sqlite(?:-journal)?|g\d{6}-\d+\.[a-z]+|g\d{6}\.keywords"
 )
 """Names in a wiki's directory that must be regular files."""
-_CACHE_VERSION = re.compile(r"-v(\d+)\.")
 _STALE_NOTE_S = 600.0
 
 
@@ -131,7 +130,6 @@ class SqliteStore:
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_file(self.get_directory(wiki_id) / "write.lock", timeout_s):
             self._remove_leftovers(wiki_id)
-            self._remove_newer_caches(wiki_id)
             yield
 
     def get_change_token(self, wiki_id: str) -> str:
@@ -202,20 +200,6 @@ class SqliteStore:
                 if is_stale_note or _UNFINISHED_FILE.match(file.name):
                     file.unlink(missing_ok=True)
             self._get_generations(wiki_id).remove_leftovers()
-
-    def _remove_newer_caches(self, wiki_id: str) -> None:
-        """Remove caches of versions that a lost log has undone: these versions will be assigned again."""
-        published = self.get_published(wiki_id)
-        caches = list(self.get_directory(wiki_id).glob(f"*-g{published:06d}-v*")) if published is not None else []
-        if not caches:
-            return
-        version = 0
-        with suppress(IndexUnavailable, Busy), closing(self.open(wiki_id)) as index:
-            version = index.get_version()
-        for file in caches:
-            match = _CACHE_VERSION.search(file.name)
-            if match is None or int(match[1]) > version:
-                move_away(file)
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)
