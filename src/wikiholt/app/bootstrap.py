@@ -17,6 +17,7 @@ from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
+from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
@@ -392,7 +393,7 @@ def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[
 
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
-    if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
+    if settings.chroma_path and importlib.util.find_spec("chromadb") is None:
         raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma"))
     from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine  # noqa: PLC0415
 
@@ -412,8 +413,9 @@ def _make_chroma_cache_opener(chroma: "ChromaEngine", backend: Backend) -> Calla
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)
-        return chroma.open_cache(
-            index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
+        exact = ExactVectorCache(index, directory)
+        return chroma.open_searcher(
+            index, exact, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
         )
 
     return open_cache
