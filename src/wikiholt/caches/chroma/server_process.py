@@ -27,10 +27,22 @@ def main(directory: str, listener: int, instance_id: str) -> None:
     tracing: Any = types.ModuleType("chromadb.telemetry.opentelemetry.fastapi")
     tracing.instrument_fastapi = lambda _: None
     sys.modules[tracing.__name__] = tracing
+    import numpy as np  # noqa: PLC0415
     import uvicorn  # noqa: PLC0415
+    from chromadb.api.rust import RustBindingsAPI  # noqa: PLC0415
     from chromadb.config import Settings  # noqa: PLC0415
     from chromadb.server.fastapi import FastAPI  # noqa: PLC0415
 
+    read_records = RustBindingsAPI._get
+
+    def read_arrays(*arguments: Any, **options: Any) -> Any:
+        """Chroma's server expects arrays where its engine returns lists."""
+        found = read_records(*arguments, **options)
+        if found["embeddings"] is not None:
+            found["embeddings"] = list(np.asarray(found["embeddings"], np.float32))
+        return found
+
+    RustBindingsAPI._get = read_arrays
     application: Any = FastAPI(
         Settings(is_persistent=True, persist_directory=directory, anonymized_telemetry=False, allow_reset=False)
     ).app()
