@@ -1,6 +1,7 @@
 """Questions in other words than their pages: order, verdict and snippet of the product, and the fit of the ranker.
 
-    python -m bench.own_words WIKIS QUESTIONS [--foreign FILE] [--folds FILE] [--fit] [--mode MODE] [--set NAME=VALUE …]
+    python -m bench.own_words WIKIS QUESTIONS [--foreign FILE] [--folds FILE] [--fit] [--together] [--mode MODE]
+        [--set NAME=VALUE …]
 
 WIKIS is a directory with a wiki in each folder. QUESTIONS has one JSON object per line: `wiki`, `q`, `kind`, `page`, `line` and
 `last_line` of the answer; the file of `--foreign` has `wiki` and `q` of questions that the wiki does not answer. Indexes are kept
@@ -8,6 +9,7 @@ in bench/data/own_words. A page other than the one the question was written from
 
 `--fit` prints the weights of the ranker fitted to all questions, and the ranks with weights fitted to the other wikis. `--folds`
 names a JSON file, {wiki: directory of a model}: a question is then asked with a model that was trained without its wiki.
+`--together` also asks every question to all wikis of QUESTIONS in one search.
 """
 
 import argparse
@@ -22,12 +24,13 @@ import numpy as np
 
 from bench.report import make_head, make_parser
 from wikiholt.app.bootstrap import open_service
-from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult
+from wikiholt.domain.search import Confidence, PageFilter, SearchInterface, SearchMode, SearchResult
 from wikiholt.errors import InvalidQuery
 from wikiholt.search import searcher
 from wikiholt.search.ranking import Candidate, QueryShape, RankFeatures, rank_candidates
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.multi_search import search_wikis
 
 JUDGED_PAGES = 60
 """Pages of a question that the fit compares."""
@@ -103,6 +106,18 @@ def count_answers(wikis: Wikis, questions: Sequence[Question], mode: SearchMode)
 
 def search(wikis: Wikis, question: Question, mode: SearchMode) -> SearchResult:
     return wikis.open(str(question["wiki"])).search(SearchRequest(str(question["q"]), 10, mode))
+
+
+def search_together(wikis: Wikis, questions: Sequence[Question], mode: SearchMode) -> Iterator[str]:
+    """How often the right page is first, and in three, among the hits of all wikis."""
+    handles = [wikis.open(name) for name in sorted({str(question["wiki"]) for question in questions})]
+    first = three = 0
+    for question in questions:
+        result = search_wikis(handles, SearchRequest(str(question["q"]), 10, mode), interface=SearchInterface.CLI)
+        right = [(hit.wiki, hit.file) == (question["wiki"], question["page"]) for hit in result.hits]
+        first += right[:1] == [True]
+        three += any(right[:3])
+    yield f"\n{len(handles)} wikis together: first {first}, three {three} of {len(questions)}."
 
 
 def format_counts(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
@@ -200,6 +215,7 @@ def main() -> None:
     parser.add_argument("--foreign", type=Path)
     parser.add_argument("--folds", type=Path)
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--mode", type=SearchMode, default=SearchMode.HYBRID)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
@@ -215,6 +231,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[str]:
         results = [search(wikis, question, arguments.mode) for question in foreign]
         high = sum(bool(each.hits) and each.hits[0].confidence is Confidence.HIGH for each in results)
         yield f"\nForeign: noticed {sum(each.nothing_relevant for each in results)} of {len(results)}; high {high}."
+    if arguments.together:
+        yield from search_together(wikis, questions, arguments.mode)
     if arguments.fit:
         judged = list(collect_features(wikis, questions, arguments.mode))
         first, three = cross_validate(judged)

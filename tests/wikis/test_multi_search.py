@@ -1,6 +1,7 @@
 """Merging the results of several wikis: order, pages of hits, facets, failures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import cast
@@ -53,8 +54,8 @@ def search(request: SearchRequest, *handles: WikiHandle) -> SearchResult:
     return search_wikis(handles, request, interface=SearchInterface.CLI)
 
 
-GARDEN = make_handle("garden", [make_hit("a", 0.9, 1), make_hit("b", 0.5, 3), make_hit("c", 0.1)])
-KITCHEN = make_handle("kitchen", [make_hit("d", 0.7, 2), make_hit("e", 0.5, 4)])
+GARDEN = make_handle("garden", [make_hit("a", 0.8, 1), make_hit("b", 0.4, 3), make_hit("c", 0.1)], answer=0.8)
+KITCHEN = make_handle("kitchen", [make_hit("d", 0.7, 2), make_hit("e", 0.4, 4)], answer=0.8)
 
 
 def get_places(result: SearchResult) -> list[str]:
@@ -65,6 +66,34 @@ def test_hits_are_ordered_by_score_and_equal_scores_by_wiki() -> None:
     result = search(SearchRequest("q", 4), GARDEN, KITCHEN)
     assert get_places(result) == ["garden/a", "kitchen/d", "garden/b", "kitchen/e"]
     assert (result.wikis, result.considered, result.took_ms) == (("garden", "kitchen"), 20, 2.0)
+
+
+def test_a_wiki_that_more_likely_has_an_answer_takes_probability_from_the_others() -> None:
+    vague = make_handle("vague", [make_hit("v", 0.6)], answer=0.6)
+    sure = make_handle("sure", [make_hit("s", 0.5), make_hit("t", 0.4)], answer=0.95)
+    result = search(SearchRequest("q"), vague, sure)
+    assert get_places(result) == ["sure/s", "sure/t", "vague/v"]
+    # The odds are 1.5 and 19; each wiki's share of them is divided among its pages as before.
+    assert [hit.score for hit in result.hits] == pytest.approx(
+        [0.5 / 0.95 * 19 / 21.5, 0.4 / 0.95 * 19 / 21.5, 1.5 / 21.5]
+    )
+
+
+def test_the_confidence_follows_the_score_among_all_wikis() -> None:
+    names = ("one", "two")
+    handles = [
+        make_handle(name, [replace(make_hit(name, 0.9), confidence=Confidence.HIGH)], answer=0.9) for name in names
+    ]
+    assert [hit.confidence for hit in search(SearchRequest("q"), *handles).hits] == [Confidence.MEDIUM] * 2
+    (alone,) = search(SearchRequest("q"), handles[0]).hits
+    assert (alone.score, alone.confidence) == (pytest.approx(0.9), Confidence.HIGH)
+
+
+def test_a_page_that_is_surely_right_leaves_the_others_a_score() -> None:
+    sure = make_handle("sure", [make_hit("s", 1.0)], answer=1.0)
+    result = search(SearchRequest("q"), sure, KITCHEN)
+    assert get_places(result) == ["sure/s", "kitchen/d", "kitchen/e"]
+    assert all(0 < hit.score <= 1 for hit in result.hits)
 
 
 def test_pages_of_hits_follow_one_another() -> None:

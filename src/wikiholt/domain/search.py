@@ -290,6 +290,8 @@ class SearchResult:
     """The values of the requested properties among the pages that pass the filters."""
     wikis: tuple[str, ...] = ()
     """The slugs of the wikis of a merged result; else empty."""
+    answer: float = 0.0
+    """How likely the wiki has an answer."""
 
 
 # Query log.

@@ -52,6 +52,8 @@ class SearchContext:
     """The mode that found the pages. A hybrid search without a model falls back to keyword."""
     named: frozenset[int] = frozenset()
     """The ids of the pages whose own name is the query."""
+    answer: float = 0.0
+    """How likely the wiki has an answer."""
     vector: FloatArray | None = None
     """The query's vector, if the search used the model."""
     nearest: VectorHits | None = None

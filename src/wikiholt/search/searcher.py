@@ -229,6 +229,7 @@ class Searcher:
             reranked=context.reranked,
             offset=request.offset,
             facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
+            answer=context.answer,
         )
 
     @property
@@ -268,6 +269,7 @@ class Searcher:
         shape = context.interpreted.shape
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares), shape)
         verdict = judge_answer(mode, candidates, shape)
+        context.answer = verdict.answer
         best = self._rerank(context, candidates, verdict) if vector is not None else candidates
         best = move_named_pages(best, context.named)
         if len(best) < request.depth:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from wikiholt.domain.search import Facet, PropertyFacets, SearchInterface, SearchResult, SortOrder
+from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchInterface, SearchResult, SortOrder
 from wikiholt.errors import InvalidQuery, WikiholtError
+from wikiholt.search.ranking import rate_score
 from wikiholt.search.request import MAX_HITS, SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.session import WikiSession
 
 MAX_WIKIS_PER_SEARCH = 50
+_MAX_ANSWER = 0.999
+"""No wiki is so certain that the others have no weight."""
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -32,7 +35,7 @@ def search_wikis(
     failures: Mapping[str, WikiholtError] = MappingProxyType({}),
     describe_error: Callable[[WikiholtError], str] = lambda error: error.message,
 ) -> SearchResult:
-    """The best hits of all wikis, by score. A score is a probability, so scores of different wikis are comparable.
+    """The best hits of all wikis, by score: the probability that one is the page wanted, among the pages of all wikis.
 
     A wiki that cannot be searched is named in the notes, and so are those of `failures`, which could not be opened.
     Raises the first error if no wiki can be searched.
@@ -55,7 +58,7 @@ def search_wikis(
 
 
 def _merge_results(request: SearchRequest, results: dict[str, SearchResult], reasons: dict[str, str]) -> SearchResult:
-    hits = [replace(hit, wiki=slug) for slug, result in results.items() for hit in result.hits]
+    hits = _weigh_hits(results)
     # The sort is stable: hits of equal score stay in the order of their wiki.
     if request.sort is SortOrder.DATE:
         hits.sort(key=lambda hit: hit.last_updated or _OLDEST, reverse=True)
@@ -90,6 +93,23 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
         facets=tuple(_merge_facets(name, results.values()) for name in request.facets),
         wikis=tuple(results),
     )
+
+
+def _weigh_hits(results: Mapping[str, SearchResult]) -> list[Hit]:
+    """The hits of all wikis. A wiki that more likely has an answer takes probability from the others."""
+    answers = {
+        slug: min(max((result.answer, *(hit.score for hit in result.hits))), _MAX_ANSWER)
+        for slug, result in results.items()
+    }
+    total = 1 + sum(answer / (1 - answer) for answer in answers.values())
+    hits = []
+    for slug, result in results.items():
+        weight = 1 / (1 - answers[slug]) / total
+        for hit in result.hits:
+            score = hit.score * weight
+            is_low = hit.confidence is Confidence.LOW
+            hits.append(replace(hit, wiki=slug, score=score, confidence=rate_score(score, is_medium=not is_low)))
+    return hits
 
 
 def _merge_facets(name: str, results: Iterable[SearchResult]) -> PropertyFacets:

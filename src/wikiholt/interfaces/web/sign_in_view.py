@@ -117,7 +117,17 @@ def end_sign_ins(request: Request) -> None:
 
 _PROVIDER_THREADS = 4
 """Threads that may wait for the provider at a time. They are not those that answer other requests."""
-_provider_limiter: RunVar[anyio.CapacityLimiter] = RunVar("provider_limiter")
+
+
+class _ProviderQueue:
+    """The requests that wait for the provider, or run."""
+
+    def __init__(self) -> None:
+        self.limiter = anyio.CapacityLimiter(_PROVIDER_THREADS)
+        self.count = 0
+
+
+_provider_queue: RunVar[_ProviderQueue] = RunVar("provider_queue")
 
 
 async def handle_oidc_start(request: Request) -> Response:
@@ -133,13 +143,18 @@ async def handle_oidc_callback(request: Request) -> Response:
 async def _run_with_provider(handle: Callable[[Request], Response], request: Request) -> Response:
     """Handle the request in one of the threads for the provider. Raises SignInUnavailable if too many others wait."""
     await run_in_threadpool(get_request_context(request).count_request)
-    limiter = _provider_limiter.get(None)
-    if limiter is None:
-        limiter = anyio.CapacityLimiter(_PROVIDER_THREADS)
-        _provider_limiter.set(limiter)
-    if limiter.statistics().tasks_waiting >= request.app.state.application.settings.limit_waiting_requests:
+    queue = _provider_queue.get(None)
+    if queue is None:
+        queue = _ProviderQueue()
+        _provider_queue.set(queue)
+    if queue.count >= _PROVIDER_THREADS + request.app.state.application.settings.limit_waiting_requests:
         raise SignInUnavailable("Too many sign-ins are waiting for the OpenID provider.", hint="Try again in a minute.")
-    return await anyio.to_thread.run_sync(handle, request, limiter=limiter)
+    # Counted here, because `run_sync` lets other requests run before it waits for the limiter.
+    queue.count += 1
+    try:
+        return await anyio.to_thread.run_sync(handle, request, limiter=queue.limiter)
+    finally:
+        queue.count -= 1
 
 
 def _start_at_provider(request: Request) -> Response:
