@@ -84,18 +84,21 @@ class RowSpool:
     def find_vectors(self, wiki: str, hashes: Sequence[bytes]) -> Mapping[bytes, tuple[str, FloatArray]]:
         """The model and the first vector of each of these texts that the wiki has."""
         found: dict[bytes, tuple[str, FloatArray]] = {}
-        sql = "SELECT model, vector FROM rows WHERE wiki = ? AND hash = ? ORDER BY rowid LIMIT 1"
         with self._lock:
             for digest in hashes:
-                for model, vector in self._connection.execute(sql, (wiki, digest)):
+                for model, vector in self._connection.execute(
+                    "SELECT model, vector FROM rows WHERE wiki = ? AND hash = ? ORDER BY rowid LIMIT 1", (wiki, digest)
+                ):
                     found[digest] = model, np.frombuffer(vector, np.float32)
         return found
 
     def iter_pages(self, wiki: str) -> Iterator[tuple[str, list[str]]]:
         """The pages of one wiki with the texts of their rows, in order."""
-        sql = "SELECT page, text FROM rows WHERE wiki = ? ORDER BY page, number, rowid"
-        for page, rows in groupby(self._connection.execute(sql, (wiki,)), key=lambda row: str(row[0])):
-            yield page, [text for _, text in rows]
+        rows = self._connection.execute(
+            "SELECT page, text FROM rows WHERE wiki = ? ORDER BY page, number, rowid", (wiki,)
+        )
+        for page, group in groupby(rows, key=lambda row: str(row[0])):
+            yield page, [text for _, text in group]
 
     def close(self) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ class IdLayout:
 
     name = "id"
     columns: Sequence[str] = ()
-    """What a record needs to have besides its id to tell its chunk."""
+    """The columns that tell the chunk of a record, besides its id."""
 
     def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
         return f"wikiholt_{wiki_id}"

@@ -42,7 +42,7 @@ def main(directory: str, listener: int, instance_id: str) -> None:
             found["embeddings"] = list(np.asarray(found["embeddings"], np.float32))
         return found
 
-    RustBindingsAPI._get = read_arrays
+    RustBindingsAPI._get = read_arrays  # type: ignore[method-assign]
     application: Any = FastAPI(
         Settings(is_persistent=True, persist_directory=directory, anonymized_telemetry=False, allow_reset=False)
     ).app()
