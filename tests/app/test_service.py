@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import Busy, IndexMissing, InvalidSource, SourceMissing, WikiExists, WikiNotFound
 from wikiholt.git.source import GitSource
@@ -36,7 +35,7 @@ class ServiceFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
+            lambda _, __: None,
             lambda index, wiki_id: FileKeywordCache(index, self.store.get_directory(wiki_id)),
             0.05,
         )

@@ -101,6 +101,14 @@ class BruteForceIndex:
         order = np.lexsort((rows.chunk_ids, distances))[:limit]
         return VectorHits(rows.chunk_ids[order], rows.page_ids[order], distances[order])
 
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        rows = self.get_table([i for i in sorted(set(chunk_ids.tolist())) if i in self.rows])
+        return VectorHits.rank(rows.chunk_ids, rows.page_ids, np.vecdot(rows.vectors, vector), limit)
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        drawn = np.random.default_rng().permutation(sorted(self.rows))[:count]
+        return self.get_table(sorted(drawn.tolist()))
+
     def as_index(self) -> WikiIndex:
         return cast(WikiIndex, self)
 

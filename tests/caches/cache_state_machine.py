@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from wikiholt.domain.protocols import VectorCache
-from wikiholt.search.vector_channel import compute_page_means
 
 QUERIES = random_vectors(8, seed=77)
 
@@ -84,22 +83,6 @@ class VectorCacheMachine(RuleBasedStateMachine):
         assert_same(self.cache.search(QUERIES[query], limit, allowed), expected)
         type(self).compared += 1
 
-    @rule(pages=st.sets(st.integers(1, 40)))
-    def read_pages(self, pages: set[int]) -> None:
-        self.cache.refresh()
-        expected = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
-        page_ids = np.array(sorted(pages), np.int64)
-        means = self.cache.get_page_means(page_ids)
-        assert means is not None
-        np.testing.assert_array_equal(means, compute_page_means(expected, page_ids))
-        rows = self.cache.read_ahead(page_ids)
-        if rows is None:
-            return
-        order = np.argsort(rows.chunk_ids)
-        np.testing.assert_array_equal(rows.chunk_ids[order], expected.chunk_ids)
-        np.testing.assert_array_equal(rows.page_ids[order], expected.page_ids)
-        np.testing.assert_array_equal(rows.vectors[order], expected.vectors)
-
     def release_cache(self) -> None:
         """Release the resources of `prepare`."""
 
@@ -110,7 +93,6 @@ class VectorCacheMachine(RuleBasedStateMachine):
         try:
             for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
                 self.search(limit % 8, limit, pages)
-            self.read_pages(set(range(1, 40, 3)))
         finally:
             self.cache.close()
             self.release_cache()

@@ -43,6 +43,8 @@ class FaultInjector:
         self._channel = channel
         self._fault = fault
         self._synced: set[int] = set()
+        self._appended: set[Path] = set()
+        """Files of vectors that were opened for writing and not flushed since."""
         self._connections: list[sqlite3.Connection] = []
         if fault.kind == "drop":
             _become_nobody()
@@ -60,6 +62,8 @@ class FaultInjector:
         if event in _COUNTED_EVENTS:
             if event == "os.rename":
                 self._check_rename(arguments)
+            elif event == "open":
+                self._watch_vectors(arguments)
             self._count_step()
         elif event == "subprocess.Popen":
             self._count_step()
@@ -67,12 +71,28 @@ class FaultInjector:
     def _connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
         """Replaces `sqlite3.connect`: every statement is a step."""
         connection = _CONNECT(*arguments, **options)
-        connection.set_trace_callback(self._count_step)
+        connection.set_trace_callback(self._trace)
         return connection
 
     def _fsync(self, descriptor: int) -> None:
         _FSYNC(descriptor)
-        self._synced.add(os.fstat(descriptor).st_ino)
+        inode = os.fstat(descriptor).st_ino
+        self._synced.add(inode)
+        for file in [file for file in self._appended if file.stat().st_ino == inode]:
+            self._appended.remove(file)
+            self._channel.send("synced", str(file))
+
+    def _watch_vectors(self, arguments: tuple[Any, ...]) -> None:
+        path, _, flags = arguments
+        if str(path).endswith(".vectors") and flags & os.O_RDWR:
+            self._appended.add(Path(path).absolute())
+
+    def _trace(self, statement: str) -> None:
+        """Every statement is a step. Report vectors that a commit counts before they were flushed to the disk."""
+        if statement == "COMMIT":
+            for file in self._appended:
+                self._channel.send(UNSYNCED, str(file))
+        self._count_step()
 
     def _check_rename(self, arguments: tuple[Any, ...]) -> None:
         """Report a rename without fsync. A power cut may leave such a file empty; the parent truncates it."""

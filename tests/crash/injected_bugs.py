@@ -1,10 +1,11 @@
 """Bugs that are injected on purpose, to check that the crash test finds them."""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 
 from wikiholt.indexing import backup_directory
-from wikiholt.storage.sqlite import index, index_writer
+from wikiholt.storage.sqlite import index, index_writer, vector_file
 from wikiholt.wikis import keys
 
 _UNDO: list[Callable[[], None]] = []
@@ -46,6 +47,16 @@ def _unsynced_backup() -> None:
     replace_attribute(index, "fsync_path", lambda _: None)
 
 
+def _unsynced_vectors() -> None:
+    """A writer that commits before the vectors that it counts are on the disk."""
+
+    class NoFsync:
+        def __getattr__(self, name: str) -> object:
+            return (lambda _: None) if name == "fsync" else getattr(os, name)
+
+    replace_attribute(vector_file, "os", NoFsync())
+
+
 def _key_not_stored() -> None:
     """A registry that returns a key and does not store it."""
 
@@ -79,5 +90,6 @@ class _NoInsertTransaction:
 BUGS = {
     "half a page": _half_a_page,
     "unsynced backup": _unsynced_backup,
+    "unsynced vectors": _unsynced_vectors,
     "key not stored": _key_not_stored,
 }

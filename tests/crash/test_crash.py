@@ -255,20 +255,6 @@ def test_a_missing_registry_with_existing_indexes_is_an_error(
         service.list_wikis()
 
 
-def test_caches_that_cannot_be_written_do_not_fail_a_sync(
-    tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(_: object) -> None:
-        raise OSError("cannot write the cache")
-
-    monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.FileVectorCache.refresh", broken)
-    assert wiki.sync().unchanged == 30
-    answer = wiki.search(SearchRequest("unique7"))
-    assert answer.hits
-    assert answer.degraded
-    wiki.close()
-
-
 @pytest.mark.model
 def test_with_the_real_model_a_damaged_index_is_rebuilt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     repository = Repository(tmp_path / "wiki")

@@ -13,7 +13,6 @@ from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchMode
@@ -41,7 +40,7 @@ def open_test_service(settings: Settings) -> WikiService:
     components = Components(
         backend.store,
         lambda: embedder,
-        lambda index, wiki_id: ExactVectorCache(index, backend.store.get_directory(wiki_id)),
+        lambda _, __: None,
         lambda index, wiki_id: None,
         5.0,
     )

@@ -14,7 +14,6 @@ from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_application
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
@@ -33,7 +32,7 @@ def open_test_service(settings: Settings) -> WikiService:
     components = Components(
         store,
         lambda: embedder,
-        lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
+        lambda _, __: None,
         lambda index, wiki_id: None,
         0.05,
     )

@@ -118,7 +118,7 @@ def read_rows(file: Path) -> list[object]:
     with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
         db.row_factory = sqlite3.Row
         pages = [dict(row) for row in db.execute("SELECT * FROM pages ORDER BY file")]
-        tables = ("page_words", "chunks", "vectors", "tags", "links")
+        tables = ("page_words", "chunks", "tags", "links")
         rows: list[object] = []
         for page in pages:
             number = page.pop("id")
@@ -126,7 +126,7 @@ def read_rows(file: Path) -> list[object]:
             rows.append(page)
             for table in tables:
                 found = db.execute(f"SELECT * FROM {table} WHERE page_id = ?", (number,))
-                ids = ("id", "page_id", "chunk_id")
+                ids = ("id", "page_id", "chunk_id", "checksum")
                 rows.append(sorted(repr([row[key] for key in row.keys() if key not in ids]) for row in found))  # noqa: SIM118
         return rows
 

@@ -17,13 +17,15 @@ import wikiholt
 from wikiholt.caches.chroma.client import CollectionInfo, CollectionRecords
 from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.index_vectors import IndexVectors
+from wikiholt.storage.sqlite.vector_file import VectorFile
+from wikiholt.storage.sqlite.vector_table import VectorTable
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
@@ -39,7 +41,9 @@ BOUND_TYPES: tuple[type, ...] = (
     *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLog),
     *(
         SqliteIndex,
-        FileVectorCache,
+        IndexVectors,
+        VectorFile,
+        VectorTable,
         FileKeywordCache,
         Searcher,
         HitBuilder,

@@ -103,8 +103,6 @@ def test_the_index_of_another_wiki_is_not_used_and_is_quarantined(two: TwoWikis,
     other = own.with_name("other")
     shutil.copy(foreign, other)
     other.replace(own)
-    for cache in two.get_directory(0).glob("vectors*"):
-        cache.unlink()
     if not running:
         two.service = two.open()
     assert two.find_visible_codes() <= {two.wikis[0].code}
@@ -135,8 +133,7 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
         index.apply(IndexChange(pages=(make_entry("Leaked.md", ["from another wiki"], FakeEmbedder()),)))
     for name in ("g000001.sqlite", "queries.sqlite"):
         shutil.copy(foreign / name, own / name.replace("g000001", "g000009"))
-    (cache,) = foreign.glob("vectors-*")
-    shutil.copy(cache, own / "vectors-g000009-v1.exact")
+    shutil.copy(foreign / "g000001-1.vectors", own / "g000009-1.vectors")
     two_backups = [next((two.data / "backups" / wiki_id).glob("*.sqlite")) for wiki_id in two.ids]
     shutil.copy(two_backups[1], two_backups[0])
     before = {file: file.read_bytes() for file in sorted(own.iterdir()) if not file.name.endswith(("-shm", "-wal"))}
@@ -144,7 +141,7 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
     assert code == 10
     text = "\n".join(faults)
     assert "published index: pages that are not in its repository: 1 (Leaked.md)" in text
-    for part in ("g000009.sqlite", "queries.sqlite", "vectors-g000009-v1.exact"):
+    for part in ("g000009.sqlite", "queries.sqlite", "g000009-1.vectors"):
         assert f"{part}: it belongs to another wiki ({two.ids[1]})" in text
     assert len([line for line in faults if ": backup of " in line]) == 1
     assert all(line.startswith(f"wiki {two.wikis[0].slug}: ") for line in faults)
@@ -175,14 +172,24 @@ def test_a_generation_of_another_wiki_is_never_published_instead_of_a_lost_one(t
 
 def test_caches_of_another_wiki_are_rebuilt(two: TwoWikis, caplog: pytest.LogCaptureFixture) -> None:
     two.service.close()
-    caches = [file for file in two.get_directory(1).glob("*-g000001-*") if file.name.startswith(("vectors", "words"))]
-    assert len(caches) == 2
+    caches = list(two.get_directory(1).glob("words-g000001-*"))
+    assert len(caches) == 1
     for file in caches:
         assert (two.get_directory(0) / file.name).exists(), "both have the same generation and version"
         shutil.copy(file, two.get_directory(0) / file.name)
     two.service = two.open()
     assert two.find_visible_codes() == {two.wikis[0].code}
-    assert caplog.text.count("belongs to another wiki") == 2
+    assert caplog.text.count("belongs to another wiki") == 1
+
+
+def test_vectors_of_another_wiki_are_not_used_and_are_quarantined(two: TwoWikis) -> None:
+    two.service.close()
+    shutil.copy(two.get_directory(1) / "g000001-1.vectors", two.get_directory(0))
+    two.service = two.open()
+    assert two.find_visible_codes() <= {two.wikis[0].code}
+    two.service.get_handle(two.wikis[0].slug).sync()
+    assert two.find_visible_codes() == {two.wikis[0].code}
+    assert list(two.get_directory(0).glob("broken-*/g000001-1.vectors"))
 
 
 def test_the_query_log_of_another_wiki_is_replaced_by_an_empty_one(two: TwoWikis) -> None:

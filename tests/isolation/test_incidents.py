@@ -17,14 +17,12 @@ from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.vectors.factory import create_vector_cache
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexMissing, ModelSelfTestFailed, NoPages, NothingIndexed, WikiholtError, WikiNotFound
 from wikiholt.interfaces.schemas.admin_schemas import build_status_document
 from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.faiss_codes import make_codes_choice
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
@@ -45,13 +43,7 @@ def make_procedure(number: int) -> str:
 def two_sizes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikiService]:
     """A tiny wiki and a huge one with thousands of very similar pages."""
     directory = tmp_path_factory.mktemp("sizes")
-    service = make_cached_service(directory / "data")
-    store = service.components.store
-
-    def cache(index: WikiIndex, wiki_id: str) -> VectorCache:
-        return create_vector_cache(request.param, index, store.get_directory(wiki_id), background=False)[0]
-
-    object.__setattr__(service.components, "vector_cache", cache)
+    service = make_cached_service(directory / "data", choose_codes=make_codes_choice(request.param, 0))
     for slug, numbers in (
         ("huge", range(HUGE_PAGE_COUNT)),
         ("tiny", range(HUGE_PAGE_COUNT, HUGE_PAGE_COUNT + TINY_PAGE_COUNT)),

@@ -6,7 +6,6 @@ from threading import Event, Lock
 
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchResult
@@ -73,7 +72,7 @@ class SchedulerFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
+            lambda _, __: None,
             lambda _, __: None,
             30.0,
         )

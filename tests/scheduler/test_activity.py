@@ -13,7 +13,6 @@ from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixtu
 from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import Busy
@@ -85,7 +84,7 @@ class _SecondProcess:
         components = Components(
             fixture.store,
             self._load_model,
-            lambda index, wiki_id: ExactVectorCache(index, fixture.store.get_directory(wiki_id)),
+            lambda _, __: None,
             lambda _, __: None,
             30.0,
             identity=lambda: fixture.embedder,

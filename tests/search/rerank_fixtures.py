@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.git_repository import Repository
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchResult
@@ -68,7 +67,7 @@ class RerankFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
+            lambda _, __: None,
             lambda index, wiki_id: None,
             1,
             scale=lambda _: scale or CosineScale(),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.support.git_repository import Repository
 from wikiholt.caches.keywords.lexicon import LexiconProvider
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -64,7 +63,7 @@ class SpellingFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
+            lambda _, __: None,
             words,
             1,
             **({"lexicon": LexiconProvider} if correct else {}),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
@@ -46,7 +45,7 @@ class SentenceFixture:
         components = Components(
             store,
             self._get_embedder,
-            lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id), background=False),
+            lambda _, __: None,
             lambda index, wiki_id: None,
             1,
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.protocols import KeywordCache, VectorCache
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode, SearchResult
@@ -43,11 +42,8 @@ class SearchFixture:
         self.repository = Repository(directory / "wiki")
         self.store = SqliteStore(directory / "data")
         self.embedder = FakeEmbedder()
-        self.vector_cache: Callable[[WikiIndex, str], VectorCache] = self._make_exact_cache
+        self.vector_cache: Callable[[WikiIndex, str], VectorCache | None] = lambda index, wiki_id: None
         self.word_cache: Callable[[WikiIndex, str], KeywordCache | None] = lambda index, wiki_id: None
-
-    def _make_exact_cache(self, index: WikiIndex, wiki_id: str) -> VectorCache:
-        return ExactVectorCache(index, self.store.get_directory(wiki_id), background=False)
 
     def open_handle(self) -> WikiHandle:
         wiki = Wiki(WIKI_ID, "garden", str(self.repository.path), datetime.now(UTC))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.support.git_repository import Repository
 from wikiholt.app.models import get_scale
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageGraph
 from wikiholt.domain.protocols import Embedder
@@ -51,7 +50,7 @@ class IndexedWiki:
         shop = Components(
             self.store,
             embedder or (lambda: fake),
-            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
+            lambda _, __: None,
             lambda index, wiki_id: None,
             5,
             scale=get_scale,

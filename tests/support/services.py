@@ -11,16 +11,16 @@ from wikiholt.app.backends import open_backend
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities
 from wikiholt.domain.index import FloatArray
-from wikiholt.domain.protocols import KeywordCache, VectorCache
+from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
+from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.wikis.live_index import Components, WikiConfig
@@ -76,13 +76,11 @@ def make_cached_service(
     background: bool = False,
     target_tokens: Callable[[Wiki], int] = lambda _: 200,
     lock_timeout_s: float = 30.0,
+    choose_codes: CodesChoice = choose_quantized,
 ) -> WikiService:
-    """The service of this data directory. Every wiki, however small, has both of its caches."""
-    store = SqliteStore(data / "wikis")
+    """The service of this data directory. Every wiki, however small, has a keyword cache."""
+    store = SqliteStore(data / "wikis", choose_codes)
     embedder = SlowEmbedder(model, seconds)
-
-    def vectors(index: WikiIndex, wiki_id: str) -> VectorCache:
-        return ExactVectorCache(index, store.get_directory(wiki_id), background=background)
 
     def words(index: WikiIndex, wiki_id: str) -> KeywordCache:
         return FileKeywordCache(index, store.get_directory(wiki_id), background=background)
@@ -95,7 +93,7 @@ def make_cached_service(
         return WikiConfig(source, pipeline, "/w/{path}")
 
     reranking = RerankConfig(FakeReranker, 60.0)
-    shop = Components(store, lambda: embedder, vectors, words, lock_timeout_s, reranking=reranking)
+    shop = Components(store, lambda: embedder, lambda _, __: None, words, lock_timeout_s, reranking=reranking)
     return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=SourceIdentities())
 
 

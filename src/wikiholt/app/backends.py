@@ -8,6 +8,7 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
 from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.indexing.backup_directory import BackupPolicy
+from wikiholt.storage.sqlite.faiss_codes import make_codes_choice
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
@@ -46,7 +47,7 @@ def open_backend(settings: Settings, backups: BackupPolicy) -> Backend:
     """The backend that the settings describe. Does no I/O. Raises MissingDependency."""
     file = settings.data / REGISTRY_FILE
     if not settings.store:
-        store = SqliteStore(settings.data / "wikis")
+        store = SqliteStore(settings.data / "wikis", make_codes_choice(settings.vectors, settings.faiss_crossover))
         return Backend(
             store,
             Registry(file, backups=backups, repositories=get_repositories_directory(settings)),

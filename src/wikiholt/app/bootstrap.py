@@ -17,8 +17,6 @@ from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
 from wikiholt.domain.git import DiscoveredRepository
@@ -88,9 +86,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         query_log_writer=QueryLogWriter(
             backend.open_query_log, QueryRetention(settings.queries_keep_days, settings.queries_max_entries)
         ),
-        vector_cache=_make_vector_cache_opener(settings, backend)
-        if chroma is None
-        else _make_chroma_cache_opener(chroma, backend),
+        vector_cache=_open_no_cache if chroma is None else _make_chroma_cache_opener(chroma, backend),
         keyword_cache=_make_keyword_cache_opener(backend),
         lexicon=LexiconProvider,
         lock_timeout_s=settings.lock_timeout,
@@ -373,24 +369,6 @@ def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
     )
 
 
-def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
-    def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
-        kind = settings.vectors
-        # An HNSW index finds most of the nearest chunks in tens of milliseconds. A cache on the node is exact and takes
-        # a few milliseconds.
-        is_small = backend.is_shared and index.get_state().chunks < settings.postgres_hnsw_from
-        if kind == "store" or (kind == "auto" and is_small):
-            return DatabaseVectorCache(index)
-        cache, note = create_vector_cache(
-            kind, index, _get_cache_directory(backend, wiki_id), faiss_min_chunks=settings.faiss_crossover
-        )
-        if note:
-            _log.info(note)
-        return cache
-
-    return open_cache
-
-
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
     if settings.chroma_path and importlib.util.find_spec("chromadb") is None:
@@ -409,13 +387,19 @@ def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))
 
 
-def _make_chroma_cache_opener(chroma: "ChromaEngine", backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
+def _open_no_cache(_: WikiIndex, __: str) -> VectorCache | None:
+    """None: the index itself finds the nearest chunks."""
+    return None
+
+
+def _make_chroma_cache_opener(
+    chroma: "ChromaEngine", backend: Backend
+) -> Callable[[WikiIndex, str], VectorCache | None]:
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)
-        exact = ExactVectorCache(index, directory)
         return chroma.open_searcher(
-            index, exact, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
+            index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
         )
 
     return open_cache

@@ -14,6 +14,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.storage.sqlite.query_log import QUERY_LOG_FILE, get_query_log_owner
 from wikiholt.storage.sqlite.schema import get_owner
+from wikiholt.storage.sqlite.vector_file import read_vector_header
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -87,6 +88,8 @@ def _choose_reader(name: str) -> Callable[[Path], str] | None:
         return lambda file: _read_with(file, get_query_log_owner)
     if name.startswith("g") and name.endswith(".sqlite"):
         return lambda file: _read_with(file, get_owner)
+    if name.startswith("g") and name.endswith(".vectors"):
+        return lambda file: read_vector_header(file).wiki_id
     return read_cache_owner if is_cache_file_name(name) else None
 
 

@@ -174,6 +174,29 @@ class VectorHits:
         return cls(chunk_ids[order], page_ids[order], distances[order])
 
 
+_MIN_LENGTH = 1e-6
+
+
+def compute_page_means(rows: VectorRows, page_ids: IntArray) -> FloatArray:
+    """The mean of the rows of each page (sorted ids) as a unit vector; zeros for a page without rows.
+
+    It says what a page as a whole is about.
+    """
+    means = np.zeros((len(page_ids), rows.vectors.shape[1]), np.float32)
+    if not len(rows.page_ids):
+        return means
+    order = np.lexsort((rows.chunk_ids, rows.page_ids))
+    # Rows of a cache mostly have this order already, and copying them takes as long as adding them.
+    vectors = rows.vectors if bool((order[1:] > order[:-1]).all()) else rows.vectors[order]
+    found, starts = np.unique(rows.page_ids[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(order)]
+    # In half of the time of `reduceat`.
+    sums = np.stack([vectors[start:end].sum(axis=0) for start, end in zip(starts.tolist(), ends, strict=True)])
+    lengths = np.maximum(np.sqrt(np.vecdot(sums, sums)), _MIN_LENGTH)
+    means[np.searchsorted(page_ids, found)] = sums / lengths[:, None]
+    return means
+
+
 # Health.
 
 
@@ -183,19 +206,6 @@ class HealthCondition(StrEnum):
     OK = "ok"
     REPAIRING = "repairing"
     BROKEN = "broken"
-
-
-class VerificationResult(StrEnum):
-    """The result of comparing an index's bytes with the checksum its last writer recorded.
-
-    `none`: there is no index, or it is being written. `too large`: the index is too large to have a checksum.
-    `changed`: the index differs from the checksum and is too large to be checked in full at once.
-    """
-
-    COMPARED = "compared"
-    NONE = "none"
-    TOO_LARGE = "too large"
-    CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from wikiholt.domain.git import (
     TreeChange,
     TreeEntry,
 )
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.wiki import Wiki
 
@@ -288,20 +288,10 @@ class _IndexCache(Protocol):
 
 
 class VectorCache(_IndexCache, Protocol):
-    """A fast copy of one index's vectors."""
+    """Finds candidates for the nearest chunks of one index outside of it."""
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
-
-    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
-        """Every chunk of these pages (sorted ids) with its vector, in any order, before the query's vector is known.
-
-        None if a search in these pages takes no longer than that.
-        """
-
-    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
-        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
-        computes it. None if it has none."""
 
 
 class VectorEngine(Protocol):

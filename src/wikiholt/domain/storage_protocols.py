@@ -19,7 +19,6 @@ from wikiholt.domain.index import (
     VectorDelta,
     VectorHits,
     VectorRows,
-    VerificationResult,
 )
 from wikiholt.domain.page import Facets, PageProblem, PageWarnings
 from wikiholt.domain.protocols import never_stop
@@ -50,7 +49,22 @@ class VectorSnapshot:
         return self._iter_blocks()
 
 
-class WikiIndex(Protocol):
+class VectorSource(Protocol):
+    """Where vectors of texts are known, so that these texts need not be embedded."""
+
+    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
+        """The intact vectors of chunks whose embedded text has one of these hashes, by hash."""
+
+
+class KeptIndex(VectorSource, Protocol):
+    """An index that is not used any more, of which vectors are taken over."""
+
+    def get_state(self) -> IndexState: ...
+
+    def close(self) -> None: ...
+
+
+class WikiIndex(KeptIndex, Protocol):
     """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
@@ -82,9 +96,6 @@ class WikiIndex(Protocol):
         Raises IndexCorrupt if a page to move does not match its checksum.
         """
 
-    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        """The vectors of chunks whose embedded text has one of these hashes, by hash."""
-
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         """File → contents, of those of these pages that exist."""
 
@@ -95,7 +106,27 @@ class WikiIndex(Protocol):
         """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""
+        """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.
+
+        In a large index, candidates may be found in a way that misses one in a hundred.
+        """
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
+
+        None if a search in these pages takes no longer than that.
+        """
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
+        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
+        computes it. None if the index has none.
+        """
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         """The sorted ids of the pages that match; None if the filter is empty."""
@@ -104,10 +135,10 @@ class WikiIndex(Protocol):
         """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def open_vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
-        """All vectors at one version, to build a cache from."""
+        """All vectors at one version, to build a copy from."""
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
-        """What a vector cache at that version must apply; None if it is too old to be updated."""
+        """What a copy of that version must apply; None if it is too old to be updated."""
 
     def open_keyword_rows(self) -> AbstractContextManager[tuple[int, Iterator[KeywordRow]]]:
         """The version and every page's terms at that version, to build a keyword cache from."""
@@ -229,27 +260,11 @@ class IndexStore(Protocol):
     def get_change_token(self, wiki_id: str) -> str:
         """A token of the published index that changes with every write. Does not open the index."""
 
-    def is_unmodified(self, wiki_id: str) -> bool:
-        """Whether the change token is the one its last writer recorded."""
-
-    def compare_checksum(self, wiki_id: str, max_age_s: float = ...) -> VerificationResult:
-        """Compare the published index's bytes with the checksum its last writer recorded.
-
-        Raises IndexCorrupt if the index is damaged. Skipped if the last comparison is at most `max_age_s` seconds old.
-        For readers: takes a few milliseconds and waits for no lock.
-        """
-
-    def verify(self, wiki_id: str, *, full: bool = False) -> None:
-        """Check the published index if it changed since its last writer, or always with `full`. Raises IndexCorrupt.
-
-        Requires the write lock.
-        """
-
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it.
+        """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it."""
 
-        If another generation is intact, it is published instead.
-        """
+    def open_quarantined(self, wiki_id: str) -> KeptIndex | None:
+        """Open the last quarantined index to take over its vectors; None if that is not possible."""
 
     def open_backup(self, file: Path) -> WikiIndex:
         """Open a copy written by `WikiIndex.write_backup` read-only. Raises IndexMissing, IndexCorrupt or IndexTooNew.

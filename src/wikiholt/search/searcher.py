@@ -87,7 +87,7 @@ class Searcher:
     def __init__(
         self,
         index: WikiIndex,
-        vector_cache: VectorCache,
+        vector_cache: VectorCache | None,
         keyword_cache: KeywordCache | None,
         get_embedder: Callable[[], Embedder],
         *,

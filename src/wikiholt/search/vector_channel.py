@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows, compute_page_means
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable
@@ -18,24 +18,6 @@ from wikiholt.search.search_context import SearchContext
 
 _MAX_CACHED_PAGES = 8_192
 """12 MB of vectors with 384 dimensions."""
-_MIN_LENGTH = 1e-6
-
-
-def compute_page_means(rows: VectorRows, page_ids: IntArray) -> FloatArray:
-    """The mean of the rows of each page (sorted ids) as a unit vector; zeros for a page without rows."""
-    means = np.zeros((len(page_ids), rows.vectors.shape[1]), np.float32)
-    if not len(rows.page_ids):
-        return means
-    order = np.lexsort((rows.chunk_ids, rows.page_ids))
-    # Rows of a cache mostly have this order already, and copying them takes as long as adding them.
-    vectors = rows.vectors if bool((order[1:] > order[:-1]).all()) else rows.vectors[order]
-    found, starts = np.unique(rows.page_ids[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(order)]
-    # In half of the time of `reduceat`.
-    sums = np.stack([vectors[start:end].sum(axis=0) for start, end in zip(starts.tolist(), ends, strict=True)])
-    lengths = np.maximum(np.sqrt(np.vecdot(sums, sums)), _MIN_LENGTH)
-    means[np.searchsorted(page_ids, found)] = sums / lengths[:, None]
-    return means
 
 
 class PageMeans:
@@ -74,7 +56,7 @@ _MAX_CHUNKS = 1_000_000
 class VectorChannel:
     """The nearest passages of one wiki, and the cosines of its pages."""
 
-    def __init__(self, index: WikiIndex, cache: VectorCache) -> None:
+    def __init__(self, index: WikiIndex, cache: VectorCache | None) -> None:
         self._index = index
         self._cache = cache
         self._page_means = PageMeans()
@@ -85,10 +67,11 @@ class VectorChannel:
         If that fails, the search itself reports it.
         """
         with suppress(Exception):
-            self._cache.refresh()
-            context.refreshed = True
-            if found and self._cache.version is not None:
-                context.found_rows = self._cache.read_ahead(np.array(sorted(found), np.int64))
+            if self._cache is not None:
+                self._cache.refresh()
+                context.refreshed = True
+            if found:
+                context.found_rows = self._index.read_ahead(np.array(sorted(found), np.int64))
 
     def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
@@ -116,7 +99,7 @@ class VectorChannel:
         if not ids:
             return {}
         sorted_ids = np.array(ids, np.int64)
-        means = self._ask_cache(context, lambda cache: cache.get_page_means(sorted_ids))
+        means = self._index.get_page_means(sorted_ids)
         if means is None:
             means = self._page_means.get(
                 sorted_ids, context.version, lambda missing: self._index.get_page_vectors(missing.tolist())
@@ -124,7 +107,9 @@ class VectorChannel:
         return dict(zip(ids, np.vecdot(means, vector).tolist(), strict=True))
 
     def _ask_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
-        """The answer of the vector cache, or None with a note if it is not ready or fails."""
+        """The answer of the vector cache, or None if there is none; with a note if it is not ready or fails."""
+        if self._cache is None:
+            return None
         try:
             if not context.refreshed:
                 self._cache.refresh()

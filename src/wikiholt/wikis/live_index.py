@@ -84,7 +84,8 @@ class Components:
 
     store: IndexStore
     embedder: Callable[[], Embedder]
-    vector_cache: Callable[[WikiIndex, str], VectorCache]
+    vector_cache: Callable[[WikiIndex, str], VectorCache | None]
+    """Opens what finds the nearest chunks instead of the index; None if the index does."""
     keyword_cache: Callable[[WikiIndex, str], KeywordCache | None]
     lock_timeout_s: float
     backup_policy: BackupPolicy = field(default_factory=BackupPolicy)

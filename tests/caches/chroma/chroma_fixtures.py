@@ -9,7 +9,6 @@ import numpy as np
 
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.chroma.searcher import ChromaSearcher
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.index import FloatArray, IndexChange, Recipe, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -53,7 +52,7 @@ class ChromaFixture:
 
     def open_cache(self, engine: ChromaEngine, wiki_id: str = WIKI_ID, slug: str = "one") -> ChromaSearcher:
         index, directory = self.open_indexes[wiki_id], self.store.get_directory(wiki_id)
-        return engine.open_searcher(index, ExactVectorCache(index, directory), directory, wiki_id, slug)
+        return engine.open_searcher(index, directory, wiki_id, slug)
 
     def get_child_pid(self, engine: ChromaEngine) -> int:
         """The process that hosts Chroma."""

@@ -10,7 +10,6 @@ from tests.caches.chroma.chroma_fixtures import WIKI_ID
 from tests.support.wait import wait_until
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.chroma.searcher import ChromaSearcher
-from wikiholt.caches.vectors.exact import ExactVectorCache
 
 
 class ChromaCacheMachine(VectorCacheMachine):
@@ -24,7 +23,7 @@ class ChromaCacheMachine(VectorCacheMachine):
 
     def make_cache(self) -> ChromaSearcher:
         index = self.index.as_index()
-        return self.engine.open_searcher(index, ExactVectorCache(index, self.folder), self.folder, WIKI_ID, "one")
+        return self.engine.open_searcher(index, self.folder, WIKI_ID, "one")
 
     @rule()
     def kill_the_child(self) -> None:

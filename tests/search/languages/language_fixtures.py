@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.support.git_repository import Repository
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.search import Hit, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
@@ -41,7 +40,7 @@ class LanguageFixture:
             Components(
                 store,
                 lambda: embedder,
-                lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id), background=False),
+                lambda _, __: None,
                 words,
                 1,
                 lexicon=LexiconProvider,

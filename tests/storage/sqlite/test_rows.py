@@ -84,10 +84,7 @@ DAMAGE = {
     "a text that is not compressed": "chunks SET content = CAST('plain' AS BLOB) WHERE id = 1",
     "bytes after a text": "chunks SET content = CAST(content || x'00' AS BLOB) WHERE id = 1",
     "a text without headings": "chunks SET content = 'plain' WHERE id = 1",
-    "an exponent": "vectors SET vector = CAST(x'0700' || substr(vector, 3) AS BLOB) WHERE chunk_id = 1",
-    "a number": "vectors SET vector = CAST(substr(vector, 1, length(vector) - 1) || x'77' AS BLOB) WHERE chunk_id = 1",
-    "a hash": "vectors SET hash = CAST(x'00' || substr(hash, 2) AS BLOB) WHERE chunk_id = 1",
-    "the page of a vector": "vectors SET page_id = 2 WHERE chunk_id = 1",
+    "a hash": "chunks SET hash = CAST(x'00' || substr(hash, 2) AS BLOB) WHERE id = 1",
     "the words of a page": "page_words SET words = (SELECT words FROM page_words WHERE page_id = 2)",
     "the page of words": "page_words SET page_id = 9 WHERE page_id = 1",
 }

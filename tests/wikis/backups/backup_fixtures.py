@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from tests.support.git_repository import Repository
-from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
@@ -42,7 +41,7 @@ class BackupFixture:
         components = Components(
             store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
+            lambda _, __: None,
             lambda _, __: None,
             self.lock_timeout_s,
             self.plan,

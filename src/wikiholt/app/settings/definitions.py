@@ -28,7 +28,6 @@ from wikiholt.app.settings.setting import (
     list_settings,
     setting,
 )
-from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
@@ -147,7 +146,7 @@ class Settings:
         choices=("auto", "store", "exact", "faiss", "chroma"),
     )
     faiss_crossover: int = setting(
-        FAISS_MIN_CHUNKS, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
+        600_000, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
     )
     chroma_url: str = setting(
         "",
@@ -231,13 +230,14 @@ class Settings:
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
         float(_DAY_S),
-        "Seconds between two backups of a changed wiki while the service runs; 0 disables scheduled backups.",
+        "Seconds between two backups of the pages of wikis that `create` made while the service runs; the registry is "
+        "backed up within minutes of a change. 0 disables scheduled backups.",
         minimum=0,
         maximum=366 * _DAY_S,
     )
     backup_keep: int = setting(
         7,
-        "Number of recent backups to keep. The newest backup of each of as many days is kept too.",
+        "Number of recent backups of the registry to keep. The newest of each of as many days is kept too.",
         minimum=1,
         maximum=10_000,
     )

@@ -26,7 +26,6 @@ from wikiholt.caches.chroma.client import (
 )
 from wikiholt.caches.chroma.layout import IdLayout
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import VectorSnapshot, WikiIndex
 
 _LOG = logging.getLogger(__name__)
@@ -57,15 +56,11 @@ class ReadyCollection:
     version: int
     instance_id: str
     chunks_by_record: Mapping[str, int]
-    chunk_ids: IntArray
-    """Sorted; `page_ids` are the pages of these chunks."""
-    page_ids: IntArray
 
-    def find_pages(self, record_ids: Sequence[str]) -> tuple[int, IntArray]:
-        """Return how many of these records belong to the collection, and the sorted ids of their pages."""
-        chunk_ids = [self.chunks_by_record[name] for name in record_ids if name in self.chunks_by_record]
-        positions = np.searchsorted(self.chunk_ids, np.array(chunk_ids, np.int64))
-        return len(chunk_ids), np.unique(self.page_ids[positions])
+    def get_chunk_ids(self, record_ids: Sequence[str]) -> IntArray:
+        """Return the sorted chunks of these records. Records that do not belong to the collection are ignored."""
+        known = self.chunks_by_record
+        return np.unique(np.array([known[name] for name in record_ids if name in known], np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,6 @@ class CollectionSync:
     def __init__(
         self,
         index: WikiIndex,
-        exact: VectorCache,
         directory: Path,
         name: str,
         owner: CollectionOwner,
@@ -106,7 +100,6 @@ class CollectionSync:
         metrics: ChromaMetrics,
     ) -> None:
         self._index = index
-        self._exact = exact
         self._directory = directory
         self._name = name
         self._owner = owner
@@ -192,17 +185,15 @@ class CollectionSync:
                 names = [changed[chunk_id] for chunk_id in ids]
                 records.upsert(names, vectors, *self._layout.read_contents(self._index, names, ids))
                 self._metrics.add("rows_written", len(ids))
-            drawn = np.random.default_rng().permutation(chunk_ids)[: _SAMPLE_ROWS * is_unknown]
-            sample = [vectors for _, vectors in _iter_vectors(snapshot, np.sort(drawn), _QUERY_BATCH_ROWS)]
         for start in range(0, len(extra), _DELETE_BATCH_ROWS):
             check_stop()
             records.delete(extra[start : start + _DELETE_BATCH_ROWS])
         self._metrics.add("rows_removed", len(extra))
         if version != old_version:
             records.replace_metadata(self._build_metadata(version))
-        ready = ReadyCollection(records, version, instance_id, expected, chunk_ids, page_ids)
-        if sample:
-            self._verify(ready, sample, check_stop)
+        ready = ReadyCollection(records, version, instance_id, expected)
+        if is_unknown:
+            self._verify(ready, check_stop)
         self._known, self._known_key = expected, f"{collection.id} {instance_id} {version}"
         self._crash_count = 0
         return ready
@@ -216,17 +207,16 @@ class CollectionSync:
             raise ChromaError("The count and the ids of the collection differ.")
         return known
 
-    def _verify(self, ready: ReadyCollection, sample: Sequence[FloatArray], check_stop: Callable[[], None]) -> None:
+    def _verify(self, ready: ReadyCollection, check_stop: Callable[[], None]) -> None:
         """Query the neighbours of a sample. Raises ChromaError if too few are found."""
-        self._exact.refresh()
-        if self._exact.version is None:
-            raise CollectionBusy  # the exact search of a large wiki is being built
-        recalls = []
-        for vectors in sample:
+        sample = self._index.sample_vectors(_SAMPLE_ROWS).vectors
+        recalls = [(1.0, True)] * (not len(sample))
+        for start in range(0, len(sample), _QUERY_BATCH_ROWS):
             check_stop()
-            found, _ = ready.records.search(vectors, min(_CANDIDATES, len(ready.chunk_ids)))
+            vectors = sample[start : start + _QUERY_BATCH_ROWS]
+            found, _ = ready.records.search(vectors, min(_CANDIDATES, max(1, len(ready.chunks_by_record))))
             for vector, names in zip(vectors, found, strict=True):
-                recalls.append(self._measure_recall(vector, ready.find_pages(names)[1]))
+                recalls.append(self._measure_recall(vector, ready.get_chunk_ids(names)))
         recall, self_recall = np.mean(recalls, axis=0)
         if recall >= _MIN_RECALL and self_recall >= _MIN_SELF_RECALL:
             return
@@ -234,13 +224,13 @@ class CollectionSync:
             raise CollectionBusy
         raise ChromaError(f"The collection finds {recall:.0%} of the neighbours and {self_recall:.0%} of its own rows.")
 
-    def _measure_recall(self, vector: FloatArray, page_ids: IntArray) -> tuple[float, bool]:
-        """Return the share of the nearest rows that these pages have, and whether they have the row itself."""
-        nearest = self._exact.search(vector, _NEIGHBOURS, None).distances
-        found = self._exact.search(vector, _NEIGHBOURS, page_ids).distances
+    def _measure_recall(self, vector: FloatArray, chunk_ids: IntArray) -> tuple[float, bool]:
+        """Return the share of the nearest rows among these chunks, and whether the row itself is. Ties count."""
+        nearest = self._index.search_vectors(vector, _NEIGHBOURS, None).distances
+        found = self._index.score_chunks(vector, chunk_ids, _NEIGHBOURS).distances
         if not len(nearest) or not len(found):
             return float(not len(nearest)), not len(nearest)
-        recall = float(np.mean(found <= nearest[-1] + _TIE_DISTANCE)) * len(found) / len(nearest)
+        recall = float(np.sum(found <= nearest[-1] + _TIE_DISTANCE)) / len(nearest)
         return recall, bool(found[0] <= nearest[0] + _SAME_ROW_DISTANCE)
 
     @contextlib.contextmanager

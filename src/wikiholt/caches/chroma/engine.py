@@ -30,7 +30,6 @@ from wikiholt.caches.chroma.collection import Cancelled, CollectionBusy, Collect
 from wikiholt.caches.chroma.layout import LAYOUTS
 from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.caches.chroma.server import OwnServer
-from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import MissingDependency, WikiholtError
 
@@ -100,7 +99,6 @@ class ChromaEngine:
     def open_searcher(
         self,
         index: WikiIndex,
-        exact: VectorCache,
         directory: Path,
         wiki_id: str,
         slug: str,
@@ -109,8 +107,8 @@ class ChromaEngine:
         """Return the searcher of one wiki. `is_published` tells whether searches still use this index."""
         name = self._layout.format_collection_name(wiki_id, slug)
         owner = self._make_owner(wiki_id, is_published)
-        collection = CollectionSync(index, exact, directory, name, owner, self._layout, self.metrics)
-        return ChromaSearcher(self, index, exact, collection)
+        collection = CollectionSync(index, directory, name, owner, self._layout, self.metrics)
+        return ChromaSearcher(self, index, collection)
 
     def delete_wiki(self, wiki_id: str, slug: str) -> None:
         """Delete the collection of a wiki and its files. If Chroma is unavailable, that happens on reconnection."""

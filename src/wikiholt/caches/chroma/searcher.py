@@ -1,4 +1,4 @@
-"""Vector search of one wiki with Chroma: it proposes records, and exact search scores the pages that have them.
+"""Vector search of one wiki with Chroma: it proposes records, and the index scores their chunks exactly.
 
 A reply of Chroma is never trusted. While Chroma is unavailable, slow or wrong, exact search answers, marked `degraded`;
 while the collection follows an edit, exact search answers too.
@@ -13,8 +13,7 @@ import numpy as np
 
 from wikiholt.caches.chroma.client import ChromaError, ChromaUnavailable
 from wikiholt.caches.chroma.collection import Cancelled, CollectionSync, ReadyCollection
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
-from wikiholt.domain.protocols import VectorCache
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 
 if TYPE_CHECKING:
@@ -32,14 +31,11 @@ _CHECK_INTERVAL_S, _RECONNECT_CHECK_INTERVAL_S = 900.0, 60.0
 
 
 class ChromaSearcher:
-    """A `VectorCache` over one index and its collection. `exact` scores rows."""
+    """A `VectorCache` over one index and its collection."""
 
-    def __init__(
-        self, engine: "ChromaEngine", index: WikiIndex, exact: VectorCache, collection: CollectionSync
-    ) -> None:
+    def __init__(self, engine: "ChromaEngine", index: WikiIndex, collection: CollectionSync) -> None:
         self._engine = engine
         self._index = index
-        self._exact = exact
         self._collection = collection
         self._ready: ReadyCollection | None = None
         self._version = -1
@@ -55,11 +51,10 @@ class ChromaSearcher:
 
     @property
     def version(self) -> int | None:
-        return self._exact.version
+        return self._index.get_version()
 
     def refresh(self) -> None:
-        """Bring the exact search to the index's version, and the collection in the background."""
-        self._exact.refresh()
+        """Bring the collection to the index's version in the background."""
         self._version = self._index.get_version()
         if time.monotonic() - self._checked_at > _CHECK_INTERVAL_S:
             self._request_check()
@@ -73,26 +68,28 @@ class ChromaSearcher:
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """Return the nearest chunks, only of these pages if given: without Chroma, whose filters lose neighbours."""
         ready = self._ready
-        if ready is None:
-            self._engine.metrics.add("fallbacks")
-        elif page_ids is None and limit <= MAX_CHROMA_LIMIT and ready.version == self._version:
+        if page_ids is not None or limit > MAX_CHROMA_LIMIT:
+            return self._index.search_vectors(vector, limit, page_ids)
+        if ready is not None:
             try:
-                page_ids = self._propose_pages(ready, np.ascontiguousarray(vector, np.float32), limit)
+                chunk_ids = self._propose_chunks(ready, np.ascontiguousarray(vector, np.float32), limit)
+                if chunk_ids is not None:
+                    return self._index.score_chunks(vector, chunk_ids, limit)
+                return self._index.search_vectors(vector, limit, None)
             except (ChromaUnavailable, ChromaError) as error:
                 self._engine.metrics.add_failure(error)
-                self._engine.metrics.add("fallbacks")
-                self._ready = ready = None
+                self._ready = None
                 if isinstance(error, ChromaError):
                     self._collection.request_check()
                 self._engine.enqueue(self)
-        hits = self._exact.search(vector, limit, page_ids)
-        return hits if ready is not None else replace(hits, degraded=True)
+        self._engine.metrics.add("fallbacks")
+        return replace(self._index.search_vectors(vector, limit, None), degraded=True)
 
-    def _propose_pages(self, ready: ReadyCollection, vector: FloatArray, limit: int) -> IntArray | None:
-        """Return the pages of the records that Chroma finds; None if too few are certain."""
-        count = len(ready.chunk_ids)
+    def _propose_chunks(self, ready: ReadyCollection, vector: FloatArray, limit: int) -> IntArray | None:
+        """Return the chunks that Chroma finds; None if they may not be the nearest."""
+        count = len(ready.chunks_by_record)
         row_limit = min(max(limit + _EXTRA_ROWS, _COMPLETE_ROWS), count)
-        if not row_limit:
+        if not row_limit or ready.version != self._version:
             return None
         (names,), reply = ready.records.search(vector[None], row_limit, self._engine.config.timeout_s)
         if reply.instance_id != ready.instance_id:
@@ -100,34 +97,24 @@ class ChromaSearcher:
         is_other_server = reply.is_new_connection and not reply.instance_id
         if is_other_server and time.monotonic() - self._checked_at > _RECONNECT_CHECK_INTERVAL_S:
             self._request_check()
-        found, page_ids = ready.find_pages(names)
-        if found < _MIN_RETURNED_SHARE * row_limit:
+        chunk_ids = ready.get_chunk_ids(names)
+        if len(chunk_ids) < _MIN_RETURNED_SHARE * row_limit:
             raise ChromaError("Chroma returns fewer rows than the collection has.")
         self._engine.metrics.add("queries")
-        # Rows that Chroma misses must not be hidden by others of their pages that make up for their number.
-        return None if found < row_limit == count else page_ids
-
-    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
-        """Return every chunk of these pages with its vector, if that is useful."""
-        return self._exact.read_ahead(page_ids)
-
-    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
-        """Return the mean of the vectors of each of these pages."""
-        return self._exact.get_page_means(page_ids)
+        # Rows that Chroma misses must not be hidden by farther ones that make up for their number.
+        return None if len(chunk_ids) < row_limit == count else chunk_ids
 
     def verify(self) -> None:
-        """Schedule a check of the collection, and verify what exact search reads."""
+        """Schedule a check of the collection."""
         self._request_check()
-        self._exact.verify()
 
     def wait_idle(self, timeout_s: float | None = None) -> bool:
-        return self._exact.wait_idle(timeout_s) and self.idle.wait(timeout_s)
+        return self.idle.wait(timeout_s)
 
     def close(self) -> None:
         self.is_closed = True
         self._engine.wait_for_cancellation(self)
         self._ready = None
-        self._exact.close()
 
     def sync(self, instance_id: str) -> None:
         """Make the collection equal to the index, for the engine's thread; searches use it from then on."""

@@ -381,11 +381,25 @@ class PostgresIndex:
             if not wanted.isdisjoint((link.key, link.other_key))
         ]
 
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        chunks = self._read_vectors("id = ANY(%s) ORDER BY id", chunk_ids.tolist())
+        return VectorHits.rank(chunks.chunk_ids, chunks.page_ids, np.vecdot(chunks.vectors, vector), limit)
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        return self._read_vectors("true ORDER BY random() LIMIT %s", count)
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
+        return None
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:  # noqa: ARG002
+        return None
+
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
-        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
-        return rows.to_vector_rows(
-            self._select(sql, (np.asarray(page_ids, np.int64).tolist(),)), self.recipe.dimensions
-        )
+        return self._read_vectors("page_id = ANY(%s) ORDER BY id", np.asarray(page_ids, np.int64).tolist())
+
+    def _read_vectors(self, condition: str, value: object) -> VectorRows:
+        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE {condition}"
+        return rows.to_vector_rows(self._select(sql, (value,)), self.recipe.dimensions)
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         clause, values = build_where_clause(where)

@@ -1,21 +1,23 @@
 """Copies between a generation and an index file of the SQLite store.
 
-A copy keeps ids, versions and checksums, so either store can import the backups of the other.
+A copy keeps ids and versions, so either store can import the backups of the other.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from wikiholt.domain.index import Recipe
+import numpy as np
+
+from wikiholt.domain.index import Recipe, VectorRows
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.checksums import write_state_checksum
+from wikiholt.storage.checksums import write_page_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import generation_rows, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
@@ -23,14 +25,12 @@ from wikiholt.storage.postgres.generation_rows import DroppedRow, FullPage, iter
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite import integrity, schema
+from wikiholt.storage.sqlite import integrity, packed_vectors, schema
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.storage.sqlite.errors import translate_errors
-from wikiholt.storage.sqlite.rows import ChunkRow, LinkRow
+from wikiholt.storage.sqlite.rows import LinkRow
 
 Row = tuple[Any, ...]
-
-_BATCH_CHUNKS = 200
 
 
 # ── export ───────────────────────────────────────────────────────────────────────────────────────
@@ -47,6 +47,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
         with closing(schema.open_connection(temporary)) as copy, translate_errors():
             copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is deleted, so only the end is synced
             copy.execute("BEGIN")
+            packed_vectors.create_table(copy)
             for page in iter_full_pages(db, tables, state.dimensions):
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
@@ -68,14 +69,17 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     columns = page._asdict()
     copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
     copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
-    packing.insert_chunks(copy, full_page.chunks, full_page.vector_rows)
+    packing.insert_chunks(copy, full_page.chunks)
+    chunk_ids = np.array([chunk.id for chunk in full_page.chunks], np.int64)
+    chunks = VectorRows(chunk_ids, np.full(len(chunk_ids), page.id), full_page.vectors)
+    packed_vectors.pack_rows(copy, chunks)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
     words = packing.decode_terms(page.words)
     row = (page.id, words.name, words.headings, words.body)
     copy.execute(_format_insert("words", ("rowid", "name", "headings", "body")), row)
-    copy.execute("INSERT INTO seals VALUES (?, ?)", (page.id, full_page.derived.seal))
+    write_page_checksum(copy, page.id)
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
@@ -94,7 +98,7 @@ def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connecti
     copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids)
     row = (state.version, state.horizon, state.revision, state.synced_at)
     copy.execute("UPDATE state SET version = ?, horizon = ?, revision = ?, synced_at = ?", row)
-    write_state_checksum(copy)
+    packed_vectors.write_packed_state(copy)
 
 
 def _format_insert(table: str, columns: Sequence[str]) -> str:
@@ -109,9 +113,11 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
     with closing(schema.open_immutable(file)) as copy, translate_errors():
         _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
-        faults = integrity.find_faults(copy, recipe.dimensions)
-    if faults:
-        raise _make_damaged_error(faults[0])
+        faults = integrity.find_faults(copy)
+        if faults:
+            raise _make_damaged_error(faults[0])
+        for _ in packed_vectors.read_packed(copy, recipe.dimensions):
+            pass
     return recipe
 
 
@@ -171,36 +177,32 @@ class _CopyImport:
         generation_rows.write_state(self._db, self._tables, state)
 
     def _iter_page_rows(self) -> Iterator[Row]:
-        """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
+        """Yield the rows of all pages of a verified copy."""
         for page in map(
             PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM full_pages ORDER BY id")
         ):
-            chunks, vectors = packing.split_full_chunks(
-                self._select_for_page(packing.FULL_CHUNKS, "number", page, "chunks.page_id")
-            )
+            chunks = packing.decode_full_chunks(self._select_for_page(packing.FULL_CHUNKS, "number", page))
+            vectors = packed_vectors.read_page(self._copy, page.id, self._dimensions)
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = generation_rows.derive_page_columns(
                 page,
-                list(map(ChunkRow._make, chunks)),
-                packing.to_vector_rows(vectors, self._dimensions).vectors,
+                chunks,
+                vectors,
                 tags,
                 list(map(LinkRow._make, links)),
             )
-            if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
-                raise _make_damaged_error(f"page {page.id} is not as it was written")
             self._terms += derived.size
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
-        full_chunks = self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY chunks.id")
-        while batch := full_chunks.fetchmany(_BATCH_CHUNKS):
-            chunks, vectors = packing.split_full_chunks(batch)
-            fields = rows.encode_vectors(packing.to_vector_rows(vectors, self._dimensions).vectors)
-            yield from ((*chunk, field) for chunk, field in zip(chunks, fields, strict=True))
+        chunk_rows = iter(self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY id"))
+        for part in packed_vectors.read_packed(self._copy, self._dimensions):
+            chunks = packing.decode_full_chunks(islice(chunk_rows, len(part.chunk_ids)))
+            yield from ((*chunk, field) for chunk, field in zip(chunks, rows.encode_vectors(part.vectors), strict=True))
 
-    def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
-        sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"
+    def _select_for_page(self, select: str, order_by: str, page: PageRow) -> list[Row]:
+        sql = f"{select} WHERE page_id = ? ORDER BY {order_by}"
         return self._copy.execute(sql, (page.id,)).fetchall()
 
     def _count_rows(self, table: str) -> int:

@@ -8,6 +8,7 @@ small file beside it that records its origin, so that a sync after a crash knows
 import os
 import re
 import shutil
+import sqlite3
 from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,8 @@ from wikiholt.regular_files import NotRegularFile, fsync_path, read_regular, wri
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.packed_vectors import unpack
+from wikiholt.storage.sqlite.vector_file import VectorFileHeader
 
 _DIGITS = 6
 _NUMBER_PATTERN = re.compile(r"(?:^|-)g(\d{6})[.-]")
@@ -67,14 +70,14 @@ class GenerationFiles:
         self.publish(published)
         return True
 
-    def is_usable(self, number: int, *, full: bool = False) -> bool:
-        """Whether the generation opens and has a revision. With `full`, also checks every byte."""
+    def _is_usable(self, number: int) -> bool:
+        """Whether the generation opens and has a revision."""
         try:
             index = SqliteIndex(self.get_file(number), self._directory.name)
         except WikiholtError:
             return False
         try:
-            return index.get_state().revision is not None and not (full and index.check())
+            return index.get_state().revision is not None
         except WikiholtError:
             return False
         finally:
@@ -105,6 +108,10 @@ class GenerationFiles:
                 self.remove(number)
             elif published is None or number <= published or not self.get_file(number).exists():
                 file.unlink(missing_ok=True)
+        for file in list(self._directory.glob("g??????-*")):
+            index_file = self._directory / f"{file.name.partition('-')[0]}.sqlite"
+            if not index_file.exists():
+                file.unlink(missing_ok=True)
 
     def publish(self, number: int) -> None:
         """Publish a generation atomically."""
@@ -129,12 +136,16 @@ class GenerationFiles:
                 _, recipe = schema.read_header(db)
                 schema.require_owner(db, self._directory.name)
                 schema.write_generation(db, number, recipe)
-                faults = integrity.find_faults(db, recipe.dimensions)
+                faults = integrity.find_faults(db)
                 if faults:
                     raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
+                unpack(db, file, VectorFileHeader(self._directory.name, number, recipe.dimensions))
+                db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the file it writes
+                db.execute("VACUUM")
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except BaseException:
             schema.remove_draft(draft)
+            self.remove(number)
             raise
         fsync_path(draft)
         draft.rename(file)
@@ -143,24 +154,15 @@ class GenerationFiles:
 
     def remove(self, number: int) -> None:
         """Remove a generation with its caches; its origin file is removed last."""
-        for pattern in (f"g{number:06d}.sqlite*", f"*-g{number:06d}-*"):
+        for pattern in (f"g{number:06d}.sqlite*", f"g{number:06d}-*", f"*-g{number:06d}-*"):
             for file in sorted(self._directory.glob(pattern)):
                 file.unlink(missing_ok=True)
 
     def quarantine(self, directory: Path) -> None:
-        """Move the published generation, and every other damaged one, to that directory.
-
-        The newest intact one, if any, is published instead.
-        """
-        published = self.find_published()
-        intact = [number for number in self.list_numbers() if number != published and self.is_usable(number, full=True)]
-        for file in list(self._directory.glob("g??????.sqlite*")):
-            if not any(file.name.startswith(self.get_file(number).name) for number in intact):
-                file.rename(directory / file.name)
-        if intact:
-            self.publish(intact[-1])
-        else:
-            (self._directory / "CURRENT").unlink(missing_ok=True)
+        """Move all generations to that directory."""
+        for file in [*self._directory.glob("g??????.sqlite*"), *self._directory.glob("g??????-*")]:
+            file.rename(directory / file.name)
+        (self._directory / "CURRENT").unlink(missing_ok=True)
 
     def _read_current(self) -> int | None:
         """The number in CURRENT, or None."""
@@ -178,7 +180,7 @@ class GenerationFiles:
     def _find_replacement(self, current: int | None) -> int | None:
         """The published generation if CURRENT does not lead to a file."""
         numbers = self.list_numbers()
-        usable = next((number for number in reversed(numbers) if self.is_usable(number)), None)
+        usable = next((number for number in reversed(numbers) if self._is_usable(number)), None)
         if usable is not None or current is not None:
             return current if usable is None else usable
         return numbers[0] if numbers else None

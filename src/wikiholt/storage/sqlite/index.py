@@ -35,8 +35,9 @@ from wikiholt.domain.search import (
     StoredPage,
 )
 from wikiholt.domain.storage_protocols import VectorSnapshot
-from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.regular_files import fsync_path
+from wikiholt.storage.checksums import CHECKED_PAGES, to_checked_page
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
@@ -44,18 +45,20 @@ from wikiholt.storage.page_table import (
     HAS_WARNINGS,
     ORDER_COLUMNS,
     SQLITE,
-    STORED_PAGE_COLUMNS,
     build_where_clause,
     to_order_override,
     to_page_contents,
     to_page_warnings,
-    to_stored_page,
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.index_vectors import CodesChoice, IndexVectors, VectorWriter, choose_quantized
+from wikiholt.storage.sqlite.packed_vectors import is_packed, pack_table, read_intact, read_packed
 from wikiholt.storage.sqlite.pool import SqlitePool
 from wikiholt.storage.sqlite.queries import LINK_COLUMNS, count_facets, select_in_batches
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
+from wikiholt.storage.sqlite.vector_file import VectorFileHeader
+from wikiholt.storage.sqlite.vector_table import VectorTable
 
 _BLOCK_ROWS = 4096
 _COPY_STEP_PAGES = 512
@@ -68,18 +71,33 @@ class SqliteIndex:
     """A `WikiIndex` in one file, without access to any other file."""
 
     def __init__(
-        self, file: Path, wiki_id: str | None = None, connect: Callable[[Path], sqlite3.Connection] = open_connection
+        self,
+        file: Path,
+        wiki_id: str | None = None,
+        connect: Callable[[Path], sqlite3.Connection] = open_connection,
+        choose_codes: CodesChoice = choose_quantized,
+        *,
+        check: bool = True,
     ) -> None:
-        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki."""
+        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki.
+
+        Without `check`, an index with an obvious fault is opened too.
+        """
+        self._file = file
         self._pool = SqlitePool(file, connect, wiki_id)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.read_snapshot() as db:
                 self.generation, self.recipe = read_header(db)
                 self.wiki_id = get_owner(db)
-                fault = integrity.find_obvious_fault(db)
-            if fault:
-                raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
+                fault = integrity.find_obvious_fault(db) if check else ""
+                if fault:
+                    raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
+                self._header = VectorFileHeader(self.wiki_id, self.generation, self.recipe.dimensions)
+                self._vectors = IndexVectors(file, self._header, choose_codes, check=check)
+                self._is_packed = is_packed(db)
+                if check and not self._is_packed:
+                    self._get_vectors(db)
         except BaseException:
             self._pool.close()
             raise
@@ -127,7 +145,7 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             db.set_progress_handler(stop, _STEPS_PER_STOP_CHECK)
             try:
-                return integrity.find_faults(db, self.recipe.dimensions)
+                return integrity.find_faults(db) or list(self._find_vector_faults(db))
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
                     raise Busy("the check was stopped", hint="try again") from error
@@ -137,18 +155,43 @@ class SqliteIndex:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
+    def _find_vector_faults(self, db: sqlite3.Connection) -> Iterator[str]:
+        """Compare the checksums of all vectors, and their ids with those of the chunks."""
+        try:
+            if self._is_packed:
+                for _ in read_packed(db, self.recipe.dimensions):
+                    pass
+                return
+            table = self._get_vectors(db)
+            if not np.array_equal(rows.to_id_array(db.execute("SELECT id FROM chunks ORDER BY id")), table.live_ids):
+                yield "chunks and vectors have other ids"
+            damaged = table.file.count_damaged(table.live_slots)
+            if damaged:
+                yield f"{damaged} vectors are not as they were written"
+            self._vectors.remove_damaged_codes(db)
+        except IndexCorrupt as error:
+            yield error.message
+
     def apply(self, change: IndexChange) -> int:
+        if change.revision is not None:
+            with self._pool.read_snapshot() as db:
+                self._vectors.update_codes(db)
         with self._pool.write_transaction() as db:
-            return index_writer.apply_change(db, change)
+            return index_writer.apply_change(db, change, VectorWriter(db, self._file, self._header))
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = f"SELECT hash, vector FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
         requested = frozenset(hashes)
         prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
-        with self._pool.read_connection() as db:
-            candidates = select_in_batches(db, sql, prefixes)
-            found = {digest: vector for digest, vector in candidates if digest in requested}
-        return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
+        with self._pool.read_snapshot() as db:
+            chunks = filter(rows.is_row_intact, select_in_batches(db, sql, prefixes))
+            found = {digest: chunk_id for chunk_id, *_, digest, _ in chunks if digest in requested}
+            digests = {chunk_id: digest for digest, chunk_id in found.items()}
+            if self._is_packed:
+                vectors = read_intact(db, sorted(digests), self.recipe.dimensions)
+            else:
+                vectors = self._get_vectors(db).read_intact(np.array(sorted(digests), np.int64))
+        return {digests[chunk_id]: vector for chunk_id, vector in vectors.items()}
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
@@ -164,13 +207,22 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             state = self._read_state(db)
             write_copy(db, to, stop)
+            with closing(open_connection(to)) as copy, translate_errors():
+                copy.execute("PRAGMA synchronous = OFF")
+                copy.execute("BEGIN")
+                pack_table(copy, self._get_vectors(db))
+                copy.execute("COMMIT")
+                copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        fsync_path(to)
         return state
 
     # ── search ───────────────────────────────────────────────────────────────────────────────────
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
-            return queries.search_keywords(db, query, limit, where)
+            hits = queries.search_keywords(db, query, limit, where)
+            integrity.require_words(db, query, hits)
+            return hits
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
@@ -189,22 +241,50 @@ class SqliteIndex:
             return rows.to_id_array(queries.find_matching_page_ids(db, query))
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+        return self._read_vectors().search(self._check_query(vector), limit, page_ids)
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        return self._read_vectors().score_chunks(self._check_query(vector), chunk_ids, limit)
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows:
+        return self._read_vectors().read_pages(page_ids)
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        return self._read_vectors().read_means(page_ids)
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        table = self._read_vectors()
+        drawn = np.random.default_rng().permutation(len(table))[:count]
+        return table.read_chunks(table.chunk_slots[np.sort(drawn)])
+
+    def _check_query(self, vector: FloatArray) -> FloatArray:
+        vector = np.ascontiguousarray(vector, np.float32)
+        if vector.shape != (self.recipe.dimensions,) or not np.isfinite(vector).all():
+            raise InvalidQuery("The query vector does not match the vectors of the index.", hint="check the model")
+        return vector
+
+    def _read_vectors(self) -> VectorTable:
+        table = self._vectors.get_known(self._pool.get_version())
+        if table is not None:
+            return table
         with self._pool.read_snapshot() as db:
-            for block in self._iter_blocks(db):
-                keep = slice(None) if page_ids is None else np.isin(block.page_ids, page_ids)
-                parts.append((block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep] @ vector))
-        chunk_ids, pages, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return VectorHits.rank(chunk_ids, pages, cosines, limit)
+            return self._get_vectors(db)
+
+    def _get_vectors(self, db: sqlite3.Connection) -> VectorTable:
+        """The vectors at the version of the open snapshot."""
+        if self._is_packed:
+            raise IndexUnavailable("a copy of an index cannot be searched", hint="restore it first")
+        (version,) = db.execute("SELECT version FROM state").fetchone()
+        return self._vectors.read(db, version)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
-        with self._pool.read_snapshot() as db:
-            (version,) = db.execute("SELECT version FROM state").fetchone()
-            (count,) = db.execute("SELECT count(*) FROM chunks").fetchone()
-            yield VectorSnapshot(version, count, lambda: self._iter_blocks(db))
+        table = self._read_vectors()
+        slots = table.chunk_slots
+        parts = [slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS)]
+        yield VectorSnapshot(table.version, len(table), lambda: map(table.read_chunks, parts))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         with self._pool.read_snapshot() as db:
@@ -212,18 +292,15 @@ class SqliteIndex:
             if not horizon <= version <= now:
                 return None
             # INDEXED BY and CROSS JOIN force the query plan: from the few changed pages to their chunks.
-            added = sorted(
-                db.execute(
-                    "SELECT vectors.chunk_id, vectors.page_id, vector FROM pages INDEXED BY pages_version"
-                    " CROSS JOIN chunks ON chunks.page_id = pages.id CROSS JOIN vectors ON chunk_id = chunks.id"
-                    " WHERE pages.version > ?",
-                    (version,),
-                )
-            )
-            dropped = db.execute(
-                "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL", (version,)
+            added = db.execute(
+                "SELECT chunks.id FROM pages INDEXED BY pages_version CROSS JOIN chunks ON chunks.page_id = pages.id"
+                " WHERE pages.version > ?",
+                (version,),
             ).fetchall()
-        return VectorDelta(now, rows.to_vector_rows(added, self.recipe.dimensions), rows.to_id_array(dropped))
+            sql = "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL"
+            dropped = rows.to_id_array(db.execute(sql, (version,)).fetchall())
+            table = self._get_vectors(db)
+        return VectorDelta(now, table.read_chunks(table.find_slots(rows.to_id_array(added))), dropped)
 
     @contextmanager
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
@@ -252,16 +329,16 @@ class SqliteIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            pages = [to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
+            pages = [to_checked_page(row) for row in select_in_batches(db, sql, page_ids)]
         return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"{CHECKED_PAGES} WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.read_connection() as db:
             row = db.execute(sql, (path,)).fetchone()
-        return to_stored_page(row) if row else None
+        return to_checked_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{0}})"
@@ -282,22 +359,21 @@ class SqliteIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         clause, values = build_where_clause(where, SQLITE)
-        matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
-        sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
+        condition = f" WHERE {clause}" if clause else ""
+        sql = f"{CHECKED_PAGES}{condition} ORDER BY path, file LIMIT ? OFFSET ?"
         with self._pool.read_snapshot() as db:
-            (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
+            (total,) = db.execute(f"SELECT count(*) FROM pages{condition}", values).fetchone()
             pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
-            return total, [to_stored_page(row) for row in pages]
+            return total, [to_checked_page(row) for row in pages]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE key IN ({{0}}) OR last_key IN ({{0}})"
         by_alias = (
-            f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
-            " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
+            f"{CHECKED_PAGES} WHERE {HAS_ALIAS} AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({{0}}))"
         )
         with self._pool.read_snapshot() as db:
             found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
-        return list({page.page_id: page for page in map(to_stored_page, found)}.values())
+        return list({page.page_id: page for page in map(to_checked_page, found)}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         sql = f"SELECT {LINK_COLUMNS} FROM links{{}} ORDER BY page_id, rowid"
@@ -315,14 +391,7 @@ class SqliteIndex:
         return [rows.to_stored_link(row) for _, row in sorted(links.items())]
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
-        sql = (
-            "SELECT chunk_id, chunks.page_id, vector FROM chunks CROSS JOIN vectors ON chunk_id = chunks.id"
-            " WHERE chunks.page_id IN ({0})"
-        )
-        with self._pool.read_connection() as db:
-            vectors = rows.to_vector_rows(list(select_in_batches(db, sql, page_ids)), self.recipe.dimensions)
-        order = np.argsort(vectors.chunk_ids)
-        return VectorRows(vectors.chunk_ids[order], vectors.page_ids[order], vectors.vectors[order])
+        return self._read_vectors().read_pages(np.unique(np.array(page_ids, np.int64)))
 
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         clause, values = build_where_clause(where, SQLITE)
@@ -339,11 +408,6 @@ class SqliteIndex:
     def close(self) -> None:
         self._pool.close()
 
-    def _iter_blocks(self, db: sqlite3.Connection) -> Iterator[VectorRows]:
-        cursor = db.execute("SELECT chunk_id, page_id, vector FROM vectors ORDER BY chunk_id")
-        while block := cursor.fetchmany(_BLOCK_ROWS):
-            yield rows.to_vector_rows(block, self.recipe.dimensions)
-
 
 def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
     """Copy the snapshot of an open transaction to a new file. Raises Busy once `stop` returns True."""
@@ -357,4 +421,3 @@ def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> No
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
         db.backup(copy, pages=_COPY_STEP_PAGES, progress=check_stop)
-    fsync_path(to)

@@ -24,14 +24,15 @@ from wikiholt.storage.page_table import (
     to_page_columns,
 )
 from wikiholt.storage.sqlite import rows
+from wikiholt.storage.sqlite.index_vectors import VectorWriter, read_vector_state
 from wikiholt.storage.sqlite.queries import insert_links, select_in_batches
 
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
 _SELECT_PAGES = (
-    f"SELECT {', '.join(PageRow._fields)}, crc FROM pages LEFT JOIN page_words ON page_words.page_id = id"
-    " LEFT JOIN seals ON seals.page_id = id WHERE file IN ({0}) ORDER BY id"
+    f"SELECT {', '.join(PageRow._fields)}, full_page FROM pages LEFT JOIN page_words ON page_words.page_id = id"
+    " LEFT JOIN checksums ON checksums.page_id = id WHERE file IN ({0}) ORDER BY id"
 )
 # Only these columns: SQLite rewrites each index of a column that it sets.
 _UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
@@ -39,10 +40,10 @@ _get_moved_columns = attrgetter(*MOVED_COLUMNS)
 _FIND_PAGE = "SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id WHERE file = ?"
 
 
-def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
+def apply_change(db: sqlite3.Connection, change: IndexChange, vectors: VectorWriter) -> int:
     """Apply the change in the open transaction and return the resulting version."""
     (version,) = db.execute("SELECT version FROM state").fetchone()
-    writer = _SqliteWriter(db, version + 1)
+    writer = _SqliteWriter(db, version + 1, vectors)
     for file in change.deleted:
         writer.delete_file(file)
     for problem in change.problems:
@@ -56,6 +57,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
     if writer.changed:
         version += 1
         db.execute("UPDATE state SET version = ?", (version,))
+        vectors.write(version)
         _trim_dropped(db)
     if writer.changed or change.revision is not None:
         write_state_checksum(db)
@@ -68,14 +70,16 @@ def _trim_dropped(db: sqlite3.Connection) -> None:
     if count <= _MAX_DROPPED_ROWS:
         return
     (middle,) = db.execute("SELECT version FROM dropped ORDER BY version LIMIT 1 OFFSET ?", (count // 2,)).fetchone()
+    middle = min(middle, read_vector_state(db).since)  # later ones tell which vectors count
     db.execute("DELETE FROM dropped WHERE version <= ?", (middle,))
     db.execute("UPDATE state SET horizon = ?", (middle,))
 
 
 class _SqliteWriter:
-    def __init__(self, db: sqlite3.Connection, version: int) -> None:
+    def __init__(self, db: sqlite3.Connection, version: int, vectors: VectorWriter) -> None:
         self._db = db
         self._version = version
+        self._vectors = vectors
         self._term_statements: list[tuple[str, tuple[int, str, str, str]]] = []
         self.changed = False
 
@@ -92,11 +96,11 @@ class _SqliteWriter:
 
     def write_problem(self, problem: PageProblem) -> None:
         columns = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
-        sql = "SELECT file, blob, reason, detail, seal FROM problems WHERE file = ?"
+        sql = "SELECT file, blob, reason, detail, checksum FROM problems WHERE file = ?"
         if self._db.execute(sql, (problem.file,)).fetchone() == columns:
             return
         self.delete_file(problem.file)
-        self._db.execute("INSERT INTO problems (file, blob, reason, detail, seal) VALUES (?, ?, ?, ?, ?)", columns)
+        self._db.execute("INSERT INTO problems (file, blob, reason, detail, checksum) VALUES (?, ?, ?, ?, ?)", columns)
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
@@ -127,7 +131,7 @@ class _SqliteWriter:
             moved.append(self._move_page(page, crc, moves_by_file[page.file]))
         self._db.executemany(_UPDATE_PAGE, [(*_get_moved_columns(page), page.id) for page, _ in moved])
         self._db.executemany("UPDATE page_words SET words = ? WHERE page_id = ?", [(p.words, p.id) for p, _ in moved])
-        write_checksums(self._db, [(page.id, crc) for page, crc in moved])
+        write_checksums(self._db, moved)
 
     def _find_files(self, table: str, files: Sequence[str]) -> set[str]:
         sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
@@ -170,7 +174,7 @@ class _SqliteWriter:
         stored = self._db.execute(f"SELECT {names} FROM full_pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
-        sql = "SELECT hash, content FROM chunks JOIN vectors ON chunk_id = id WHERE chunks.page_id = ? ORDER BY number"
+        sql = "SELECT hash, content FROM chunks WHERE page_id = ? ORDER BY number"
         chunks = self._db.execute(sql, (page_id,))
         known = [(digest, rows.decode_text(content)) for digest, content in chunks]
         return known == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
@@ -192,8 +196,8 @@ class _SqliteWriter:
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
         chunks = rows.make_chunk_rows(page_id, self._get_next_chunk_id(), entry)
-        vectors = zip(chunks, rows.encode_vectors(entry.vectors), strict=True)
-        rows.insert_chunks(self._db, chunks, [(chunk.id, page_id, vector) for chunk, vector in vectors])
+        rows.insert_chunks(self._db, chunks)
+        self._vectors.add_page(page_id, [chunk.id for chunk in chunks], entry.vectors)
 
     def _get_next_chunk_id(self) -> int:
         """The id after all that were ever used: caches know a chunk by its id."""
@@ -207,13 +211,12 @@ class _SqliteWriter:
         db = self._db
         self._delete_terms(page_id, rows.decode_terms(encoded_terms))
         sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
-        db.execute(sql, (self._version, page_id))
-        db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
+        self._vectors.drop_page(db.execute(sql, (self._version, page_id)).rowcount)
         db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM page_words WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
-        db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM checksums WHERE page_id = ?", (page_id,))
         self.changed = True
 
     def _insert_terms(self, page_id: int, terms: PageTerms) -> None:

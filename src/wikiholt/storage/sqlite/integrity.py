@@ -1,18 +1,19 @@
 """Integrity checks of an index file: nothing torn, missing, left over or changed."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
+from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import find_checksum_faults, is_state_corrupt
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.errors import describe_error
+from wikiholt.storage.sqlite.queries import build_any_expression
 from wikiholt.storage.sqlite.schema import FTS_TABLE, WORD_FIELDS
 
 _ZERO_COUNTS = (
-    ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
-    ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
     ("pages without words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT page_id FROM page_words)"),
     ("words without a page", "SELECT count(*) FROM page_words WHERE page_id NOT IN (SELECT id FROM pages)"),
@@ -25,16 +26,16 @@ _ZERO_COUNTS = (
     ),
 )
 _EQUAL_COUNTS = (
-    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
+    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM checksums WHERE page_id > 0"),
     ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
-    ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
-    ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _MAX_FAULTS = 5
+_CHECKED_HITS = 20
+"""A page needs 5 µs. Those after them are hardly ever shown."""
 
 
-def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
+def find_faults(db: sqlite3.Connection) -> list[str]:
     """Read every byte and return descriptions of the faults; empty if there are none."""
     faults: list[str] = []
     try:
@@ -42,7 +43,7 @@ def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
         ]
         if not faults:
-            faults += _find_count_faults(db, dimensions)
+            faults += _find_count_faults(db)
             faults += islice(find_checksum_faults(db), _MAX_FAULTS)
         if not faults:
             faults += _find_keyword_faults(db)
@@ -68,15 +69,45 @@ def find_obvious_fault(db: sqlite3.Connection) -> str:
     return ""
 
 
-def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
+def require_words(db: sqlite3.Connection, query: KeywordQuery, hits: Sequence[KeywordHit]) -> None:
+    """Raise IndexCorrupt if one of the best pages has no word of the query: FTS5 has no checksums."""
+    for hit in hits[:_CHECKED_HITS]:
+        row = db.execute("SELECT words FROM page_words WHERE page_id = ?", (hit.page_id,)).fetchone()
+        if row is None or not (_contains_word(row[0], query) or _is_found_by_fts(db, row[0], query)):
+            raise IndexCorrupt(
+                "the keyword index does not match the pages", hint="run `wikiholt sync` to build it again"
+            )
+
+
+@lru_cache(maxsize=512)
+def _read_words(encoded: bytes) -> str:
+    """The words of a page between spaces."""
+    return f" {' '.join(rows.decode_terms(encoded).fields)} "
+
+
+def _contains_word(encoded: bytes, query: KeywordQuery) -> bool:
+    words = _read_words(encoded)
+    terms = (*query.terms, *(phrase[0] for phrase in query.phrases))
+    return any(f" {term} " in words for term in terms) or bool(query.prefix and f" {query.prefix}" in words)
+
+
+def _is_found_by_fts(db: sqlite3.Connection, encoded: bytes, query: KeywordQuery) -> bool:
+    """Whether FTS5 finds a page with these words, which it may fold."""
+    db.execute(f"CREATE VIRTUAL TABLE temp.page USING {FTS_TABLE}")
+    try:
+        fields = rows.decode_terms(encoded).fields
+        db.execute("INSERT INTO temp.page (rowid, name, headings, body) VALUES (1, ?, ?, ?)", fields)
+        found = db.execute("SELECT 1 FROM temp.page WHERE page MATCH ?", (build_any_expression(query),))
+        return found.fetchone() is not None
+    finally:
+        db.execute("DROP TABLE temp.page")
+
+
+def _find_count_faults(db: sqlite3.Connection) -> Iterator[str]:
     for label, sql in _ZERO_COUNTS:
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
-    size = rows.get_vector_bytes(dimensions)
-    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (size,)).fetchone()
-    if odd:
-        yield f"{odd} vectors of the wrong size"
 
 
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:

@@ -16,12 +16,10 @@ from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 from wikiholt.text.links import fold_path
 
-CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line"
-FULL_CHUNKS = (
-    "SELECT chunks.id, chunks.page_id, number, content, first_line, last_line, hash, vectors.page_id, vector"
-    " FROM chunks JOIN vectors ON chunk_id = chunks.id"
-)
-"""The rows of `split_full_chunks`."""
+CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line, hash, checksum"
+"""The columns of `to_stored_chunk`. The checksum is that of the others."""
+FULL_CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunks"
+"""The rows of `decode_full_chunks`."""
 HASH_PREFIX_BYTES = 4
 """The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
 
@@ -111,6 +109,32 @@ def translate_damage(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
+def compute_row_checksum(row: Row) -> int:
+    """The checksum of a row's values."""
+    return zlib.crc32(encode_row(row))
+
+
+def encode_row(row: Row) -> bytes:
+    """The bytes of a row that its checksum covers."""
+    binary = [index for index, kind in enumerate(map(type, row)) if kind is bytes]
+    parts: list[bytes] = []
+    start = 0
+    # The values between two binary ones are encoded together: the bytes are the same, in a third of the time.
+    for index in (*binary, len(row)):
+        parts += "".join(map(repr, row[start:index])).encode("utf-8", "surrogatepass"), *row[index : index + 1]
+        start = index + 1
+    return b"".join(parts)
+
+
+def is_row_intact(row: Row) -> bool:
+    """Whether the last value of a row is the checksum of the others."""
+    return bool(compute_row_checksum(row[:-1]) == row[-1])
+
+
+def _with_checksum(row: Row) -> Row:
+    return (*row, compute_row_checksum(row))
+
+
 @translate_damage
 def to_stored_link(row: Row) -> StoredLink:
     page_id, target, text, line, wiki, paths = row
@@ -120,8 +144,10 @@ def to_stored_link(row: Row) -> StoredLink:
 @translate_damage
 @lru_cache(maxsize=2048)
 def to_stored_chunk(row: Row) -> StoredChunk:
-    """Decode a chunk. Searches show the same ones again."""
-    chunk_id, page_id, number, content, first_line, last_line = row
+    """Decode a chunk. Searches show the same ones again. Raises IndexCorrupt if it does not match its checksum."""
+    chunk_id, page_id, number, content, first_line, last_line, _, _ = row
+    if not is_row_intact(row):
+        raise ValueError(f"chunk {chunk_id} is not as it was written")
     text, heading_path, anchor = decode_content(content)
     return StoredChunk(chunk_id, page_id, number, text, _decode_strings(heading_path), anchor, first_line, last_line)
 
@@ -134,26 +160,21 @@ def decode_text(content: str | bytes) -> str:
 
 
 @translate_damage
-def split_full_chunks(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows of `FULL_CHUNKS` into chunks and vectors. Checksums cover this form, which both stores have."""
-    chunks: list[Row] = []
-    vectors: list[Row] = []
-    for chunk_id, page_id, number, content, first_line, last_line, digest, owner_id, vector in rows:
-        chunks.append((chunk_id, page_id, number, *decode_content(content), first_line, last_line, digest))
-        vectors.append((chunk_id, owner_id, vector))
-    return chunks, vectors
+def decode_full_chunks(rows: Iterable[Row]) -> list[ChunkRow]:
+    """Decode rows of `FULL_CHUNKS`. Checksums cover this form, which both stores have."""
+    return [
+        ChunkRow(chunk_id, page_id, number, *decode_content(content), first_line, last_line, digest)
+        for chunk_id, page_id, number, content, first_line, last_line, digest, _ in rows
+    ]
 
 
-def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterable[Row]) -> None:
-    """Insert the rows of `split_full_chunks`."""
-    contents, hashed = [], []
-    for chunk, (_, owner_id, vector) in zip(chunks, vectors, strict=True):
-        chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest = chunk
-        content = encode_content(text, heading_path, anchor)
-        contents.append((chunk_id, page_id, number, content, first_line, last_line))
-        hashed.append((chunk_id, owner_id, digest, vector))
-    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents)
-    db.executemany("INSERT INTO vectors (chunk_id, page_id, hash, vector) VALUES (?, ?, ?, ?)", hashed)
+def insert_chunks(db: sqlite3.Connection, chunks: Iterable[ChunkRow]) -> None:
+    """Insert chunks, without their vectors."""
+    encoded = (
+        _with_checksum((*chunk[:3], encode_content(chunk.text, chunk.heading_path, chunk.anchor), *chunk[6:]))
+        for chunk in chunks
+    )
+    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", encoded)
 
 
 def encode_content(text: str, heading_path: str, anchor: str) -> str | bytes:
@@ -218,8 +239,8 @@ def _get_vector_layout(dimensions: int) -> np.dtype[np.void]:
     return np.dtype([("exponent", "<i2"), ("numbers", "<i2", (dimensions,))])
 
 
-def to_id_array(rows: Sequence[Row]) -> IntArray:
-    return np.fromiter((row_id for (row_id,) in rows), np.int64, len(rows))
+def to_id_array(rows: Iterable[Row]) -> IntArray:
+    return np.fromiter((row_id for (row_id,) in rows), np.int64)
 
 
 def encode_terms(terms: PageTerms) -> bytes:
