@@ -30,7 +30,7 @@ TABLES = (
     "pages",
     "page_words",
     "chunks",
-    "vectors",
+    "packed_vectors",
     "tags",
     "links",
     "dropped",

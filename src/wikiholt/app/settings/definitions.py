@@ -141,8 +141,8 @@ class Settings:
     )
     vectors: str = setting(
         "auto",
-        "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, store "
-        "queries the database for each search, and so does auto for wikis without an HNSW index.",
+        "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, the "
+        "database searches, unless it is chroma.",
         choices=("auto", "store", "exact", "faiss", "chroma"),
     )
     faiss_crossover: int = setting(

@@ -175,7 +175,8 @@ class SqliteIndex:
     def apply(self, change: IndexChange) -> int:
         if change.revision is not None:
             with self._pool.read_snapshot() as db:
-                self._vectors.update_codes(db)
+                (version,) = db.execute("SELECT version FROM state").fetchone()
+                self._vectors.update_codes(db, version)
         with self._pool.write_transaction() as db:
             return index_writer.apply_change(db, change, VectorWriter(db, self._file, self._header))
 
