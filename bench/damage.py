@@ -1,24 +1,24 @@
-"""The time until one flipped bit in a keyword index is detected, and the cost of the checks.
+"""What one flipped bit in a keyword index does to answers, and the cost of checks and repairs.
 
-    python -m bench.damage [--pages 30 300 3000] [--serve] [--write]
+    python -m bench.damage [--pages 30 300 3000] [--flips 20] [--write]
 
-Wikis of random pages with a fake model, whose vectors are as long as the real ones. For each size bits of
-the full-text index are flipped at several places, one at a time, and the file's time is restored, as after a disk
-error; then the steps of docs/health.md are timed. With `--serve` a service runs on each wiki, and the time until it has
-found and repaired the damage is measured: about a minute each. Nothing is kept.
+Wikis of random pages with a fake model, whose vectors are as long as the real ones. For each size, bits of the full-text
+index are flipped at random places, one at a time, and the file's time is restored, as after a disk error. After each one,
+searches for a word of each of 30 pages are counted: right, the page is missing, another page is shown (wrong), or an
+error. Then the full check and the repair by the next sync are timed. Nothing is kept.
 """
 
 import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from statistics import median
 
 import numpy as np
 
@@ -29,9 +29,7 @@ from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import IndexCorrupt
-from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
@@ -39,7 +37,7 @@ from wikiholt.wikis.service import WikiService
 _DIMENSIONS = 384
 _WORDS_A_PAGE = 400
 _VOCABULARY = 20_000
-_DAY_S = 86_400.0
+_OUTCOMES = ("right", "missing", "wrong", "error")
 
 
 class HashEmbedder(FakeEmbedder):
@@ -57,35 +55,33 @@ class HashEmbedder(FakeEmbedder):
 def main() -> None:
     parser = make_parser(__doc__, "damage")
     parser.add_argument("--pages", type=int, nargs="+", default=[30, 300, 3000])
-    parser.add_argument("--flips", type=int, default=3, help="how many bits, one after another")
-    parser.add_argument("--serve", action="store_true", help="also wait for a running service to find the damage")
+    parser.add_argument("--flips", type=int, default=20, help="how many bits, one after another")
     arguments = parser.parse_args()
-    titles = ("pages", "index MiB", "compare ms", "ms a page", "full check ms", "ms a page", "sync, no change ms")
-    more = ("found at opening", "found by sync", "repaired and found s", "in a service s")
+    titles = ("pages", "index MiB", "open ms", "full check ms", "sync, no change ms", *_OUTCOMES, "found by the check")
+    more = ("rebuilt in s", "chunks embedded")
     rows = [f"| {' | '.join((*titles, *more))} |", "|---" * len((*titles, *more)) + "|"]
     for pages in arguments.pages:
         with tempfile.TemporaryDirectory(prefix="bench-damage-") as place:
-            figures = measure(Path(place), pages, arguments.flips, serve=arguments.serve)
+            figures = measure(Path(place), pages, arguments.flips)
         rows.append(f"| {' | '.join(figures)} |")
     publish("damage", __doc__, rows, write=arguments.write)
 
 
-def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
+def measure(place: Path, pages: int, flips: int) -> list[str]:
     """One row of the table."""
     service = create_wiki(place, pages)
     handle = service.get_handle("wiki")
     store, wiki_id = service.components.store, handle.wiki.id
     file = next(store.get_directory(wiki_id).glob("g*.sqlite"))
-    compared = _milliseconds(lambda: store.compare_checksum(wiki_id))
+    opened = _milliseconds(lambda: store.open(wiki_id).close())
     checked = _milliseconds(handle.check, 3)
     synced = _milliseconds(handle.sync, 3)
     size = file.stat().st_size / 2**20
-    at_opening, by_sync, seconds = run_flips(place, file, flips)
-    served = f"{run_service(place, service):.0f}" if serve else "–"
-    costs = [f"{compared:.2f}", f"{compared / pages:.4f}", f"{checked:.0f}", f"{checked / pages:.2f}", f"{synced:.0f}"]
-    found = [f"{at_opening} of {flips}", f"{by_sync} of {flips}", f"{median(seconds):.2f}", served]
     service.close()
-    return [f"{pages:,}", f"{size:.1f}", *costs, *found]
+    outcomes, found, seconds, embedded = run_flips(place, file, pages, flips)
+    costs = [f"{opened:.2f}", f"{checked:.0f}", f"{synced:.0f}"]
+    counts = [str(outcomes[name]) for name in _OUTCOMES]
+    return [f"{pages:,}", f"{size:.1f}", *costs, *counts, f"{found} of {flips}", f"{seconds:.2f}", str(embedded)]
 
 
 def create_wiki(place: Path, pages: int) -> WikiService:
@@ -111,67 +107,54 @@ def open_fake_service(place: Path) -> WikiService:
     return service
 
 
-def run_flips(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[float]]:
-    """How many flips were found when the index was opened to search, and by a sync; seconds a repair took."""
-    whole, places, seconds = file.read_bytes(), find_word_blocks(file), []
-    at_opening = by_sync = 0
-    rng = Random(1)
+def run_flips(place: Path, file: Path, pages: int, flips: int) -> tuple[Counter[str], int, float, int]:
+    """The outcomes of searches, how many flips the check found, seconds of the last repair, and chunks it embedded."""
+    whole, places, outcomes = file.read_bytes(), find_word_blocks(file), Counter[str]()
+    rng, found = Random(1), 0
     for _ in range(flips):
         _flip_bit(file, whole, rng.choice(places))
-        fresh = open_fake_service(place)
-        try:
-            at_opening += fresh.get_handle("wiki").search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).degraded
-        except IndexCorrupt:
-            at_opening += 1
-        began = time.monotonic()
-        fresh.get_handle("wiki").sync()
-        hits = fresh.get_handle("wiki").search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
-        seconds.append(time.monotonic() - began)
-        by_sync += bool(hits) and bool(fresh.get_handle("wiki").get_status().quarantined)
-        newest = max(file.parent.glob("g??????.sqlite"))
-        whole, file = newest.read_bytes(), newest
-        places = find_word_blocks(file)
-        fresh.close()
-    return at_opening, by_sync, seconds
-
-
-def run_service(place: Path, service: WikiService) -> float:
-    """Seconds until a running service has repaired the index after a bit flip."""
-    service.close()
+        service = open_fake_service(place)
+        for number in rng.sample(range(pages), 30):
+            outcomes[_search(service, number)] += 1
+        service.get_handle("wiki").check_integrity()
+        found += not service.get_handle("wiki").health.is_ok
+        service.close()
+        file.with_name("health.json").unlink(missing_ok=True)
     service = open_fake_service(place)
-    handle = service.get_handle("wiki")
-    handle.search(SearchRequest("page", mode=SearchMode.KEYWORD))
-    scheduler = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
-    service.on_damage = scheduler.request_repair
-    scheduler.start()
-    time.sleep(15)  # work directly after the start is not measured
-    file = max(service.components.store.get_directory(handle.wiki.id).glob("g??????.sqlite"))
-    aside = len(handle.get_status().quarantined)
-    _flip_bit(file, file.read_bytes(), find_word_blocks(file)[len(find_word_blocks(file)) // 2])
+    service.get_handle("wiki").check_integrity()
     began = time.monotonic()
-    while len(handle.get_status().quarantined) == aside or not handle.health.is_ok:
-        time.sleep(0.1)
-    took = time.monotonic() - began
-    scheduler.stop(60)
+    report = service.get_handle("wiki").sync()
+    seconds = time.monotonic() - began
     service.close()
-    return took
+    return outcomes, found, seconds, report.chunks_embedded
+
+
+def _search(service: WikiService, number: int) -> str:
+    try:
+        answer = service.get_handle("wiki").search(SearchRequest(f"unique{number}", mode=SearchMode.KEYWORD))
+    except WikiholtError:
+        return "error"
+    paths = [hit.path for hit in answer.hits]
+    if answer.degraded:
+        return "error"
+    return "right" if f"page-{number}" in paths[:1] else "wrong" if paths else "missing"
 
 
 def find_word_blocks(file: Path) -> list[int]:
-    """Positions in the file at which the full-text index has its words."""
+    """Positions in the file at which the full-text index has the words that are searched for."""
     with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
-        (block,) = db.execute("SELECT block FROM words_data ORDER BY length(block) DESC LIMIT 1").fetchone()
-        blocks = [bytes(row[0]) for row in db.execute("SELECT block FROM words_data WHERE length(block) > 400")]
-    content = file.read_bytes()
-    starts = [content.find(each[:200]) for each in blocks or [bytes(block)]]
-    return [start + at for start in starts if start > 0 for at in range(40, 200, 16)]
+        blocks = [bytes(block) for (block,) in db.execute("SELECT block FROM words_data WHERE instr(block, 'unique')")]
+    content, positions = file.read_bytes(), list[int]()
+    for block in blocks:
+        part = block[block.find(b"unique") :][:200]  # a longer block is not in one piece
+        start = content.find(part)
+        positions += range(start, start + len(part)) if start > 0 else ()
+    return positions
 
 
 def _flip_bit(file: Path, whole: bytes, position: int) -> None:
     before = file.stat()
-    with file.open("r+b") as out:
-        out.seek(position)
-        out.write(bytes([whole[position] ^ 4]))
+    file.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << position % 8]) + whole[position + 1 :])
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 

@@ -82,7 +82,7 @@ def _copy_index(data: Path, place: Path) -> None:
     shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
     for file in own.glob("g??????.sqlite"):
         with closing(open_connection(file)) as db:
-            db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
+            db.execute("UPDATE owner SET wiki_id = ?, checksum = ?", (own.name, compute_row_checksum((own.name,))))
 
 
 def _delete_pages(repository: Path, pages: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.damaged_wiki import DamagedWiki
 from wikiholt.app.doctor import CheckResult, check_sign_in, run_checks
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.wiki import BackupReason, Scope
+from wikiholt.domain.wiki import Scope
 from wikiholt.errors import NoPages, NothingIndexed
 from wikiholt.interfaces.cli.output import TerminalStyle, format_status
 
@@ -31,14 +31,6 @@ def get_failures(wiki: DamagedWiki, interval: float = DAY_S) -> list[CheckResult
 
 def get_registry_file(wiki: DamagedWiki) -> Path:
     return wiki.place / "data" / "registry.sqlite"
-
-
-def test_a_new_wiki_needs_no_backup_and_an_older_one_does(wiki: DamagedWiki) -> None:
-    assert get_failures(wiki) == []
-    (fault,) = get_failures(wiki, interval=1e-6)
-    assert (fault.subject, fault.detail) == ("wiki notes", "there is no backup yet")
-    assert "wikiholt backup notes" in fault.advice
-    assert get_failures(wiki, interval=0.0) == [], "scheduled backups are off"
 
 
 def test_a_wiki_without_an_indexed_page_is_a_fault(wiki: DamagedWiki) -> None:
@@ -64,16 +56,6 @@ def test_a_link_at_the_root_is_no_fault_and_one_elsewhere_is(wiki: DamagedWiki) 
     wiki.handle.sync()
     (fault,) = get_failures(wiki)
     assert fault.detail.startswith("1 pages could not be indexed; the first: deep/Link.md")
-
-
-def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki) -> None:
-    wiki.handle.backups.create(BackupReason.REQUESTED)
-    assert get_failures(wiki, interval=1e-6) == []
-    wiki.repository.commit({"later.md": "# Later\n"})
-    wiki.handle.sync()
-    (fault,) = get_failures(wiki, interval=1e-6)
-    assert "the index has changed since" in fault.detail
-    assert get_failures(wiki) == [], "the next scheduled backup is not due"
 
 
 def test_registry_changes_without_a_backup_are_reported_after_an_hour(wiki: DamagedWiki) -> None:

@@ -1,15 +1,16 @@
 """Rounds of random damage to one file of a data directory, and checks of the next start and the next sync.
 
-Every round starts from a copy of the same data directory. Before the next sync a result is right, is marked degraded,
-or is an error with a message. The sync then repairs everything that git and the backup of the registry can restore.
+Every round starts from a copy of the same data directory. Before the next check a result is right, lacks a page, is
+marked degraded, or is an error with a message; no hit shows what is not in git. The daily check then finds the damage,
+and the next sync repairs everything that git and the backup of the registry can restore.
 """
 
 import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -174,7 +175,7 @@ class _RecoveryCheck:
         install_fake_model("fake", 0.0)
         if not cached:
             bootstrap.open_backend = _OPEN_BACKEND
-        self._pages = {slug: Repository(wikis / slug).run_git("ls-files").decode().split() for slug in SLUGS}
+        self._pages = {slug: _read_pages(Repository(wikis / slug)) for slug in SLUGS}
 
     def run(self) -> dict[str, object]:
         before: Counter[str] = Counter()
@@ -185,6 +186,7 @@ class _RecoveryCheck:
             self._search_every_page(service, before)
             assert not any(result.startswith("without") for result in before), before
             _restore_registry(service)
+            _check_wikis(service)
             _sync_wikis(service)
             service.close()
             service = bootstrap.build_service(self._settings)
@@ -199,10 +201,10 @@ class _RecoveryCheck:
 
     def _search_every_page(self, service: WikiService, seen: Counter[str]) -> None:
         """Search for a word of every page in every wiki. A wrong result must be marked as degraded or be an error."""
-        for slug, files in self._pages.items():
-            for file in files:
+        for slug, pages in self._pages.items():
+            for page in pages:
                 for mode in (SearchMode.KEYWORD, SearchMode.HYBRID):
-                    seen[_search_page(service, slug, file.removesuffix(".md"), mode)] += 1
+                    seen[_search_page(service, slug, page, mode, pages)] += 1
 
 
 def _restore_registry(service: WikiService) -> None:
@@ -228,16 +230,36 @@ def _sync_wikis(service: WikiService) -> None:
         wiki.get_status()
 
 
-def _search_page(service: WikiService, slug: str, page: str, mode: SearchMode) -> str:
+def _read_pages(repository: Repository) -> Mapping[str, str]:
+    """Path → text of every page."""
+    files = repository.run_git("ls-files").decode().split()
+    return {file.removesuffix(".md"): (repository.path / file).read_text() for file in files}
+
+
+def _check_wikis(service: WikiService) -> None:
+    """The daily check, which reports damage that no search has read."""
+    for slug in SLUGS:
+        with suppress(WikiholtError):
+            service.get_handle(slug).check_integrity()
+
+
+def _search_page(service: WikiService, slug: str, page: str, mode: SearchMode, pages: Mapping[str, str]) -> str:
     try:
         answer = service.get_handle(slug).search(SearchRequest(f"unique{page.rpartition('-')[2]}", mode=mode))
     except WikiholtError as error:
         return error.code if error.hint else f"without a hint: {error.message}"
     if answer.degraded or answer.stale:
         return "degraded" if answer.degraded else "stale"
+    for hit in answer.hits:
+        assert hit.path in pages, f"{slug}: a page that does not exist by {mode} for {page}: {hit.path}"
+        assert hit.text in pages[hit.path], f"{slug}: a wrong passage by {mode} for {page}: {hit.text!r}"
     found = [hit.path for hit in answer.hits]
-    assert found[:1] == [page], f"{slug}: a wrong answer by {mode} for {page}: {found}"
-    return "right"
+    if found[:1] == [page]:
+        return "right"
+    # A hybrid search then has other hits, by meaning.
+    is_missing = page not in found and (not found or mode is SearchMode.HYBRID)
+    assert is_missing, f"{slug}: a wrong answer by {mode} for {page}: {found}"
+    return "missing"
 
 
 def count_faults(rounds: Sequence[DamageRound]) -> str:

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
@@ -21,6 +21,7 @@ from tests.support.services import make_cached_service
 from tests.support.tiers import choose
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
+from wikiholt.indexing.repair import IndexRepair
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -51,7 +52,7 @@ def get_index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
     return tmp_path / "data" / "wikis" / wiki.wiki.id / "g000001.sqlite"
 
 
-def test_flipped_bits_anywhere_in_an_index_are_found_by_the_next_sync(
+def test_flipped_bits_anywhere_in_an_index_are_found_by_a_check_and_repaired_by_the_next_sync(
     tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
     file = get_index_file(tmp_path, wiki)
@@ -65,6 +66,8 @@ def test_flipped_bits_anywhere_in_an_index_are_found_by_the_next_sync(
         file.write_bytes(intact)
         flip(file, rng)
         handle = make_cached_service(tmp_path / "data").get_handle("victim")
+        with suppress(IndexCorrupt):
+            handle.check_integrity()
         rebuilt += handle.sync().rebuilt
         assert handle.check() == []
         hits = handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
@@ -106,7 +109,7 @@ def test_a_flipped_bit_inside_a_row_is_found(tmp_path: Path, wiki: WikiHandle, t
     assert wiki.check() != []
 
 
-def test_an_unmodified_index_is_not_fully_read_by_every_sync(
+def test_an_index_is_fully_read_by_a_sync_only_after_damage_was_reported(
     tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
@@ -117,7 +120,7 @@ def test_an_unmodified_index_is_not_fully_read_by_every_sync(
         service.get_handle("victim").search(SearchRequest("boiler"))
         service.close()
     assert checks == []
-    os.utime(get_index_file(tmp_path, wiki))
+    IndexRepair(wiki.wiki.id, "victim", wiki._components.store).report("a test")
     for _ in range(2):
         service = make_cached_service(tmp_path / "data")
         service.get_handle("victim").sync()

@@ -25,7 +25,6 @@ from tests.support.services import build_test_service
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_record
-from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
 from wikiholt.git.mirror import MIRROR_DIRECTORY
 from wikiholt.search.request import SearchRequest
@@ -37,7 +36,7 @@ from wikiholt.wikis.service import WikiService
 ROUNDS, SEED = choose(50, 14), 2024
 """14 rounds have each operation and each failure."""
 _CAUGHT_BY = {
-    "half a page": ("sync", "kill at a step", "the index was not damaged, but it was"),
+    "half a page": ("sync", "kill at a step", "the index was not damaged, but it was found so"),
     "unsynced backup": ("back up", "power cut", "its checksum does not match"),
     # Not a kill at a moment, which may come before the first key on a busy machine.
     "key not stored": ("register", "clock", "should open its wiki"),
@@ -154,7 +153,7 @@ def test_leftovers_of_a_killed_backup_are_removed_by_the_next_backup_even_withou
         for ending in ("", "-journal"):
             (folder / f".making-3826f880c07addd4.sqlite{ending}").write_bytes(b"half")
     service.registry.backups.create_if_changed()
-    backups.ensure_current(BackupReason.SCHEDULED)
+    backups.update()
     assert not list((data / "backups").rglob(".making-*"))
 
 

@@ -126,7 +126,7 @@ def read_rows(file: Path) -> list[object]:
             rows.append(page)
             for table in tables:
                 found = db.execute(f"SELECT * FROM {table} WHERE page_id = ?", (number,))
-                ids = ("id", "page_id", "chunk_id")
+                ids = ("id", "page_id", "chunk_id", "checksum")
                 rows.append(sorted(repr([row[key] for key in row.keys() if key not in ids]) for row in found))  # noqa: SIM118
         return rows
 

@@ -3,12 +3,19 @@
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.damaged_wiki import DamagedWiki, overwrite_bytes, remove_path, truncate_file
+from tests.support.damaged_wiki import (
+    PAGE_COUNT,
+    DamagedWiki,
+    GatedEmbedder,
+    overwrite_bytes,
+    remove_path,
+    truncate_file,
+)
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app import bootstrap
@@ -16,7 +23,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import HealthCondition, IndexHealth
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason
-from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexRepairing, StorageError, WikiholtError
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexRepairing, SourceMissing, StorageError, WikiholtError
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -38,7 +45,7 @@ def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_an_index_damaged_before_the_start_is_repaired_from_its_backup(
+def test_an_index_damaged_before_the_start_is_rebuilt_with_the_vectors_of_its_backup(
     wiki: DamagedWiki, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wiki.handle.backups.create(BackupReason.REQUESTED)
@@ -50,34 +57,78 @@ def test_an_index_damaged_before_the_start_is_repaired_from_its_backup(
     wiki.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
         wiki.start_scheduler(checks=0.2)
-        wait_until(
-            lambda: (
-                wiki.handle.get_status().quarantined and wiki.handle.health.is_ok and wiki.handle.get_indexed_revision()
-            )
-        )
         wait_until(lambda: "intact and at HEAD" in caplog.text)
     wiki.assert_healthy()
-    assert len(wiki.embedder.embedded) == 1, "only the page that changed since the backup is embedded"
+    assert len(wiki.embedder.embedded) <= 1, "only the page that changed since the backup is embedded"
     messages = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
     steps = [line for line in messages if "seems to be damaged" not in line]
-    assert len(steps) == 3, messages
+    assert len(steps) == 2, messages
     assert "is quarantined as broken-" in steps[0]
-    assert "replaces it" in steps[1]
-    assert "intact and at HEAD" in steps[2]
+    assert "intact and at HEAD" in steps[1]
     assert all(line.startswith("notes: ") for line in messages)
     quarantined = wiki.handle.get_status().quarantined
     assert len(quarantined) == 1
     assert quarantined[0] in steps[0]
 
 
-def test_an_index_without_a_backup_is_rebuilt_from_git(wiki: DamagedWiki, caplog: pytest.LogCaptureFixture) -> None:
-    wiki.service.close()
-    truncate_file(wiki.index_file)
+def change_in_secret(wiki: DamagedWiki, statement: str) -> None:
+    """Run a statement in the index file that no writer of an index runs."""
+    with closing(sqlite3.connect(wiki.index_file)) as db:
+        assert db.execute(statement).rowcount == 1
+        db.commit()
+
+
+@pytest.mark.parametrize(
+    ("statement", "embedded"),
+    [
+        ("UPDATE state SET revision = 'elsewhere'", 0),
+        ("UPDATE pages SET name = 'other' WHERE file = 'page-7.md'", 0),
+        ("DELETE FROM chunks WHERE id = 3", 0),
+        ("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE chunk_id = 3", 1),
+        ("UPDATE vectors SET hash = (SELECT hash FROM vectors WHERE chunk_id = 4) WHERE chunk_id = 3", 1),
+        ("DELETE FROM vectors WHERE chunk_id = 3", 1),
+    ],
+)
+def test_a_rebuild_without_a_backup_embeds_only_texts_whose_vectors_are_damaged(
+    wiki: DamagedWiki, statement: str, embedded: int
+) -> None:
+    change_in_secret(wiki, statement)
     wiki.reopen()
-    with caplog.at_level(logging.WARNING):
-        report = wiki.handle.sync()
+    wiki.embedder.embedded.clear()
+    with suppress(IndexCorrupt):
+        assert not wiki.handle.check_integrity().is_ok
+    report = wiki.handle.sync()
     assert report.rebuilt
-    assert "rebuilt from git" in caplog.text
+    assert (report.chunks_embedded, len(wiki.embedder.embedded)) == (embedded, embedded)
+    assert len(wiki.handle.get_status().quarantined) == 1
+    wiki.assert_healthy()
+
+
+def test_a_rebuild_that_fails_on_a_full_disk_is_continued_with_the_kept_vectors(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_in_secret(wiki, "DELETE FROM chunks WHERE id = 3")
+    assert not wiki.handle.check_integrity().is_ok
+    wiki.embedder.embedded.clear()
+    store = type(wiki.service.components.store)
+    monkeypatch.setattr(store, "create", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
+    with pytest.raises(StorageError):
+        wiki.handle.sync()
+    with pytest.raises(IndexRepairing):
+        wiki.handle.search(SearchRequest("unique7"))
+    monkeypatch.undo()
+    wiki.reopen()
+    wiki.handle.sync()
+    assert wiki.embedder.embedded == []
+    wiki.assert_healthy()
+
+
+def test_a_rebuild_with_another_model_takes_no_vectors_over(wiki: DamagedWiki) -> None:
+    wiki.service.close()
+    change_in_secret(wiki, "DELETE FROM chunks WHERE id = 3")
+    wiki.use_model(GatedEmbedder(dimensions=16))
+    wiki.handle.check_integrity()
+    assert wiki.handle.sync().chunks_embedded == PAGE_COUNT
     wiki.assert_healthy()
 
 
@@ -113,15 +164,47 @@ def test_an_open_index_is_repaired_after_a_search_or_a_check_finds_damage(wiki: 
 def test_a_silently_changed_text_is_found_by_the_scheduled_check(
     wiki: DamagedWiki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wiki.handle.backups.create(BackupReason.REQUESTED)
     wiki.corrupt_chunk_text()
-    assert wiki.handle.search(SearchRequest("unique7")).hits, "searches do not detect it"
+    assert wiki.handle.search(SearchRequest("unique7")).hits, "searches for other pages do not detect it"
     with caplog.at_level(logging.WARNING):
         wiki.start_scheduler(checks=0.2)
         wait_until(lambda: wiki.handle.get_status().quarantined and wiki.handle.health.is_ok)
     assert "is not as it was written" in caplog.text
     wiki.assert_healthy()
     assert wiki.handle.health.checked_at is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "pages SET name = 'other'",
+        "pages SET path = 'other'",
+        "pages SET tags = '[\"other\"]'",
+        "pages SET hidden = 0.0 + hidden, category = 'other'",
+        "chunks SET content = content || ' '",
+        "chunks SET number = 5",
+        "chunks SET first_line = 7",
+        "checksums SET page_row = page_row + 1",
+    ],
+)
+def test_a_changed_page_or_passage_never_enters_an_answer(wiki: DamagedWiki, change: str) -> None:
+    column = "id" if change.startswith("pages") else "page_id"
+    change_in_secret(wiki, f"UPDATE {change} WHERE {column} = (SELECT id FROM pages WHERE file = 'page-8.md')")
+    wiki.reopen()
+    with pytest.raises(IndexCorrupt):
+        wiki.handle.search(SearchRequest("unique8", mode=SearchMode.KEYWORD))
+    assert wiki.handle.health.condition is HealthCondition.BROKEN
+    answer = wiki.handle.search(SearchRequest("unique7", n=1, mode=SearchMode.KEYWORD))
+    assert (answer.degraded, [hit.path for hit in answer.hits]) == (True, ["page-7"])
+    wiki.handle.sync()
+    wiki.assert_healthy()
+
+
+def test_a_process_that_opens_a_damaged_index_says_what_another_has_found(wiki: DamagedWiki) -> None:
+    wiki.corrupt_chunk_text()
+    assert not wiki.handle.check_integrity().is_ok
+    wiki.reopen()
+    assert wiki.handle.search(SearchRequest("unique7")).degraded
 
 
 def test_search_results_say_that_the_index_is_damaged(wiki: DamagedWiki) -> None:
@@ -178,7 +261,7 @@ def test_a_damaged_cache_is_dropped_and_rebuilt_from_the_index(wiki: DamagedWiki
     assert not wiki.handle.get_status().quarantined, "the index itself was never broken"
 
 
-def test_an_index_whose_directory_is_missing_is_restored_from_its_backup(wiki: DamagedWiki) -> None:
+def test_an_index_whose_directory_is_missing_is_rebuilt_with_the_vectors_of_its_backup(wiki: DamagedWiki) -> None:
     wiki.handle.backups.create(BackupReason.REQUESTED)
     wiki.service.close()
     remove_path(wiki.directory)
@@ -195,9 +278,10 @@ def test_a_damaged_backup_is_skipped(wiki: DamagedWiki) -> None:
     backup = wiki.handle.backups.create(BackupReason.REQUESTED)
     overwrite_bytes(next((wiki.place / "data" / "backups").rglob(f"{backup.name}*")), 0.5, b"x" * 1000)
     wiki.service.close()
-    truncate_file(wiki.index_file)
+    remove_path(wiki.index_file)
     wiki.reopen()
-    assert wiki.handle.sync().rebuilt
+    report = wiki.handle.sync()
+    assert (report.rebuilt, report.chunks_embedded) == (True, PAGE_COUNT)
     wiki.assert_healthy()
 
 
@@ -245,25 +329,6 @@ def test_a_reindex_also_quarantines_a_damaged_index(wiki: DamagedWiki) -> None:
     wiki.assert_healthy()
 
 
-def test_a_restore_that_fails_on_a_full_disk_is_retried(wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
-    wiki.handle.backups.create(BackupReason.REQUESTED)
-    wiki.service.close()
-    truncate_file(wiki.index_file)
-    wiki.reopen()
-    store = type(wiki.service.components.store)
-    monkeypatch.setattr(store, "import_backup", lambda *_: (_ for _ in ()).throw(StorageError("the disk is full")))
-    with pytest.raises(StorageError):
-        wiki.handle.sync()
-    with pytest.raises(IndexRepairing):
-        wiki.handle.search(SearchRequest("unique7"))
-    monkeypatch.undo()
-    wiki.embedder.embedded.clear()
-    wiki.handle.sync()
-    assert wiki.embedder.embedded == []
-    assert wiki.handle.health.is_ok
-    wiki.assert_healthy()
-
-
 def test_keywords_that_do_not_match_the_pages_are_detected(wiki: DamagedWiki) -> None:
     with closing(sqlite3.connect(wiki.index_file)) as db:
         db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (1, 'other', 'other', 'other')")
@@ -294,7 +359,7 @@ def test_a_stopped_check_leaves_the_health_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.model
-def test_the_real_model_embeds_nothing_when_an_index_is_restored_from_its_backup(
+def test_the_real_model_embeds_nothing_when_a_damaged_index_is_rebuilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "repository")
@@ -305,10 +370,11 @@ def test_the_real_model_embeds_nothing_when_an_index_is_restored_from_its_backup
     service.add("notes", str(repository.path), {})
     handle = service.get_handle("notes")
     handle.sync()
-    handle.backups.create(BackupReason.REQUESTED)
     directory = service.components.store.get_directory(handle.wiki.id)
     service.close()
-    overwrite_bytes(next(directory.glob("g*.sqlite")), 0, bytes(100))
+    with closing(sqlite3.connect(next(directory.glob("g*.sqlite")))) as db:
+        db.execute("UPDATE state SET revision = 'elsewhere'")
+        db.commit()
 
     service = bootstrap.build_service(load_settings(tmp_path / "data"))
     handle = service.get_handle("notes")
@@ -316,29 +382,21 @@ def test_the_real_model_embeds_nothing_when_an_index_is_restored_from_its_backup
         handle.search(SearchRequest("baking"))
     monkeypatch.setattr(type(service.components.embedder()), "embed_passages", None)
     report = handle.sync()
-    assert (report.chunks_embedded, report.rebuilt, report.unchanged) == (0, False, 2)
+    assert (report.chunks_embedded, report.rebuilt, report.added) == (0, True, 2)
     assert handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC)).hits[0].path == "bread"
     assert handle.search(SearchRequest("chain", mode=SearchMode.KEYWORD)).hits[0].path == "bike"
     assert handle.health.is_ok
     service.close()
 
 
-def test_the_backup_answers_if_the_index_is_damaged_and_the_repository_missing(wiki: DamagedWiki) -> None:
-    wiki.handle.backups.create(BackupReason.REQUESTED)
-    wiki.service.close()
-    overwrite_bytes(wiki.index_file, 0, bytes(100))
-    wiki.service = wiki.open_service()
+def test_a_damaged_index_is_kept_while_the_repository_is_missing(wiki: DamagedWiki) -> None:
+    wiki.corrupt_chunk_text()
+    assert not wiki.handle.check_integrity().is_ok
     away = wiki.repository.path.rename(wiki.place / "away")
-    wiki.start_scheduler()
-
-    def is_searchable() -> bool:
-        try:
-            return bool(wiki.handle.search(SearchRequest("unique7")).hits)
-        except WikiholtError:
-            return False
-
-    wait_until(is_searchable)
-    assert not wiki.handle.health.is_ok, "it is not known to be at HEAD"
+    with pytest.raises(SourceMissing):
+        wiki.handle.sync()
+    assert wiki.handle.search(SearchRequest("unique7")).degraded
+    assert wiki.handle.get_status().quarantined == ()
     away.rename(wiki.repository.path)
-    wait_until(lambda: wiki.handle.health.is_ok)
+    wiki.handle.sync()
     wiki.assert_healthy()

@@ -54,7 +54,7 @@ class IdleWikis:
 def _set_owner(file: Path, wiki_id: str) -> None:
     """Set the owner of a copied index to this wiki."""
     with closing(open_connection(file)) as db:
-        db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (wiki_id, compute_row_checksum((wiki_id,))))
+        db.execute("UPDATE owner SET wiki_id = ?, checksum = ?", (wiki_id, compute_row_checksum((wiki_id,))))
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.git import EntryKind
-from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
@@ -92,7 +91,7 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
         yield from _check_orphans(service)
     for wiki in wikis:
         try:
-            yield from _check_wiki(service.get_handle(wiki.slug), backup_interval_s)
+            yield from _check_wiki(service.get_handle(wiki.slug))
         except WikiholtError as error:
             yield CheckResult(f"wiki {wiki.slug}", False, error.message, error.hint)
 
@@ -246,22 +245,7 @@ def _check_expired_keys(service: WikiService) -> Iterator[CheckResult]:
         yield CheckResult("keys", False, f"expired: {names}{more}", advice)
 
 
-def _check_backup(handle: WikiHandle, state: IndexState, interval_s: float) -> Iterator[CheckResult]:
-    """Check that a changed index has a recent backup. A wiki that did not change needs no new one."""
-    newest = handle.backups.find_newest()
-    since = handle.wiki.created_at if newest is None else newest.taken_at
-    age = datetime.now(UTC) - since
-    if not interval_s or age.total_seconds() <= 2 * interval_s or (newest is not None and newest.state == state):
-        return
-    slug = handle.wiki.slug
-    detail = "there is no backup yet"
-    if newest is not None:
-        detail = f"the newest backup is of {since:%Y-%m-%d %H:%M} UTC, and the index has changed since"
-    advice = f"run `wikiholt backup {slug}`; the log of the service says why it created none"
-    yield CheckResult(f"wiki {slug}", False, detail, advice)
-
-
-def _check_wiki(handle: WikiHandle, backup_interval_s: float) -> Iterator[CheckResult]:
+def _check_wiki(handle: WikiHandle) -> Iterator[CheckResult]:
     subject = f"wiki {handle.wiki.slug}"
     status = handle.get_status()
     if isinstance(status.error, NoPagesYet):
@@ -276,7 +260,6 @@ def _check_wiki(handle: WikiHandle, backup_interval_s: float) -> Iterator[CheckR
     sync = f"run `wikiholt sync {handle.wiki.slug}`"
     for fault in faults:
         yield CheckResult(subject, False, fault, f"{sync}: it quarantines the damaged index and repairs it")
-    yield from _check_backup(handle, status.state, backup_interval_s)
     if status.stale and status.error is None:
         yield CheckResult(subject, False, "the index is behind HEAD", sync)
     # CONTRIBUTING.md and the like are often links at the root, to a page that is indexed under its own name.

@@ -185,19 +185,6 @@ class HealthCondition(StrEnum):
     BROKEN = "broken"
 
 
-class VerificationResult(StrEnum):
-    """The result of comparing an index's bytes with the checksum its last writer recorded.
-
-    `none`: there is no index, or it is being written. `too large`: the index is too large to have a checksum.
-    `changed`: the index differs from the checksum and is too large to be checked in full at once.
-    """
-
-    COMPARED = "compared"
-    NONE = "none"
-    TOO_LARGE = "too large"
-    CHANGED = "changed"
-
-
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
     """The health of an index: `reason` is the fault, `quarantined_as` the name of the damaged index."""

@@ -19,7 +19,6 @@ from wikiholt.domain.index import (
     VectorDelta,
     VectorHits,
     VectorRows,
-    VerificationResult,
 )
 from wikiholt.domain.page import Facets, PageProblem, PageWarnings
 from wikiholt.domain.protocols import never_stop
@@ -50,7 +49,14 @@ class VectorSnapshot:
         return self._iter_blocks()
 
 
-class WikiIndex(Protocol):
+class VectorSource(Protocol):
+    """Where vectors of texts are known, so that these texts need not be embedded."""
+
+    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
+        """The intact vectors of chunks whose embedded text has one of these hashes, by hash."""
+
+
+class WikiIndex(VectorSource, Protocol):
     """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
@@ -81,9 +87,6 @@ class WikiIndex(Protocol):
 
         Raises IndexCorrupt if a page to move does not match its checksum.
         """
-
-    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        """The vectors of chunks whose embedded text has one of these hashes, by hash."""
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         """File → contents, of those of these pages that exist."""
@@ -229,27 +232,11 @@ class IndexStore(Protocol):
     def get_change_token(self, wiki_id: str) -> str:
         """A token of the published index that changes with every write. Does not open the index."""
 
-    def is_unmodified(self, wiki_id: str) -> bool:
-        """Whether the change token is the one its last writer recorded."""
-
-    def compare_checksum(self, wiki_id: str, max_age_s: float = ...) -> VerificationResult:
-        """Compare the published index's bytes with the checksum its last writer recorded.
-
-        Raises IndexCorrupt if the index is damaged. Skipped if the last comparison is at most `max_age_s` seconds old.
-        For readers: takes a few milliseconds and waits for no lock.
-        """
-
-    def verify(self, wiki_id: str, *, full: bool = False) -> None:
-        """Check the published index if it changed since its last writer, or always with `full`. Raises IndexCorrupt.
-
-        Requires the write lock.
-        """
-
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it.
+        """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it."""
 
-        If another generation is intact, it is published instead.
-        """
+    def open_quarantined(self, wiki_id: str) -> WikiIndex | None:
+        """Open the last quarantined index to take over its vectors; None if that is not possible."""
 
     def open_backup(self, file: Path) -> WikiIndex:
         """Open a copy written by `WikiIndex.write_backup` read-only. Raises IndexMissing, IndexCorrupt or IndexTooNew.

@@ -35,7 +35,7 @@ class BackupPolicy:
 
     directory: Path | None = None
     keep_count: int = 7
-    """Keep this many of the newest backups, and the newest one of this many days."""
+    """Keep this many of the newest backups of the registry, and the newest one of this many days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,16 @@ class BackupDirectory:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
+    def create(self) -> None:
+        """Create the directory if it does not exist."""
+        with _translate_errors():
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
     @contextmanager
     def open_pending(self) -> Iterator[PendingBackup]:
         """Yield a temporary file to write a backup to. It is removed when the block ends, unless it was committed."""
+        self.create()
         with _translate_errors():
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.remove_abandoned()
             file, descriptor = self._create_pending_file()
             try:
@@ -105,8 +110,8 @@ class BackupDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold an exclusive lock on the directory across threads and processes."""
+        self.create()
         with _translate_errors():
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -134,11 +139,14 @@ class BackupDirectory:
         except OSError as error:
             return f"it cannot be read ({error.strerror or error})"
 
-    def prune(self, keep_count: int, keep_files: Collection[BackupFile] = ()) -> Sequence[BackupFile]:
-        """Remove all but the newest `keep_count`, the newest of each of `keep_count` days, and `keep_files`."""
+    def prune(
+        self, keep_count: int, keep_files: Collection[BackupFile] = (), *, keep_days: bool = True
+    ) -> Sequence[BackupFile]:
+        """Remove all but the newest `keep_count` and `keep_files`, and with `keep_days` the newest of each of
+        `keep_count` days."""
         backups = self.list_files()
         newest_by_day: dict[str, BackupFile] = {}
-        for backup in backups:
+        for backup in backups if keep_days else ():
             newest_by_day.setdefault(f"{backup.taken_at:%Y%m%d}", backup)
         kept = (*list(newest_by_day.values())[:keep_count], *backups[:keep_count], *keep_files)
         kept_files = {backup.file for backup in kept}

@@ -19,7 +19,7 @@ from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import FloatArray, IndexChange, PageContents, PageEntry
 from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.indexing.page_process import PageProcess, is_large
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
@@ -105,12 +105,12 @@ class _EmbedResult:
 
 
 class BatchIndexer:
-    """Writes files into one index. Vectors of `vector_source` are reused if it was built with the same model."""
+    """Writes files into one index. Vectors of the index and of `vector_sources` are reused."""
 
     def __init__(
         self,
         index: WikiIndex,
-        vector_source: WikiIndex,
+        vector_sources: Sequence[VectorSource],
         source: Source,
         embedder: Embedder,
         pipeline: TextPipeline,
@@ -118,9 +118,7 @@ class BatchIndexer:
         former_files: Mapping[str, Sequence[str]],
     ) -> None:
         self._index = index
-        self._vector_sources = [index]
-        if vector_source is not index and vector_source.get_state().recipe.fingerprint == embedder.fingerprint:
-            self._vector_sources.append(vector_source)
+        self._vector_sources = (index, *vector_sources)
         self._source = source
         self._embedder = embedder
         self._pipeline = pipeline
@@ -245,8 +243,8 @@ class BatchIndexer:
         texts: dict[bytes, str] = {}
         for page in pages:
             texts |= zip(page.hashes, page.texts, strict=True)
-        for index in self._vector_sources:
-            known |= index.find_vectors_by_hash([h for h in texts if h not in known])
+        for vectors in self._vector_sources:
+            known |= vectors.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
 
     def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:

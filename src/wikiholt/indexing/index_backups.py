@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import never_stop
-from wikiholt.domain.storage_protocols import IndexStore
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import (
     BackupNotFound,
@@ -29,6 +29,8 @@ from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, Back
 _LOG = logging.getLogger(__name__)
 
 _FOREIGN = "it belongs to another wiki"
+_KEPT_BACKUPS = 2
+"""An index can be rebuilt from git, so that its backups take at most twice its space."""
 
 
 class IndexBackups:
@@ -57,22 +59,17 @@ class IndexBackups:
             index_directory / "backups" if policy.directory is None else policy.directory / index_directory.name
         )
 
-    def create(
-        self,
-        reason: BackupReason = BackupReason.REQUESTED,
-        stop: Callable[[], bool] = never_stop,
-        keep_files: Sequence[BackupFile] = (),
-    ) -> Backup:
-        """Copy the published index, verify the copy, and keep it, besides `keep_files`.
+    def create(self, reason: BackupReason = BackupReason.REQUESTED, keep_files: Sequence[BackupFile] = ()) -> Backup:
+        """Copy the published index, verify the copy, and keep it besides the one before it and `keep_files`.
 
-        Raises IndexMissing, IndexCorrupt, StorageError, and Busy when `stop` returns true.
+        Raises IndexMissing, IndexCorrupt, StorageError, and Busy if the wiki is being removed.
         """
         index = self._store.open(self._wiki_id)
         try:
             with self._directory.open_pending() as pending:
                 self._require_registered()
-                state = index.write_backup(pending.file, lambda: stop() or self._is_being_removed())
-                self._verify_copy(pending.file, state, stop)
+                state = index.write_backup(pending.file, self._is_being_removed)
+                self._verify_copy(pending.file, state)
                 self._require_registered()
                 backup_file = pending.commit(f"g{state.generation}-v{state.version}", reason)
         except IndexUnavailable:
@@ -80,50 +77,38 @@ class IndexBackups:
             raise
         finally:
             index.close()
-        self._copy_pages()
+        self.update()
         # Keep the new backup explicitly: if the clock was set back, it may look like the oldest.
-        self._directory.prune(self._policy.keep_count, keep_files=(backup_file, *keep_files))
+        self._directory.prune(_KEPT_BACKUPS, keep_files=(backup_file, *keep_files), keep_days=False)
         return _to_backup(backup_file, state)
 
-    def ensure_current(self, reason: BackupReason, stop: Callable[[], bool] = never_stop) -> Backup:
-        """The newest backup if it is intact and equals the published index, else a new one."""
-        self._directory.remove_abandoned()  # also if no backup is created below
-        current = self._find_current()
-        if current is None:
-            return self.create(reason, stop)
-        self._copy_pages()
-        return current
-
-    def _copy_pages(self) -> None:
+    def update(self) -> None:
+        """Remove what killed processes left, and back up the pages of a wiki that has no other repository."""
+        self._directory.remove_abandoned()
         if self._save_pages is not None:
+            self._directory.create()
             self._save_pages(self._directory.directory)
-
-    def _find_current(self) -> Backup | None:
-        newest = self.find_newest()
-        if newest is None or newest.state != self._get_state():
-            return None
-        return None if self._directory.find_fault(self._find_file(newest)) else newest
 
     def create_before_publish(self) -> None:
         """Back up the generation that is about to be replaced. A failure is logged and does not stop the publishing."""
         if self._policy.directory is None:
             return
         try:
-            if self._get_state().pages:
-                self.ensure_current(BackupReason.BEFORE_PUBLISHING)
+            state = self._get_state()
+            if state.pages and not self._has_backup_of(state):
+                self.create(BackupReason.BEFORE_PUBLISHING)
         except IndexMissing:
             return
         except IndexUnavailable as error:
             _LOG.warning("no backup was made before another index was published: %s", error.message)
 
+    def _has_backup_of(self, state: IndexState) -> bool:
+        newest = self.find_newest_intact()
+        return newest is not None and newest.state == state
+
     def list(self) -> Sequence[Backup]:
         """All backups, newest first. Checksums are not verified."""
         return [self._describe(backup_file) for backup_file in self._directory.list_files()]
-
-    def find_newest(self) -> Backup | None:
-        """The newest backup that can be opened. Its checksum is not verified."""
-        backups = (self._describe(backup_file) for backup_file in self._directory.list_files())
-        return next((backup for backup in backups if not backup.fault), None)
 
     def list_verified(self) -> Sequence[Backup]:
         """All backups, newest first, with verified checksums."""
@@ -139,6 +124,11 @@ class IndexBackups:
                 return backup
             _LOG.warning("the backup %s is skipped: %s", backup.name, backup.fault)
         return None
+
+    def open_newest(self) -> WikiIndex | None:
+        """The newest intact backup, opened read-only; None if there is none."""
+        newest = self.find_newest_intact()
+        return self._store.open_backup(self._find_file(newest).file) if newest is not None else None
 
     def restore(self, at: datetime | None = None) -> Backup:
         """Publish the newest intact backup taken at or before `at`. Raises BackupNotFound and Busy.
@@ -178,7 +168,7 @@ class IndexBackups:
     def _save_current(self, chosen: BackupFile) -> None:
         """Back up the index that is about to be replaced, or quarantine it if it cannot be read."""
         try:
-            if self._find_current() is None:
+            if not self._has_backup_of(self._get_state()):
                 self.create(BackupReason.BEFORE_RESTORING, keep_files=(chosen,))
         except (IndexCorrupt, IndexTooNew) as error:
             self._store.quarantine(self._wiki_id, error.message)
@@ -186,10 +176,10 @@ class IndexBackups:
             if self._store.get_published(self._wiki_id) is not None:
                 self._store.quarantine(self._wiki_id, "its file is missing")
 
-    def _verify_copy(self, file: Path, expected: IndexState, stop: Callable[[], bool]) -> None:
+    def _verify_copy(self, file: Path, expected: IndexState) -> None:
         """Read the entire copy back, check it, and compare its state with the original."""
         with closing(self._store.open_backup(file)) as copy:
-            faults = copy.check(lambda: stop() or self._is_being_removed())
+            faults = copy.check(self._is_being_removed)
             if faults:
                 raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to rebuild it")
             if copy.get_state() != expected or copy.wiki_id != self._wiki_id:

@@ -13,7 +13,7 @@ from wikiholt.domain.git import FileHistories, TreeEntry
 from wikiholt.domain.index import IndexChange, IndexState, SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause, PauseCheck
 from wikiholt.indexing.history_warning import HistoryWarnings
@@ -85,19 +85,19 @@ class Reconciler:
     def reconcile(
         self,
         index: WikiIndex,
-        vector_source: WikiIndex,
+        vector_sources: Sequence[VectorSource],
         revision: str,
         callbacks: SyncCallbacks,
         model_and_pipeline: ModelAndPipeline,
     ) -> SyncReport:
-        """Make the index equal to the revision. Vectors of `vector_source` are reused if its model is the same.
+        """Make the index equal to the revision. Vectors of `vector_sources`, which have the same model, are reused.
 
         Raises SyncPaused after a commit, SyncFailed, and NoPages.
         """
         work, histories, pause = self._plan_with_histories(index, revision, callbacks.pause)
         indexer = BatchIndexer(
             index,
-            vector_source,
+            vector_sources,
             self._source,
             model_and_pipeline.embedder,
             model_and_pipeline.pipeline,

@@ -8,14 +8,14 @@ published one keeps answering. One process at a time syncs a wiki (the store's w
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 
 from wikiholt.domain.index import Recipe, SyncReport
 from wikiholt.domain.page import MAX_LISTED_WARNINGS
 from wikiholt.domain.protocols import Embedder, Source
-from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
 from wikiholt.errors import (
     Busy,
     DatabaseUnavailable,
@@ -25,7 +25,6 @@ from wikiholt.errors import (
     ModelError,
     NoPages,
     NoPagesYet,
-    SourceError,
     SyncFailed,
     WikiNotFound,
 )
@@ -100,100 +99,92 @@ class Syncer:
         work = self._rebuild if from_scratch else self._sync_with_repair
         began = time.monotonic()
         self._embedder.run_self_test()
-        report: SyncReport | None = None
-        with self._store.write_lock(self._wiki_id, self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s):
+        timeout_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
+        with self._store.write_lock(self._wiki_id, timeout_s), self._trees.keep_last():
             if not self._is_registered():
                 # It was removed while this sync waited. Taking the lock created its directory again.
                 self._store.delete(self._wiki_id)
                 raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
             if self._store.recover_published(self._wiki_id):
                 self._repair.log_recovered_pointer()
-            # SyncPaused must not leave the lock as an error: the next writer would check the entire index.
-            with suppress(SyncPaused), self._trees.keep_last():
-                head = self._get_head()
-                self._pipeline = self._dialect_detector.update(self._pipeline, head)
-                recipe = self._pipeline.build_recipe(self._embedder)
-                report = work(recipe, head, SyncCallbacks(progress, pause))
-        if report is None:
-            raise SyncPaused
+            head = self._get_head()
+            self._pipeline = self._dialect_detector.update(self._pipeline, head)
+            recipe = self._pipeline.build_recipe(self._embedder)
+            report = work(recipe, head, SyncCallbacks(progress, pause))
         return replace(report, seconds=time.monotonic() - began)
 
     def _get_head(self) -> str:
-        """HEAD. If it cannot be read, a damaged index is still repaired from a backup, so that searches work."""
         try:
             return self._source.get_head()
         except NoPagesYet:
             self._repair.require_never_indexed()
             raise
-        except SourceError:
-            if not self._repair.health.is_ok and self._repair.has_backup():
-                try:
-                    self._store.verify(self._wiki_id, full=True)
-                except IndexCorrupt as damage:
-                    self._repair.repair(damage.message)
-            raise
 
     def _sync_with_repair(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        """Sync. Repair a damaged index from a backup or, if that fails too, rebuild it from git."""
-        restored = None
-        for from_backup in (True, False):
-            try:
-                report = self._sync_published(recipe, revision, callbacks)
-                break
-            except IndexCorrupt as error:
-                restored = self._repair.repair(error.message, from_backup=from_backup)
-        else:
+        """Sync. A damaged index is quarantined and rebuilt from git with the vectors that are intact."""
+        try:
             report = self._sync_published(recipe, revision, callbacks)
+        except IndexCorrupt as error:
+            self._repair.quarantine(error.message)
+            report = replace(self._sync_published(recipe, revision, callbacks), rebuilt=True)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
-        return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
+        return report
 
     def _sync_published(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        published = self._open_published(recipe)
-        try:
-            if published.get_state().recipe == recipe or not self._trees.read(revision):
-                return self._reconciler.reconcile(published, published, revision, callbacks, self._get_current_model())
-            return self._build_generation(recipe, revision, published, callbacks, reuse=True)
-        except NoPages:
-            if published.get_state().revision == revision:
-                # The index is intact now; the wiki itself is at fault, and that error is raised.
-                self._repair.mark_repaired(revision, 0)
-            raise
-        finally:
-            published.close()
+        with closing(self._open_published(recipe)) as published, ExitStack() as stack:
+            state = published.get_state()
+            try:
+                if state.recipe != recipe and self._trees.read(revision):
+                    return self._build_generation(recipe, revision, published, callbacks, reuse=True)
+                is_new = state.revision is None
+                kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
+                model = self._get_current_model()
+                return self._reconciler.reconcile(published, kept, revision, callbacks, model)
+            except NoPages:
+                if published.get_state().revision == revision:
+                    # The index is intact now; the wiki itself is at fault, and that error is raised.
+                    self._repair.mark_repaired(revision, 0)
+                raise
 
     def _rebuild(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         """Build a new generation from scratch. A damaged index is quarantined first, so that it is not deleted."""
         try:
-            self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
+            published = self._open_intact()
         except IndexCorrupt as error:
-            self._repair.repair(error.message)
+            self._repair.quarantine(error.message)
+            published = None
         except DatabaseUnavailable:
             raise
         except IndexUnavailable:
-            pass
-        try:
-            published = self._store.open(self._wiki_id)
-        except DatabaseUnavailable:
-            raise
-        except IndexUnavailable:
-            report = self._build_generation(recipe, revision, None, callbacks, reuse=False)
-        else:
-            with closing(published):
-                report = self._build_generation(recipe, revision, published, callbacks, reuse=False)
+            published = None
+        with nullcontext() if published is None else closing(published):
+            report = self._build_generation(recipe, revision, published, callbacks, reuse=False)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
     def _open_published(self, recipe: Recipe) -> WikiIndex:
-        """Open the published index, after checking it if it may have changed since the last write; else create one."""
+        """Open the published index, or create one."""
         try:
-            self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
-            return self._store.open(self._wiki_id)
-        except IndexMissing as error:
+            return self._open_intact()
+        except IndexMissing:
             if self._store.get_published(self._wiki_id) is not None:
-                raise IndexCorrupt("its file is missing", hint=error.hint) from error
-        if self._repair.restore_missing():
-            return self._store.open(self._wiki_id)
+                raise IndexCorrupt("its file is missing", hint="run `wikiholt sync` to build it again") from None
         return self._store.create(self._wiki_id, recipe)
+
+    def _open_intact(self) -> WikiIndex:
+        """Open the published index. If damage was reported, check all of it. Raises IndexCorrupt and IndexMissing."""
+        published = self._store.open(self._wiki_id)
+        if self._repair.health.is_ok:
+            return published
+        try:
+            faults = published.check()
+        except BaseException:
+            published.close()
+            raise
+        if faults:
+            published.close()
+            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
+        return published
 
     def _get_current_model(self) -> ModelAndPipeline:
         return ModelAndPipeline(self._embedder, self._pipeline)
@@ -209,15 +200,17 @@ class Syncer:
             self._update_published(published, callbacks)
             callbacks = self._with_published_updates(published, callbacks)
         building = self._store.create_generation(self._wiki_id, recipe, from_scratch=not reuse)
-        vector_source = published if published is not None and reuse else building
+        vectors: Sequence[VectorSource] = ()
+        if published is not None and reuse and published.get_state().recipe.fingerprint == recipe.fingerprint:
+            vectors = (published,)
         try:
-            report = self._reconciler.reconcile(building, vector_source, revision, callbacks, self._get_current_model())
+            report = self._reconciler.reconcile(building, vectors, revision, callbacks, self._get_current_model())
             self._require_intact(building, callbacks)
             self._before_publish()
             while (head := self._source.get_head()) != report.revision:
                 report = _merge_reports(
                     report,
-                    self._reconciler.reconcile(building, vector_source, head, callbacks, self._get_current_model()),
+                    self._reconciler.reconcile(building, vectors, head, callbacks, self._get_current_model()),
                 )
             self._store.publish(self._wiki_id, building.generation)
         except IndexCorrupt:
@@ -273,7 +266,7 @@ class Syncer:
             model_and_pipeline = self._find_model_for(state.recipe)
             if model_and_pipeline is not None:
                 self._published_reconciler.reconcile(
-                    published, published, head, SyncCallbacks(ignore_progress, callbacks.pause), model_and_pipeline
+                    published, (), head, SyncCallbacks(ignore_progress, callbacks.pause), model_and_pipeline
                 )
         except (ModelError, NoPages) as error:
             _LOG.info("the published index stays behind HEAD while another is built: %s", error.message)

@@ -1,5 +1,4 @@
-"""Scheduled backups and scheduled integrity checks of all wikis. Each runs in one thread, one wiki at a time, and
-sleeps longer than it works."""
+"""Scheduled backups and scheduled integrity checks of all wikis. Each runs in one thread, one wiki at a time."""
 
 import logging
 import time
@@ -8,9 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from wikiholt.domain.index import VerificationResult
-from wikiholt.domain.wiki import BackupReason
-from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, IndexMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, DatabaseUnavailable, IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_records import WikiEntry, jitter
@@ -18,13 +15,8 @@ from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)
 
-_BACKUP_REST_RATIO = 4.0
-"""Seconds of sleep per second of work."""
-
 _CHECK_SLICE_S = 0.01
 """Seconds a check works before it sleeps."""
-_MAX_CPU_SHARE = 0.01
-"""Share of one core for comparing checksums, and for full checks of indexes that are too large to compare."""
 _CHECK_REST_RATIO, _CHECK_REST_RATIO_BUSY = 3.0, 9.0
 """Seconds of sleep per second of work: while the scheduler is idle, and while syncs run or wait."""
 
@@ -104,7 +96,7 @@ class _PeriodicTask(ABC):
 
 
 class ScheduledBackups(_PeriodicTask):
-    """Backs up all wikis that have changed, and the registry."""
+    """Backs up the registry, and the pages of wikis that are in no other repository."""
 
     start_delay_s = 60.0
     poll_s = 300.0
@@ -114,34 +106,19 @@ class ScheduledBackups(_PeriodicTask):
 
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:  # noqa: ARG002
         try:
-            self._service.registry.backups.create_if_changed(self.poll_s)
+            backup = self._service.registry.backups.create_if_changed(self.poll_s)
+            self._state.counts["backups"] += backup is not None
         except IndexMissing:
             return
         except (WikiholtError, OSError) as error:
             self._state.counts["backup_failures"] += 1
             _LOG.warning("no backup of the registry could be made: %s", error)
 
-    def _is_due(self, entry: WikiEntry) -> bool:
-        return super()._is_due(entry) and not entry.running
-
     def _process(self, entry: WikiEntry) -> float:
-        began = time.monotonic()
         try:
-            return self._create_backup(entry)
-        except (Busy, DatabaseUnavailable, WikiNotFound, IndexMissing):
-            return 0.0  # not a failure: a wiki that was never synced is backed up after its first sync
-        finally:
-            self._sleep(_BACKUP_REST_RATIO * (time.monotonic() - began))
-
-    def _create_backup(self, entry: WikiEntry) -> float:
-        backups = self._service.get_background_handle(entry.wiki.slug).backups
-        newest = backups.find_newest()
-        if newest is not None:
-            age = (datetime.now(UTC) - newest.taken_at).total_seconds()
-            if 0 <= age < self._interval_s:
-                return self._interval_s - age
-        current = backups.ensure_current(BackupReason.SCHEDULED, lambda: self._state.stopping)
-        self._state.counts["backups"] += newest is None or current.name != newest.name
+            self._service.get_background_handle(entry.wiki.slug).backups.update()
+        except (Busy, DatabaseUnavailable, WikiNotFound):
+            return 0.0
         entry.backup_error = None
         return self._interval_s
 
@@ -152,85 +129,32 @@ class ScheduledBackups(_PeriodicTask):
 
 
 class ScheduledChecks(_PeriodicTask):
-    """Checks the entire index of every wiki about every `interval_s` seconds, spread over that time.
-
-    In between, the checksum of every index in use is compared with the one its last writer left. Indexes too large for
-    that are checked in full as often as `_MAX_CPU_SHARE` allows.
-    """
+    """Checks the entire index of every wiki about every `interval_s` seconds, spread over that time."""
 
     start_delay_s = 10.0
     poll_s = 60.0
     retry_s = 600.0
     _failure_message = "%s: the index could not be checked: %s"
 
-    def __init__(
-        self, service: WikiService, state: SchedulerState, interval_s: float, sleep: Callable[[float], None]
-    ) -> None:
-        super().__init__(service, state, interval_s, sleep)
-        self._finished_at: dict[str, float] = {}
-        """Wiki id → end of the last check, for indexes too large to compare."""
-        self._duration_s: dict[str, float] = {}
-        """Wiki id → CPU time of the last check."""
-        self._next_compare_at = 0.0
-
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:
-        """Compare the checksums of indexes in use, unless the last round was too recent for the time it took."""
-        began = time.monotonic()
-        if began < self._next_compare_at:
-            return
-        for entry in entries:
-            handle = self._service.get_handle_in_use(entry.wiki.id)
-            if handle is None or self._state.stopping:
-                continue
-            try:
-                result = handle.compare()
-            except WikiholtError:
-                continue  # damage has been reported by now; the next search raises any other error
-            if result is VerificationResult.TOO_LARGE:
-                self._check_soon(entry.wiki.id)
-        took = time.monotonic() - began
-        self._next_compare_at = began + took / _MAX_CPU_SHARE
-
-    def _check_soon(self, wiki_id: str) -> None:
-        """Schedule a full check of an index that is too large to compare, as soon as the CPU share allows."""
-        pause = sum(self._duration_s.get(large_id, 0.0) for large_id in self._finished_at) / _MAX_CPU_SHARE
-        due_at = self._finished_at[wiki_id] + max(self.poll_s, pause) if wiki_id in self._finished_at else 0.0
-        self._due_at[wiki_id] = min(self._due_at[wiki_id], due_at)
-        self._finished_at.setdefault(wiki_id, time.monotonic())
+        pass
 
     def _get_first_due(self, entry: WikiEntry) -> float:
-        """Immediately if the files were modified since the last write, else by the time of the last check."""
-        store = self._service.components.store
-        try:
-            if not store.is_unmodified(entry.wiki.id):
-                return 0.0
-        except WikiholtError:
-            return 0.0
-        checked_at = IndexRepair(entry.wiki.id, entry.wiki.slug, store).health.checked_at
+        """By the time of the last check; at a random time if that is unknown."""
+        checked_at = IndexRepair(entry.wiki.id, entry.wiki.slug, self._service.components.store).health.checked_at
         age = (datetime.now(UTC) - checked_at).total_seconds() if checked_at else -1.0
         if age >= 0:
             return time.monotonic() + max(0.0, self._interval_s - age)
         return time.monotonic() + jitter(0, self._interval_s)
-
-    def _is_due(self, entry: WikiEntry) -> bool:
-        if isinstance(entry.backup_error, IndexCorrupt):
-            # A backup also reads the entire index. If it found damage, check immediately.
-            entry.backup_error = None
-            return True
-        return super()._is_due(entry)
 
     def _process(self, entry: WikiEntry) -> float:
         try:
             handle = self._service.get_background_handle(entry.wiki.slug)
             if handle.wiki.id != entry.wiki.id:
                 return self.retry_s
-            began = time.thread_time()
             handle.check_integrity(self._make_throttle())
         except (Busy, WikiNotFound, IndexMissing):
             return self._get_retry_delay()
-        self._duration_s[entry.wiki.id] = time.thread_time() - began
-        if entry.wiki.id in self._finished_at:
-            self._finished_at[entry.wiki.id] = time.monotonic()
         self._state.counts["checks"] += 1
         return self._interval_s * jitter(0.9, 1.1)
 

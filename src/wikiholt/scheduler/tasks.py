@@ -12,7 +12,6 @@ from wikiholt.errors import (
     LockTimeout,
     NoCommits,
     NoPagesYet,
-    SourceError,
     SourceMissing,
     WikiholtError,
     WikiNotFound,
@@ -145,12 +144,7 @@ class WikiTasks:
             raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
         if self._service.is_being_removed(entry.wiki.id):
             raise Busy("this wiki is being removed", hint="wait a moment")
-        try:
-            result.head = self._service.get_source(entry.wiki).get_head()
-        except SourceError:
-            if not entry.index_ok:
-                handle.sync(lock_timeout_s=0)  # it fails too, but restores a backup of the damaged index first
-            raise
+        result.head = self._service.get_source(entry.wiki).get_head()
         entry.mark_readable()
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)

@@ -6,36 +6,40 @@ Both stores compute them over the same values, so that a copy from one store to 
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from wikiholt.domain.page import PageProblem
-from wikiholt.storage.page_table import get_checksum_values
-from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, split_full_chunks
+from wikiholt.domain.search import StoredPage
+from wikiholt.storage.page_table import (
+    ANSWER_COLUMNS,
+    PageRow,
+    get_answer_values,
+    get_checksum_values,
+    to_stored_page,
+)
+from wikiholt.storage.sqlite.rows import (
+    CHUNK_COLUMNS,
+    FULL_CHUNKS,
+    VECTOR_COLUMNS,
+    Row,
+    compute_row_checksum,
+    encode_row,
+    is_row_intact,
+    split_full_chunks,
+    translate_damage,
+)
 
 _PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
 _CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
 _TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
 _LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
 _STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
+_WRITE_CHECKSUMS = "INSERT OR REPLACE INTO checksums (page_id, page_row, full_page) VALUES (?, ?, ?)"
+CHECKED_PAGES = f"SELECT {ANSWER_COLUMNS}, page_row FROM pages LEFT JOIN checksums ON page_id = pages.id"
+"""The rows of `to_checked_page`."""
 _STATE_PAGE_ID = 0
 """The checksum of the state is stored like that of a page with this id."""
-
-
-def compute_row_checksum(row: Row) -> int:
-    """The checksum of a row's values."""
-    return zlib.crc32(_encode_row(row))
-
-
-def _encode_row(row: Row) -> bytes:
-    """The bytes of a row that its checksum covers."""
-    binary = [index for index, kind in enumerate(map(type, row)) if kind is bytes]
-    parts: list[bytes] = []
-    start = 0
-    # The values between two binary ones are encoded together: the bytes are the same, in a third of the time.
-    for index in (*binary, len(row)):
-        parts += "".join(map(repr, row[start:index])).encode("utf-8", "surrogatepass"), *row[index : index + 1]
-        start = index + 1
-    return b"".join(parts)
 
 
 def compute_problem_checksum(problem: PageProblem) -> int:
@@ -64,41 +68,63 @@ def encode_page_parts(
 
 def compute_page_checksum(page: Row, parts: bytes) -> int:
     """The checksum of a page row and of what `encode_page_parts` made of the rest."""
-    return zlib.crc32(parts, zlib.crc32(_encode_row(get_checksum_values(page))))
+    return zlib.crc32(parts, zlib.crc32(encode_row(get_checksum_values(page))))
 
 
 def write_page_checksum(db: sqlite3.Connection, page_id: int) -> None:
-    """Record the checksum of a page with its chunks, vectors, tags and links."""
-    write_checksums(db, [(page_id, _compute_stored_page_checksum(db, page_id))])
+    """Record the checksums of a page: of its row, and of all that belongs to it."""
+    page = PageRow._make(db.execute(_PAGE_QUERY, (page_id,)).fetchone())
+    write_checksums(db, [(page, compute_page_checksum(page, read_page_parts(db, page_id)))])
+
+
+def write_checksums(db: sqlite3.Connection, pages: Iterable[tuple[PageRow, int]]) -> None:
+    """Record the checksums of pages, given as `compute_page_checksum` returns them."""
+    checksums = [(page.id, compute_row_checksum(get_answer_values(page)), checksum) for page, checksum in pages]
+    db.executemany(_WRITE_CHECKSUMS, checksums)
 
 
 def write_state_checksum(db: sqlite3.Connection) -> None:
     """Record the checksum of the index's version and revision."""
-    write_checksums(db, [(_STATE_PAGE_ID, compute_row_checksum(db.execute(_STATE_QUERY).fetchone()))])
+    checksum = compute_row_checksum(db.execute(_STATE_QUERY).fetchone())
+    db.execute(_WRITE_CHECKSUMS, (_STATE_PAGE_ID, 0, checksum))
 
 
 def is_state_corrupt(db: sqlite3.Connection) -> bool:
     """Whether the version or revision does not match its checksum."""
-    checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (_STATE_PAGE_ID,)).fetchone()
+    checksum = db.execute("SELECT full_page FROM checksums WHERE page_id = ?", (_STATE_PAGE_ID,)).fetchone()
     state = db.execute(_STATE_QUERY).fetchone()
     return state is None or checksum != (compute_row_checksum(state),)
 
 
+@translate_damage
+@lru_cache(maxsize=2048)
+def to_checked_page(row: Row) -> StoredPage:
+    """Decode a row of `CHECKED_PAGES`. Raises IndexCorrupt if it does not match its checksum."""
+    *values, checksum = row
+    if compute_row_checksum(values) != checksum:
+        raise ValueError(f"page {values[0]} is not as it was written")
+    return to_stored_page(values[:-1])
+
+
 def find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
-    """Describe the pages, problems and state that do not match their checksums."""
+    """Describe the pages, problems and state that do not match their checksums, or else chunks and vectors."""
     if is_state_corrupt(db):
         yield "its version or revision is not as it was written"
-    for page_id, crc in db.execute("SELECT pages.id, crc FROM pages LEFT JOIN seals ON page_id = pages.id"):
-        if crc != _compute_stored_page_checksum(db, page_id):
+    are_pages_intact = True
+    sql = "SELECT id, page_row, full_page FROM pages LEFT JOIN checksums ON page_id = pages.id"
+    for page_id, *checksums in db.execute(sql):
+        if checksums != _compute_stored_checksums(db, page_id):
+            are_pages_intact = False
             yield f"page {page_id} is not as it was written"
-    for *columns, crc in db.execute("SELECT file, blob, reason, detail, seal FROM problems"):
-        if crc != compute_problem_checksum(PageProblem(*columns)):
+    for *columns, checksum in db.execute("SELECT file, blob, reason, detail, checksum FROM problems"):
+        if checksum != compute_problem_checksum(PageProblem(*columns)):
             yield "a problem is not as it was written"
-
-
-def write_checksums(db: sqlite3.Connection, checksums: Iterable[tuple[int, int]]) -> None:
-    """Record checksums of pages, given with the ids of the pages."""
-    db.executemany("INSERT OR REPLACE INTO seals (page_id, crc) VALUES (?, ?)", checksums)
+    # Those of a page are covered by its checksum too, but not their own checksums.
+    parts = {"chunk": f"{CHUNK_COLUMNS} FROM chunks", "vector": f"{VECTOR_COLUMNS} FROM vectors"}
+    for label, columns_and_table in parts.items() if are_pages_intact else ():
+        for row in db.execute(f"SELECT {columns_and_table}"):
+            if not is_row_intact(row):
+                yield f"{label} {row[0]} is not as it was written"
 
 
 def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
@@ -109,7 +135,13 @@ def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
     return encode_page_parts(page_id, chunks, vectors, tags, links)
 
 
-def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
-    page = db.execute(_PAGE_QUERY, (page_id,)).fetchone()
-    # Without its words, a page is not in the view.
-    return compute_page_checksum(page, read_page_parts(db, page_id)) if page is not None else -1
+def _compute_stored_checksums(db: sqlite3.Connection, page_id: int) -> list[int]:
+    """The checksums of a page's row and of the full page, as they should be."""
+    row = db.execute(_PAGE_QUERY, (page_id,)).fetchone()
+    if row is None:  # without its words, a page is not in the view
+        return []
+    page = PageRow._make(row)
+    return [
+        compute_row_checksum(get_answer_values(page)),
+        compute_page_checksum(page, read_page_parts(db, page_id)),
+    ]

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
@@ -27,7 +28,7 @@ from wikiholt.storage.sqlite.rows import (
 from wikiholt.text.links import fold_path, get_last_part
 from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
 
-SQLITE_SCHEMA_VERSION = 5
+SQLITE_SCHEMA_VERSION = 6
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
 
 
@@ -124,6 +125,9 @@ STORED_PAGE_COLUMNS = (
     "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length, aliases"
 )
 """The columns of `to_stored_page`."""
+ANSWER_COLUMNS = f"{STORED_PAGE_COLUMNS}, hidden"
+"""The columns of a page that an answer shows or depends on."""
+get_answer_values = attrgetter(*ANSWER_COLUMNS.split(", "))
 
 
 @translate_damage

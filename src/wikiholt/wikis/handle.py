@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport, VerificationResult
+from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchResult
@@ -33,7 +33,7 @@ from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
 from wikiholt.indexing.estimate import estimate_reindex
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.indexing.reconciler import ProgressCallback, ignore_progress
-from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
+from wikiholt.indexing.repair import IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import IndexVersion, SearchRequest
@@ -153,10 +153,8 @@ class WikiHandle:
             return self._with_damage_note(search(live_index.searcher, None))
 
     def _with_damage_note(self, result: SearchResult) -> SearchResult:
-        """The result, with a note if the index is damaged. Raises IndexCorrupt if empty and a checksum changed."""
-        if not result.hits:
-            self._repair.confirm(EMPTY_CONFIRMATION_TTL_S)
-        note = self._repair.report_suspicion()
+        """The result, with a note if the index is damaged."""
+        note = self._repair.read_damage_note()
         return replace(result, degraded=True, notes=(*result.notes, note)) if note else result
 
     @property
@@ -339,13 +337,6 @@ class WikiHandle:
                 self._verify_caches()
         return self._repair.health
 
-    def compare(self) -> VerificationResult:
-        """Compare the checksum of an index in use with the one its last writer left. Raises IndexCorrupt."""
-        if self._live_index is None:
-            return VerificationResult.NONE  # compared when it is next opened
-        with self._use_live_index():
-            return self._repair.confirm()
-
     def _verify_caches(self) -> None:
         with self._lock:
             live_index = self._live_index
@@ -436,7 +427,7 @@ class WikiHandle:
         published = self._components.store.get_published(self.wiki.id)
         old: LiveIndex | None = None
         if self._live_index is None or self._live_index.generation != published:
-            self._repair.confirm(CONFIRMATION_TTL_S)
+            self._repair.recall_damage()
         with self._lock:
             if (
                 self._live_index is None

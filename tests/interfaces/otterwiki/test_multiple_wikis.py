@@ -2,9 +2,10 @@
 
 import hashlib
 import resource
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from threading import Lock
 
@@ -66,12 +67,12 @@ class MultipleWikis:
         service = open_service(self.otter.data)
         wiki, store = service.registry.get(self.get_slug(name)), service.components.store
         directory = store.get_directory(wiki.id)
-        wait_until(
-            lambda: store.is_unmodified(wiki.id) and not service.get_handle(wiki.slug).get_status().stale,
-            self.otter.read_log,
-        )
+        wait_until(lambda: not service.get_handle(wiki.slug).get_status().stale, self.otter.read_log)
         wait_until(lambda: not (directory / "activity.json").exists(), self.otter.read_log)
         service.close()
+        for index in directory.glob("g??????.sqlite"):
+            with closing(sqlite3.connect(index)) as db:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         files = (file for file in directory.rglob("*") if not file.name.endswith(("-wal", "-shm")))
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 

@@ -102,7 +102,7 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
     counters = store.placements.catalog.pool.timeout_counter, store.placements._pool.timeout_counter
     counts = [counter.counts for counter in counters]
     assert synced(store, CALM, "r2") == 4
-    store.verify(CALM, full=True)
+    assert store.open(CALM).check() == []
     assert f"w_{COMING}" in store.placements.provision(COMING, "home").schema
     assert len(create_filled_index(store, COMING).get_page_blobs()) == 3
     assert move.move_wiki(store, MOVING, "second")

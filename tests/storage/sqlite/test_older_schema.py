@@ -19,7 +19,7 @@ def set_schema(file: Path, version: int) -> None:
     with closing(open_connection(file)) as db:
         header = db.execute("SELECT generation, fingerprint, dimensions, pipeline FROM state").fetchone()
         checksum = compute_row_checksum((version, *header))
-        db.execute("UPDATE state SET schema = ?, seal = ?", (version, checksum))
+        db.execute("UPDATE state SET schema = ?, checksum = ?", (version, checksum))
 
 
 @pytest.mark.parametrize("has_owner", [True, False])

@@ -110,10 +110,13 @@ def test_a_pending_file_removed_before_it_was_locked_is_created_again(
     assert [backup.fault for backup in fixture.get_wiki().backups.list_verified()] == [""]
 
 
-def test_a_stopped_backup_leaves_nothing(fixture: BackupFixture) -> None:
+def test_a_backup_of_a_wiki_that_is_being_removed_leaves_nothing(
+    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fixture.add_wiki("one")
+    monkeypatch.setattr(fixture.service, "is_being_removed", lambda _: True)
     with pytest.raises(Busy):
-        fixture.get_wiki().backups.create(stop=lambda: True)
+        fixture.get_wiki().backups.create()
     assert list(fixture.get_backup_directory().directory.iterdir()) == []
 
 
@@ -144,25 +147,35 @@ def test_a_damaged_index_never_becomes_a_backup(fixture: BackupFixture) -> None:
     assert fixture.get_wiki().backups.list_verified() == [good]
 
 
-def test_an_unchanged_index_is_not_kept_twice(fixture: BackupFixture) -> None:
+def test_the_last_two_backups_are_kept(fixture: BackupFixture) -> None:
     repository = fixture.add_wiki("one")
     backups = fixture.get_wiki().backups
-    first = backups.ensure_current(BackupReason.SCHEDULED)
-    assert backups.ensure_current(BackupReason.SCHEDULED) == first
-    repository.commit({"New.md": "# New"})
-    fixture.get_wiki().sync()
-    assert backups.ensure_current(BackupReason.SCHEDULED) != first
+    taken = []
+    for number in range(4):
+        repository.commit({"New.md": f"# New {number}"})
+        fixture.get_wiki().sync()
+        taken.append(backups.create())
+        set_age(fixture.get_backup_directory().list_files()[0], 4 - number)
+    assert [backup.state for backup in backups.list()] == [backup.state for backup in taken[:1:-1]]
 
 
-def test_a_damaged_newest_backup_is_replaced(fixture: BackupFixture) -> None:
+def test_an_unchanged_index_is_not_kept_twice_before_a_reindex(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    taken = fixture.get_wiki().backups.create()
+    fixture.get_wiki().reindex()
+    assert fixture.get_wiki().backups.list() == [taken]
+
+
+def test_a_damaged_newest_backup_is_replaced_before_a_reindex(fixture: BackupFixture) -> None:
     fixture.add_wiki("one")
     backups = fixture.get_wiki().backups
-    backups.ensure_current(BackupReason.SCHEDULED)
+    backups.create()
     (kept,) = fixture.get_backup_directory().list_files()
     flip_bits(kept.file, 0.9)
-    again = backups.ensure_current(BackupReason.REQUESTED)
-    assert again.reason == BackupReason.REQUESTED
-    assert backups.find_newest_intact() == again
+    fixture.get_wiki().reindex()
+    newest = backups.find_newest_intact()
+    assert newest is not None
+    assert newest.reason == BackupReason.BEFORE_PUBLISHING
 
 
 # ── how long they are kept ───────────────────────────────────────────────────────────────────────
@@ -184,16 +197,15 @@ def test_the_latest_are_kept_and_the_newest_of_each_day(tmp_path: Path, keep: in
     assert [f"{kept.taken_at:%dT%H}" for kept in BackupDirectory(tmp_path).list_files()] == left
 
 
-def test_a_clock_set_back_does_not_delete_the_newest_backup(tmp_path: Path) -> None:
-    fixture = BackupFixture(tmp_path, keep=1)
+def test_a_clock_set_back_does_not_delete_the_newest_backup(fixture: BackupFixture) -> None:
     repository = fixture.add_wiki("one")
-    fixture.get_wiki().backups.create()
-    set_age(fixture.get_backup_directory().list_files()[0], -30)
+    for days in (-20, -30):
+        fixture.get_wiki().backups.create()
+        set_age(fixture.get_backup_directory().list_files()[0], days)
     repository.commit({"New.md": "# New"})
     fixture.get_wiki().sync()
     taken = fixture.get_wiki().backups.create()
-    assert list(fixture.get_wiki().backups.list()) == [taken]
-    fixture.service.close()
+    assert taken in fixture.get_wiki().backups.list()
 
 
 def test_a_pending_file_of_a_dead_process_is_removed_and_a_locked_one_is_not(fixture: BackupFixture) -> None:
@@ -315,7 +327,9 @@ def test_removing_a_wiki_removes_and_lists_its_backups(fixture: BackupFixture) -
     assert count_bytes(fixture.get_backup_directory("two").directory) == others
 
 
-def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(fixture: BackupFixture) -> None:
+def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(
+    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fixture.add_wiki("one")
     handle = fixture.get_wiki()
     directory = fixture.get_backup_directory().directory
@@ -328,8 +342,9 @@ def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(fixture: Ba
             fixture.service.remove("one")
         return False
 
+    monkeypatch.setattr(handle.backups, "_is_being_removed", remove_now)
     with pytest.raises(WikiNotFound):
-        handle.backups.create(stop=remove_now)
+        handle.backups.create()
     assert gone
     assert not directory.exists()
     assert list(fixture.place.glob(".dropped-*")) == []

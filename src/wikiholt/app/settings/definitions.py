@@ -231,13 +231,14 @@ class Settings:
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
         float(_DAY_S),
-        "Seconds between two backups of a changed wiki while the service runs; 0 disables scheduled backups.",
+        "Seconds between two backups of the pages of wikis that `create` made while the service runs; the registry is "
+        "backed up within minutes of a change. 0 disables scheduled backups.",
         minimum=0,
         maximum=366 * _DAY_S,
     )
     backup_keep: int = setting(
         7,
-        "Number of recent backups to keep. The newest backup of each of as many days is kept too.",
+        "Number of recent backups of the registry to keep. The newest of each of as many days is kept too.",
         minimum=1,
         maximum=10_000,
     )

@@ -58,8 +58,6 @@ class SchemaStatus:
     published: int | None
     change_token: str
     """Changes with every write."""
-    last_change_token: str
-    """The change token that the last writer recorded."""
     state: tuple[int, int, int] | None = None
     """Version, pages and terms of the published generation."""
 
@@ -67,25 +65,17 @@ class SchemaStatus:
 def read_status(connection: Connection) -> SchemaStatus:
     """Read the status of a wiki. Cheap enough for every search. Raises IndexMissing, also for an older layout."""
     statement = (
-        "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
+        "SELECT (SELECT text FROM state WHERE name = 'layout'),"
         " number, version, seal, pages, terms FROM (SELECT 1) AS one"
         f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
-    layout, mark, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 7
+    layout, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 6
     known_layout = parse_layout(layout)
     if known_layout is not None and known_layout < SCHEMA_LAYOUT:
         raise make_missing_error()
     state = None if number is None else (version, *counts)
     change_token = f"{number} {version} {checksum}" if number is not None else "None"
-    return SchemaStatus(known_layout, number, change_token, mark or "", state)
-
-
-def write_change_mark(connection: Connection) -> None:
-    """Record the current change token."""
-    statement = (
-        "INSERT INTO state (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
-    )
-    connection.execute(statement, (read_status(connection).change_token,))
+    return SchemaStatus(known_layout, number, change_token, state)
 
 
 def list_generations(connection: Connection) -> list[GenerationRow]:

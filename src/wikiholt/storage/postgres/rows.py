@@ -17,9 +17,8 @@ from wikiholt.domain.index import FloatArray, Recipe, VectorRows
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite import rows as packing
-from wikiholt.storage.sqlite.rows import LinkRow
+from wikiholt.storage.sqlite.rows import LinkRow, compute_row_checksum
 from wikiholt.text.bm25 import count_weighted_terms
 
 Row = Sequence[Any]

@@ -15,7 +15,7 @@ from typing import Any
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.checksums import write_state_checksum
+from wikiholt.storage.checksums import write_checksums, write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import generation_rows, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
@@ -75,7 +75,7 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     words = packing.decode_terms(page.words)
     row = (page.id, words.name, words.headings, words.body)
     copy.execute(_format_insert("words", ("rowid", "name", "headings", "body")), row)
-    copy.execute("INSERT INTO seals VALUES (?, ?)", (page.id, full_page.derived.seal))
+    write_checksums(copy, [(page, full_page.derived.seal)])
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
@@ -187,7 +187,7 @@ class _CopyImport:
                 tags,
                 list(map(LinkRow._make, links)),
             )
-            if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
+            if self._select_for_page("SELECT full_page FROM checksums", "full_page", page) != [(derived.seal,)]:
                 raise _make_damaged_error(f"page {page.id} is not as it was written")
             self._terms += derived.size
             yield (*page, *derived)

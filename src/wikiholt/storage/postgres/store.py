@@ -14,7 +14,7 @@ from threading import local
 
 from psycopg import sql
 
-from wikiholt.domain.index import Recipe, VerificationResult
+from wikiholt.domain.index import Recipe
 from wikiholt.errors import (
     Busy,
     DatabaseUnavailable,
@@ -108,17 +108,6 @@ class PostgresStore:
         except IndexMissing:
             return "None"
 
-    def is_unmodified(self, wiki_id: str) -> bool:
-        try:
-            status = self._read_status(wiki_id)
-        except IndexMissing:
-            return False
-        return status.last_change_token == status.change_token
-
-    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:  # noqa: ARG002 - not needed here
-        """Return COMPARED: PostgreSQL verifies its own page checksums on every read."""
-        return VerificationResult.COMPARED
-
     def get_disk_bytes(self, wiki_id: str) -> int:
         local_bytes = wiki_directory.get_directory_bytes(self.get_directory(wiki_id))
         try:
@@ -208,8 +197,6 @@ class PostgresStore:
             try:
                 self._remove_leftovers(wiki_id)
                 yield
-                with suppress(WikiholtError), self._write_with_fence(wiki_id) as connection:
-                    generations.write_change_mark(connection)  # without it the next sync verifies the index
             finally:
                 self._write_leases.pop(wiki_id, None)
 
@@ -255,18 +242,6 @@ class PostgresStore:
                 return True
         return False
 
-    def verify(self, wiki_id: str, *, full: bool = False) -> None:
-        generation = self.get_published(wiki_id)
-        if generation is None or (not full and self.is_unmodified(wiki_id)):
-            return
-        for file in self.get_directory(wiki_id).glob(f"*-g{generation:06d}-*"):
-            file.unlink(missing_ok=True)
-        faults = self._find_faults(wiki_id, generation)
-        if faults:
-            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to rebuild it")
-        with self._write_with_fence(wiki_id) as connection:
-            generations.write_change_mark(connection)
-
     def quarantine(self, wiki_id: str, reason: str) -> str:
         name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
         published = self.get_published(wiki_id)
@@ -278,6 +253,9 @@ class PostgresStore:
             if usable:
                 generations.publish_generation(connection, usable[-1])
         return name
+
+    def open_quarantined(self, wiki_id: str) -> None:  # noqa: ARG002 - vectors are taken from the newest backup
+        return None
 
     # ── backups ──────────────────────────────────────────────────────────────────────────────────
 

@@ -67,14 +67,14 @@ class GenerationFiles:
         self.publish(published)
         return True
 
-    def is_usable(self, number: int, *, full: bool = False) -> bool:
-        """Whether the generation opens and has a revision. With `full`, also checks every byte."""
+    def _is_usable(self, number: int) -> bool:
+        """Whether the generation opens and has a revision."""
         try:
             index = SqliteIndex(self.get_file(number), self._directory.name)
         except WikiholtError:
             return False
         try:
-            return index.get_state().revision is not None and not (full and index.check())
+            return index.get_state().revision is not None
         except WikiholtError:
             return False
         finally:
@@ -148,19 +148,10 @@ class GenerationFiles:
                 file.unlink(missing_ok=True)
 
     def quarantine(self, directory: Path) -> None:
-        """Move the published generation, and every other damaged one, to that directory.
-
-        The newest intact one, if any, is published instead.
-        """
-        published = self.find_published()
-        intact = [number for number in self.list_numbers() if number != published and self.is_usable(number, full=True)]
+        """Move all generations to that directory."""
         for file in list(self._directory.glob("g??????.sqlite*")):
-            if not any(file.name.startswith(self.get_file(number).name) for number in intact):
-                file.rename(directory / file.name)
-        if intact:
-            self.publish(intact[-1])
-        else:
-            (self._directory / "CURRENT").unlink(missing_ok=True)
+            file.rename(directory / file.name)
+        (self._directory / "CURRENT").unlink(missing_ok=True)
 
     def _read_current(self) -> int | None:
         """The number in CURRENT, or None."""
@@ -178,7 +169,7 @@ class GenerationFiles:
     def _find_replacement(self, current: int | None) -> int | None:
         """The published generation if CURRENT does not lead to a file."""
         numbers = self.list_numbers()
-        usable = next((number for number in reversed(numbers) if self.is_usable(number)), None)
+        usable = next((number for number in reversed(numbers) if self._is_usable(number)), None)
         if usable is not None or current is not None:
             return current if usable is None else usable
         return numbers[0] if numbers else None

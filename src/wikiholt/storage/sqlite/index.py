@@ -37,6 +37,7 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.regular_files import fsync_path
+from wikiholt.storage.checksums import CHECKED_PAGES, to_checked_page
 from wikiholt.storage.page_table import (
     CONTENTS_COLUMNS,
     HAS_ALIAS,
@@ -44,12 +45,10 @@ from wikiholt.storage.page_table import (
     HAS_WARNINGS,
     ORDER_COLUMNS,
     SQLITE,
-    STORED_PAGE_COLUMNS,
     build_where_clause,
     to_order_override,
     to_page_contents,
     to_page_warnings,
-    to_stored_page,
 )
 from wikiholt.storage.sqlite import index_writer, integrity, queries, rows
 from wikiholt.storage.sqlite.errors import translate_errors
@@ -68,16 +67,24 @@ class SqliteIndex:
     """A `WikiIndex` in one file, without access to any other file."""
 
     def __init__(
-        self, file: Path, wiki_id: str | None = None, connect: Callable[[Path], sqlite3.Connection] = open_connection
+        self,
+        file: Path,
+        wiki_id: str | None = None,
+        connect: Callable[[Path], sqlite3.Connection] = open_connection,
+        *,
+        check: bool = True,
     ) -> None:
-        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki."""
+        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki.
+
+        Without `check`, an index with an obvious fault is opened too.
+        """
         self._pool = SqlitePool(file, connect, wiki_id)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.read_snapshot() as db:
                 self.generation, self.recipe = read_header(db)
                 self.wiki_id = get_owner(db)
-                fault = integrity.find_obvious_fault(db)
+                fault = integrity.find_obvious_fault(db) if check else ""
             if fault:
                 raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
         except BaseException:
@@ -142,12 +149,12 @@ class SqliteIndex:
             return index_writer.apply_change(db, change)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = f"SELECT hash, vector FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        sql = f"SELECT {rows.VECTOR_COLUMNS} FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
         requested = frozenset(hashes)
         prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
         with self._pool.read_connection() as db:
-            candidates = select_in_batches(db, sql, prefixes)
-            found = {digest: vector for digest, vector in candidates if digest in requested}
+            candidates = filter(rows.is_row_intact, select_in_batches(db, sql, prefixes))
+            found = {digest: vector for _, _, digest, vector, _ in candidates if digest in requested}
         return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
@@ -170,7 +177,9 @@ class SqliteIndex:
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
-            return queries.search_keywords(db, query, limit, where)
+            hits = queries.search_keywords(db, query, limit, where)
+            integrity.require_words(db, query, hits)
+            return hits
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
         with self._pool.read_snapshot() as db:
@@ -252,16 +261,16 @@ class SqliteIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            pages = [to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
+            pages = [to_checked_page(row) for row in select_in_batches(db, sql, page_ids)]
         return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"{CHECKED_PAGES} WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.read_connection() as db:
             row = db.execute(sql, (path,)).fetchone()
-        return to_stored_page(row) if row else None
+        return to_checked_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{0}})"
@@ -282,22 +291,21 @@ class SqliteIndex:
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         clause, values = build_where_clause(where, SQLITE)
-        matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
-        sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
+        condition = f" WHERE {clause}" if clause else ""
+        sql = f"{CHECKED_PAGES}{condition} ORDER BY path, file LIMIT ? OFFSET ?"
         with self._pool.read_snapshot() as db:
-            (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
+            (total,) = db.execute(f"SELECT count(*) FROM pages{condition}", values).fetchone()
             pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
-            return total, [to_stored_page(row) for row in pages]
+            return total, [to_checked_page(row) for row in pages]
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
+        sql = f"{CHECKED_PAGES} WHERE key IN ({{0}}) OR last_key IN ({{0}})"
         by_alias = (
-            f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
-            " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
+            f"{CHECKED_PAGES} WHERE {HAS_ALIAS} AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({{0}}))"
         )
         with self._pool.read_snapshot() as db:
             found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
-        return list({page.page_id: page for page in map(to_stored_page, found)}.values())
+        return list({page.page_id: page for page in map(to_checked_page, found)}.values())
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         sql = f"SELECT {LINK_COLUMNS} FROM links{{}} ORDER BY page_id, rowid"

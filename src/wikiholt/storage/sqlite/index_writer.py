@@ -30,8 +30,8 @@ _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
 _SELECT_PAGES = (
-    f"SELECT {', '.join(PageRow._fields)}, crc FROM pages LEFT JOIN page_words ON page_words.page_id = id"
-    " LEFT JOIN seals ON seals.page_id = id WHERE file IN ({0}) ORDER BY id"
+    f"SELECT {', '.join(PageRow._fields)}, full_page FROM pages LEFT JOIN page_words ON page_words.page_id = id"
+    " LEFT JOIN checksums ON checksums.page_id = id WHERE file IN ({0}) ORDER BY id"
 )
 # Only these columns: SQLite rewrites each index of a column that it sets.
 _UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
@@ -92,11 +92,11 @@ class _SqliteWriter:
 
     def write_problem(self, problem: PageProblem) -> None:
         columns = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
-        sql = "SELECT file, blob, reason, detail, seal FROM problems WHERE file = ?"
+        sql = "SELECT file, blob, reason, detail, checksum FROM problems WHERE file = ?"
         if self._db.execute(sql, (problem.file,)).fetchone() == columns:
             return
         self.delete_file(problem.file)
-        self._db.execute("INSERT INTO problems (file, blob, reason, detail, seal) VALUES (?, ?, ?, ?, ?)", columns)
+        self._db.execute("INSERT INTO problems (file, blob, reason, detail, checksum) VALUES (?, ?, ?, ?, ?)", columns)
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
@@ -127,7 +127,7 @@ class _SqliteWriter:
             moved.append(self._move_page(page, crc, moves_by_file[page.file]))
         self._db.executemany(_UPDATE_PAGE, [(*_get_moved_columns(page), page.id) for page, _ in moved])
         self._db.executemany("UPDATE page_words SET words = ? WHERE page_id = ?", [(p.words, p.id) for p, _ in moved])
-        write_checksums(self._db, [(page.id, crc) for page, crc in moved])
+        write_checksums(self._db, moved)
 
     def _find_files(self, table: str, files: Sequence[str]) -> set[str]:
         sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
@@ -213,7 +213,7 @@ class _SqliteWriter:
         db.execute("DELETE FROM page_words WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
-        db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM checksums WHERE page_id = ?", (page_id,))
         self.changed = True
 
     def _insert_terms(self, page_id: int, terms: PageTerms) -> None:

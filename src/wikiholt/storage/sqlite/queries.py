@@ -106,6 +106,13 @@ def build_match_expression(query: KeywordQuery) -> str:
     return _exclude(_join_any([*words, *query.phrases]) if words else _join_all(query.phrases), query.excluded)
 
 
+def build_any_expression(query: KeywordQuery) -> str:
+    """Match pages with any word that the query asks for."""
+    words = _join_any([*((term,) for term in query.terms), *query.phrases])
+    prefix = f"{_quote_phrase((query.prefix,))} *" if query.prefix else ""
+    return " OR ".join(filter(None, (words, prefix)))
+
+
 def _build_prefix_expression(query: KeywordQuery) -> str:
     """Match pages with a word that starts with the prefix but not with the last term itself."""
     last_term = tuple((term,) for term in query.terms[-1:])

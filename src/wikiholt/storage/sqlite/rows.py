@@ -16,12 +16,15 @@ from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 from wikiholt.text.links import fold_path
 
-CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line"
+CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line, checksum"
+"""The columns of `to_stored_chunk`. The checksum is that of the others."""
 FULL_CHUNKS = (
     "SELECT chunks.id, chunks.page_id, number, content, first_line, last_line, hash, vectors.page_id, vector"
     " FROM chunks JOIN vectors ON chunk_id = chunks.id"
 )
 """The rows of `split_full_chunks`."""
+VECTOR_COLUMNS = "chunk_id, page_id, hash, vector, checksum"
+"""The columns of a vector. The checksum is that of the others."""
 HASH_PREFIX_BYTES = 4
 """The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
 
@@ -111,6 +114,32 @@ def translate_damage(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
+def compute_row_checksum(row: Row) -> int:
+    """The checksum of a row's values."""
+    return zlib.crc32(encode_row(row))
+
+
+def encode_row(row: Row) -> bytes:
+    """The bytes of a row that its checksum covers."""
+    binary = [index for index, kind in enumerate(map(type, row)) if kind is bytes]
+    parts: list[bytes] = []
+    start = 0
+    # The values between two binary ones are encoded together: the bytes are the same, in a third of the time.
+    for index in (*binary, len(row)):
+        parts += "".join(map(repr, row[start:index])).encode("utf-8", "surrogatepass"), *row[index : index + 1]
+        start = index + 1
+    return b"".join(parts)
+
+
+def is_row_intact(row: Row) -> bool:
+    """Whether the last value of a row is the checksum of the others."""
+    return bool(compute_row_checksum(row[:-1]) == row[-1])
+
+
+def _with_checksum(row: Row) -> Row:
+    return (*row, compute_row_checksum(row))
+
+
 @translate_damage
 def to_stored_link(row: Row) -> StoredLink:
     page_id, target, text, line, wiki, paths = row
@@ -120,8 +149,10 @@ def to_stored_link(row: Row) -> StoredLink:
 @translate_damage
 @lru_cache(maxsize=2048)
 def to_stored_chunk(row: Row) -> StoredChunk:
-    """Decode a chunk. Searches show the same ones again."""
-    chunk_id, page_id, number, content, first_line, last_line = row
+    """Decode a chunk. Searches show the same ones again. Raises IndexCorrupt if it does not match its checksum."""
+    chunk_id, page_id, number, content, first_line, last_line, _ = row
+    if not is_row_intact(row):
+        raise ValueError(f"chunk {chunk_id} is not as it was written")
     text, heading_path, anchor = decode_content(content)
     return StoredChunk(chunk_id, page_id, number, text, _decode_strings(heading_path), anchor, first_line, last_line)
 
@@ -150,10 +181,10 @@ def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterab
     for chunk, (_, owner_id, vector) in zip(chunks, vectors, strict=True):
         chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest = chunk
         content = encode_content(text, heading_path, anchor)
-        contents.append((chunk_id, page_id, number, content, first_line, last_line))
-        hashed.append((chunk_id, owner_id, digest, vector))
-    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents)
-    db.executemany("INSERT INTO vectors (chunk_id, page_id, hash, vector) VALUES (?, ?, ?, ?)", hashed)
+        contents.append(_with_checksum((chunk_id, page_id, number, content, first_line, last_line)))
+        hashed.append(_with_checksum((chunk_id, owner_id, digest, vector)))
+    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", contents)
+    db.executemany(f"INSERT INTO vectors ({VECTOR_COLUMNS}) VALUES (?, ?, ?, ?, ?)", hashed)
 
 
 def encode_content(text: str, heading_path: str, anchor: str) -> str | bytes:

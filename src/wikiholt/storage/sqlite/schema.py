@@ -8,7 +8,7 @@ from urllib.parse import quote
 from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageError
 from wikiholt.regular_files import is_irregular
-from wikiholt.storage.checksums import compute_row_checksum, write_state_checksum
+from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
@@ -19,7 +19,7 @@ from wikiholt.storage.page_table import (
     format_sqlite_columns,
 )
 from wikiholt.storage.sqlite.errors import translate_errors
-from wikiholt.storage.sqlite.rows import HASH_PREFIX_BYTES
+from wikiholt.storage.sqlite.rows import HASH_PREFIX_BYTES, compute_row_checksum
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -31,7 +31,8 @@ _CREATE_TABLES = f"""
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
-    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL, seal INTEGER NOT NULL) STRICT;
+    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL,
+    checksum INTEGER NOT NULL) STRICT;
 CREATE TABLE pages ({format_sqlite_columns()}) STRICT;
 CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_key ON pages (key);
@@ -54,24 +55,28 @@ CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, content ANY NOT NULL,
-    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, checksum INTEGER NOT NULL,
     UNIQUE (page_id, number)) STRICT;
 CREATE TABLE vectors (
-    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL) STRICT;
+    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
 CREATE INDEX vectors_hash ON vectors (substr(hash, 1, {HASH_PREFIX_BYTES}));
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
     file TEXT PRIMARY KEY, blob TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
-    seal INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    checksum INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING {FTS_TABLE};
-CREATE TABLE seals (page_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL) STRICT;
+CREATE TABLE checksums (page_id INTEGER PRIMARY KEY, page_row INTEGER NOT NULL, full_page INTEGER NOT NULL) STRICT;
 CREATE TABLE model (
-    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, precision TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
-CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, precision TEXT NOT NULL,
+    checksum INTEGER NOT NULL) STRICT;
+CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
 """
 
-_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
+_REQUIRED_TABLES = {
+    *("state", "pages", "page_words", "chunks", "vectors", "words", "problems", "checksums", "model", "owner"),
+}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
 # A small cache: the system caches the file for all connections and processes.
@@ -179,18 +184,19 @@ def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe)
         try:
             db.executescript("BEGIN;" + _CREATE_TABLES)
             db.execute(
-                "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version, horizon, seal)"
-                " VALUES (1, ?, ?, ?, ?, ?, 0, 0, 0)",
+                "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version, horizon,"
+                " checksum) VALUES (1, ?, ?, ?, ?, ?, 0, 0, 0)",
                 (SQLITE_SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline),
             )
             write_generation(db, generation, recipe)
             model = (recipe.model, recipe.precision)
             db.execute(
-                "INSERT INTO model (one, name, precision, seal) VALUES (1, ?, ?, ?)",
+                "INSERT INTO model (one, name, precision, checksum) VALUES (1, ?, ?, ?)",
                 (*model, compute_row_checksum(model)),
             )
             owner = (wiki_id,)
-            db.execute("INSERT INTO owner (one, wiki_id, seal) VALUES (1, ?, ?)", (*owner, compute_row_checksum(owner)))
+            sql = "INSERT INTO owner (one, wiki_id, checksum) VALUES (1, ?, ?)"
+            db.execute(sql, (*owner, compute_row_checksum(owner)))
             write_state_checksum(db)
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -202,7 +208,7 @@ def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe)
 def write_generation(db: sqlite3.Connection, generation: int, recipe: Recipe) -> None:
     """Set the generation number and the checksum of the header."""
     header = (SQLITE_SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
-    db.execute("UPDATE state SET generation = ?, seal = ?", (generation, compute_row_checksum(header)))
+    db.execute("UPDATE state SET generation = ?, checksum = ?", (generation, compute_row_checksum(header)))
 
 
 def get_draft_file(file: Path) -> Path:
@@ -225,15 +231,15 @@ def read_header(db: sqlite3.Connection) -> tuple[int, Recipe]:
 
 
 def _read_checked_header(db: sqlite3.Connection, tables: set[str]) -> tuple[int, str, int, str]:
-    """The header after its checksum and schema version; both are the same in every schema.
+    """The header after its checksum and schema version; both have the same places in every schema.
 
     So damage is never mistaken for another version.
     """
     if "state" not in tables:
         raise _make_lost_error("tables")
     with translate_errors():
-        row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline, seal FROM state").fetchone()
-    *header, checksum = row or (None,)
+        row = db.execute("SELECT * FROM state").fetchone()
+    header, checksum = (row[1:6], row[-1]) if row else ((), None)
     if not header or compute_row_checksum(tuple(header)) != checksum:
         raise _make_lost_error("state")
     schema, generation, fingerprint, dimensions, pipeline = header
@@ -259,7 +265,7 @@ def get_owner(db: sqlite3.Connection) -> str:
             "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
         )
     with translate_errors():
-        row = db.execute("SELECT wiki_id, seal FROM owner").fetchone()
+        row = db.execute("SELECT wiki_id, checksum FROM owner").fetchone()
     wiki_id, checksum = row or (None, None)
     if wiki_id is None or compute_row_checksum((wiki_id,)) != checksum:
         raise _make_lost_error("owner")
@@ -283,7 +289,7 @@ def _list_tables(db: sqlite3.Connection) -> set[str]:
 def _read_model(db: sqlite3.Connection) -> tuple[str, str]:
     """The model's name and precision; empty if damaged, because the index can serve without them."""
     with translate_errors():
-        row = db.execute("SELECT name, precision, seal FROM model").fetchone()
+        row = db.execute("SELECT name, precision, checksum FROM model").fetchone()
     name, precision, checksum = row or ("", "", None)
     return (name, precision) if compute_row_checksum((name, precision)) == checksum else ("", "")
 

@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (change_marks.py)
+<root>/<wiki id>/write.lock         locked by the writing process
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -14,24 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
-from wikiholt.domain.index import Recipe, VerificationResult
-from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
+from wikiholt.domain.index import Recipe
+from wikiholt.errors import Busy, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage.sqlite import schema, wiki_directory
-from wikiholt.storage.sqlite.change_marks import (
-    Checksums,
-    FileMark,
-    compute_checksums,
-    count_bytes,
-    is_too_large,
-    read_mark,
-    update_checksums,
-    write_mark,
-)
-from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
+from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
+from wikiholt.storage.sqlite.wiki_directory import lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
@@ -39,11 +29,8 @@ _OWN_FILES = re.compile(
     r"|queries\.sqlite(?:-journal)?|(?:vectors|words)-g\d+-v\d+\.[a-z]+"
 )
 """Names in a wiki's directory that must be regular files."""
+_CACHE_VERSION = re.compile(r"-v(\d+)\.")
 _STALE_NOTE_S = 600.0
-_COMPARISON_TTL_S = 60.0
-"""How long a writer relies on its last comparison of the complete file. Services compare it as often."""
-_MAX_FULL_READ_BYTES = 8 << 20
-"""A reader that finds a changed index checks it completely up to this size: half a second at most."""
 
 
 class SqliteStore:
@@ -51,8 +38,6 @@ class SqliteStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._compared: dict[str, tuple[str, float]] = {}
-        """By wiki id: the change token of the last successful comparison, and its time."""
 
     def get_directory(self, wiki_id: str) -> Path:
         wiki_directory.validate_wiki_id(wiki_id)
@@ -141,21 +126,15 @@ class SqliteStore:
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_file(self.get_directory(wiki_id) / "write.lock", timeout_s):
             self._remove_leftovers(wiki_id)
+            self._remove_newer_caches(wiki_id)
             yield
-            if self.get_directory(wiki_id).exists():
-                checksums = self._update_checksums(wiki_id)
-                self._checkpoint(wiki_id)
-                self._write_change_mark(wiki_id, checksums)
 
     def get_change_token(self, wiki_id: str) -> str:
-        return self._read_stamp(wiki_id, ("", "-wal"))
-
-    def _read_stamp(self, wiki_id: str, suffixes: Sequence[str]) -> str:
         generations = self._get_generations(wiki_id)
         published = generations.find_published()
         name = generations.get_name(published or 0)
         parts = [str(published)]
-        for suffix in suffixes:
+        for suffix in ("", "-wal"):
             try:
                 status = os.stat(name + suffix)  # noqa: PTH116 - strings, because this is done for every wiki
             except OSError:
@@ -164,70 +143,6 @@ class SqliteStore:
                 parts.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
         return ", ".join(parts)
 
-    def is_unmodified(self, wiki_id: str) -> bool:
-        return self._read_change_mark(wiki_id).stamp == self.get_change_token(wiki_id)
-
-    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:
-        generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
-        compared_stamp, compared_at = self._compared.get(wiki_id, ("", 0.0))
-        if generation is None or (compared_stamp == stamp and time.monotonic() - compared_at < max_age_s):
-            return VerificationResult.NONE if generation is None else VerificationResult.COMPARED
-        mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, generation)
-        checksums = compute_checksums(file) if mark.stamp != stamp or mark.checksums is not None else None
-        if mark.stamp != stamp and is_locked(self.get_directory(wiki_id) / "write.lock"):
-            return VerificationResult.NONE
-        if mark.stamp == stamp and mark.checksums is None:
-            return VerificationResult.TOO_LARGE
-        if checksums is None and not is_too_large(file):
-            return VerificationResult.NONE  # it was busy or removed meanwhile, which says nothing about damage
-        # The same bytes under another time are no change: the last reader that closes may move a log into the file.
-        if checksums is None or not mark.has_checksums(checksums):
-            # No writer left it like this, but the change may be in unused space: only a full check tells.
-            if checksums is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
-                return (
-                    VerificationResult.CHANGED if self.get_change_token(wiki_id) == stamp else VerificationResult.NONE
-                )
-            self._require_intact(wiki_id, generation, stamp)
-        self._compared[wiki_id] = (stamp, time.monotonic())
-        return VerificationResult.COMPARED
-
-    def _require_intact(self, wiki_id: str, generation: int, stamp: str = "") -> None:
-        """Check every byte. Raises IndexCorrupt, unless a writer changed the stamp meanwhile."""
-        index = SqliteIndex(self._get_file(wiki_id, generation), wiki_id)
-        try:
-            faults = index.check()
-        finally:
-            index.close()
-        if faults and (not stamp or self.get_change_token(wiki_id) == stamp):
-            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
-
-    def verify(self, wiki_id: str, *, full: bool = False) -> None:
-        generation = self.get_published(wiki_id)
-        if generation is None or (not full and self._is_as_written(wiki_id, generation)):
-            return
-        # A lost log may have undone versions that caches have and that will be assigned again.
-        for file in self.get_directory(wiki_id).glob(f"*-g{generation:06d}-*"):
-            move_away(file)
-        self._require_intact(wiki_id, generation)
-        self._write_change_mark(wiki_id)
-
-    def _is_as_written(self, wiki_id: str, generation: int) -> bool:
-        """Whether the files have the times and, unless too large, the bytes that their last writer recorded.
-
-        The bytes are not compared if this process has compared them a moment ago: a writer does not hide damage in
-        blocks that it does not write.
-        """
-        mark, stamp = self._read_change_mark(wiki_id), self.get_change_token(wiki_id)
-        if mark.stamp != stamp or mark.checksums is None:
-            return mark.stamp == stamp
-        _, compared_at = self._compared.get(wiki_id, ("", -_COMPARISON_TTL_S))
-        if time.monotonic() - compared_at < _COMPARISON_TTL_S:
-            return True
-        is_same = mark.has_checksums(compute_checksums(self._get_file(wiki_id, generation)))
-        if is_same:
-            self._compared[wiki_id] = (stamp, time.monotonic())
-        return is_same
-
     def quarantine(self, wiki_id: str, reason: str) -> str:
         name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
         directory = self.get_directory(wiki_id) / name
@@ -235,6 +150,12 @@ class SqliteStore:
             directory.mkdir()
             self._get_generations(wiki_id).quarantine(directory)
         return name
+
+    def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
+        for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
+            with suppress(IndexUnavailable, Busy):
+                return SqliteIndex(file, wiki_id, check=False)
+        return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
         return SqliteIndex(file, connect=schema.open_immutable)
@@ -275,41 +196,19 @@ class SqliteStore:
                     file.unlink(missing_ok=True)
             self._get_generations(wiki_id).remove_leftovers()
 
-    def _checkpoint(self, wiki_id: str) -> None:
-        """Move the log into the index file, so that a closing reader does not change it after the mark is written."""
-        file = self._get_file(wiki_id, self.get_published(wiki_id) or 0)
-        try:
-            if not file.with_name(file.name + "-wal").stat().st_size:
-                return
-        except OSError:
+    def _remove_newer_caches(self, wiki_id: str) -> None:
+        """Remove caches of versions that a lost log has undone: these versions will be assigned again."""
+        published = self.get_published(wiki_id)
+        caches = list(self.get_directory(wiki_id).glob(f"*-g{published:06d}-v*")) if published is not None else []
+        if not caches:
             return
-        with suppress(IndexUnavailable, Busy), closing(schema.open_connection(file)) as db, translate_errors():
-            db.execute("PRAGMA busy_timeout = 200")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _read_change_mark(self, wiki_id: str) -> FileMark:
-        return read_mark(self.get_directory(wiki_id) / "write.lock")
-
-    def _update_checksums(self, wiki_id: str) -> Checksums | None:
-        """The checksums of the last mark with those of the blocks in the log; None if the file must be read."""
-        mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, self.get_published(wiki_id) or 0)
-        # The log has all changes since the mark if the file itself is as it was, and the log was empty.
-        if mark.checksums is None or not len(mark.checksums) or mark.stamp != self._read_stamp(wiki_id, ("",)):
-            return None
-        if mark.stamp == self.get_change_token(wiki_id):
-            return mark.checksums
-        return update_checksums(mark.checksums, file.with_name(file.name + "-wal"))
-
-    def _write_change_mark(self, wiki_id: str, checksums: Checksums | None = None) -> None:
-        """Write the mark. Without `checksums` the complete file is read."""
-        file = self._get_file(wiki_id, self.get_published(wiki_id) or 0)
-        compared_at = self._compared.get(wiki_id, ("", -_COMPARISON_TTL_S))[1]
-        with suppress(OSError):
-            if checksums is None or is_too_large(file):
-                checksums, compared_at = compute_checksums(file), time.monotonic()
-        stamp = self.get_change_token(wiki_id)  # afterwards: closing the last connection may empty the log
-        write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksums))
-        self._compared[wiki_id] = (stamp, compared_at)
+        version = 0
+        with suppress(IndexUnavailable, Busy), closing(self.open(wiki_id)) as index:
+            version = index.get_version()
+        for file in caches:
+            match = _CACHE_VERSION.search(file.name)
+            if match is None or int(match[1]) > version:
+                move_away(file)
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)

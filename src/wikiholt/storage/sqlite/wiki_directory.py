@@ -72,18 +72,6 @@ def lock_file(file: Path, timeout_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_locked(file: Path) -> bool:
-    """Whether another process or thread holds the lock of this file."""
-    try:
-        descriptor = open_regular(file)
-    except OSError:
-        return False
-    try:
-        return not _try_lock(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
-
-
 def read_note(directory: Path, name: str) -> str | None:
     """The text of a note, or None."""
     try:
