@@ -92,7 +92,7 @@ class RestartingChroma:
 
     def open_cache(self, reference: BenchIndex) -> VectorCache:
         self._engine = self._engine or ChromaEngine(self._config, self._folder / "owner", lambda: [_ID])
-        return self._engine.open_cache(reference.open(), self._folder, _ID, "bench")
+        return self._engine.open_searcher(reference.open(), self._folder, _ID, "bench")
 
     def close(self) -> None:
         if self._engine is not None:
@@ -132,7 +132,7 @@ def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
         (folder / "db").mkdir(parents=True)
         url = stack.enter_context(RunningChroma(folder / "db")).url if is_server else ""
         path = None if is_server else folder / "db"
-        config = ChromaConfig(url, path, timeout_s=60.0, background_timeout_s=TIMEOUT_S)
+        config = ChromaConfig(url, path, timeout_s=60.0, write_timeout_s=TIMEOUT_S)
         chroma = RestartingChroma(config, folder)
         stack.callback(chroma.close)
         return EngineTrial(name, chroma.open_cache, folder, before_opening=chroma.close)

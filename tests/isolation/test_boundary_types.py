@@ -14,8 +14,8 @@ import pytest
 from mypy import api
 
 import wikiholt
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
-from wikiholt.caches.chroma.rest_api import CollectionInfo, CollectionRows
+from wikiholt.caches.chroma.client import CollectionInfo, CollectionRecords
+from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
@@ -58,7 +58,7 @@ BOUND_TYPES: tuple[type, ...] = (
         WikiQueryLog,
         QueryBuffer,
     ),
-    *(ChromaVectorCache, CollectionRows),
+    *(ChromaSearcher, CollectionRecords),
 )
 WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|KeywordQuery|SearchRequest|PageFilter")
@@ -79,7 +79,7 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )
 """Modules whose functions may take a wiki: they select and open it. None of them searches."""
-OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
+OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "layout"))
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
@@ -134,7 +134,7 @@ def find_wiki_parameters(function: Callable[..., object]) -> list[str]:
 
 def _names_a_wiki(parameter: inspect.Parameter) -> bool:
     # A bool describes a link or a page. An open collection belongs to one wiki.
-    is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRows)
+    is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRecords)
     by_name = WIKI_PARAMETER.search(parameter.name) and not is_harmless
     return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
 

@@ -371,7 +371,7 @@ def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
 
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
-    if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
+    if settings.chroma_path and importlib.util.find_spec("chromadb") is None:
         raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma"))
     from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine  # noqa: PLC0415
 
@@ -398,7 +398,7 @@ def _make_chroma_cache_opener(
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)
-        return chroma.open_cache(
+        return chroma.open_searcher(
             index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
         )
 

@@ -283,7 +283,7 @@ class SqliteIndex:
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         table = self._read_vectors()
         slots = table.chunk_slots
-        parts = (slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS))
+        parts = [slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS)]
         yield VectorSnapshot(table.version, len(table), lambda: map(table.read_chunks, parts))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
