@@ -17,17 +17,17 @@ from bench import collections
 from bench.quality import index_collection
 from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
-from wikiholt.search import hits, passages
+from wikiholt.search import hits
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 
 WAYS = {
     "the nearest passage, 150 characters (before)": (0.0, 150, 1),
     "the nearest passage, 300 characters": (0.0, 300, 1),
-    "by words and meaning, 150 characters": (passages.WORD_WEIGHT, 150, 1),
-    "**by words and meaning, 300 characters**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 1),
+    "by words and meaning, 150 characters": (hits.WORD_WEIGHT, 150, 1),
+    "**by words and meaning, 300 characters**": (hits.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 1),
     "the nearest passage, as the web page did (three hits per page)": (0.0, hits.LEAD_SNIPPET_CHARS, 3),
-    "**by words and meaning, as the web page does**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 3),
+    "**by words and meaning, as the web page does**": (hits.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS, 3),
 }
 """The weight of words, the characters of a snippet, and the passages of a page that are hits."""
 
@@ -75,7 +75,7 @@ def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterato
         "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
     )
     for way, (weight, length, per_page) in WAYS.items():
-        with patch.object(passages, "WORD_WEIGHT", weight), patch.object(hits, "LEAD_SNIPPET_CHARS", length):
+        with patch.object(hits, "WORD_WEIGHT", weight), patch.object(hits, "LEAD_SNIPPET_CHARS", length):
             right, contained, shown = zip(*(check_answer(wiki, each, per_page) for each in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -25,16 +24,13 @@ from bench.corpus import open_large_index
 from bench.measures import count_disk_bytes, read_memory_mb
 from bench.report import format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
-from bench.vectors import ReferenceIndex
+from bench.vectors import BenchIndex, VectorsKind
 from tests.support.chroma_server import RunningChroma
-from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import FaissVectorCache
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
+from wikiholt.errors import IndexUnavailable
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
@@ -49,8 +45,9 @@ class EngineTrial:
     """One engine at one size: its costs and answers."""
 
     name: str
-    make: Callable[[ReferenceIndex], VectorCache]
+    make: Callable[[BenchIndex], VectorCache]
     folder: Path
+    kind: VectorsKind = "exact"
     before_opening: Callable[[], None] = lambda: None
     build: float = 0.0
     opened: float = 0.0
@@ -93,9 +90,9 @@ class RestartingChroma:
         self._folder = folder
         self._engine: ChromaEngine | None = None
 
-    def open_cache(self, reference: ReferenceIndex) -> VectorCache:
+    def open_cache(self, reference: BenchIndex) -> VectorCache:
         self._engine = self._engine or ChromaEngine(self._config, self._folder / "owner", lambda: [_ID])
-        return self._engine.open_cache(cast(WikiIndex, reference), self._folder, _ID, "bench")
+        return self._engine.open_searcher(reference.open(), self._folder, _ID, "bench")
 
     def close(self) -> None:
         if self._engine is not None:
@@ -103,25 +100,46 @@ class RestartingChroma:
         self._engine = None
 
 
+class IndexSearch:
+    """The index itself, as a cache that is always ready."""
+
+    version = 0
+
+    def __init__(self, reference: BenchIndex) -> None:
+        self.search = reference.open().search_vectors
+
+    def refresh(self) -> None:
+        pass
+
+    def verify(self) -> None:
+        pass
+
+    def wait_idle(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002
+        return True
+
+    def close(self) -> None:
+        pass
+
+
 def make_trials(root: Path, stack: ExitStack) -> list[EngineTrial]:
-    def make_file_trial(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache]) -> EngineTrial:
-        folder = root / name
+    def make_index_trial(kind: VectorsKind) -> EngineTrial:
+        folder = root / kind
         folder.mkdir()
-        return EngineTrial(name, lambda reference: kind(cast(WikiIndex, reference), folder, background=False), folder)
+        return EngineTrial(kind, IndexSearch, folder, kind)
 
     def make_chroma_trial(name: str, *, is_server: bool) -> EngineTrial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
         url = stack.enter_context(RunningChroma(folder / "db")).url if is_server else ""
         path = None if is_server else folder / "db"
-        config = ChromaConfig(url, path, timeout_s=60.0, background_timeout_s=TIMEOUT_S)
+        config = ChromaConfig(url, path, timeout_s=60.0, write_timeout_s=TIMEOUT_S)
         chroma = RestartingChroma(config, folder)
         stack.callback(chroma.close)
-        return EngineTrial(name, chroma.open_cache, folder, chroma.close)
+        return EngineTrial(name, chroma.open_cache, folder, before_opening=chroma.close)
 
     return [
-        make_file_trial("exact", ExactVectorCache),
-        make_file_trial("faiss", FaissVectorCache),
+        make_index_trial("exact"),
+        make_index_trial("faiss"),
         make_chroma_trial("chroma in a child", is_server=False),
         make_chroma_trial("chroma as a server", is_server=True),
     ]
@@ -135,17 +153,17 @@ def wait_for_engine(cache: VectorCache, query: FloatArray) -> bool:
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         cache.refresh()
-        with suppress(CacheNotReady):
+        with suppress(IndexUnavailable):
             if not cache.search(query, LIMIT, None).degraded:
                 return True
         cache.wait_idle(TIMEOUT_S)
     return False
 
 
-def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) -> tuple[ReferenceIndex, VectorCache]:
+def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) -> tuple[BenchIndex, VectorCache]:
     """Build, close and reopen a cache, and update it with some pages."""
-    reference = ReferenceIndex(vectors)
     start = time.perf_counter()
+    reference = BenchIndex(vectors, trial.folder, trial.kind)
     cache = trial.make(reference)
     wait_for_engine(cache, query)
     trial.build = time.perf_counter() - start
@@ -171,15 +189,13 @@ def prepare_cache(trial: EngineTrial, vectors: FloatArray, query: FloatArray) ->
     return reference, cache
 
 
-def run_query(
-    trial: EngineTrial, index: ReferenceIndex, cache: VectorCache, query: FloatArray, expected: set[int]
-) -> None:
+def run_query(trial: EngineTrial, index: BenchIndex, cache: VectorCache, query: FloatArray, expected: set[int]) -> None:
     start = time.perf_counter()
     cache.refresh()
     found = cache.search(query, LIMIT, None)
     trial.times.append(time.perf_counter() - start)
     trial.degraded += found.degraded
-    ids = index.to_first_ids(found.chunk_ids[:10])
+    ids = index.to_rows(found.chunk_ids[:10])
     trial.recalls.append(len(set(ids.tolist()) & expected) / 10)
 
 

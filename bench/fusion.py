@@ -17,10 +17,11 @@ import numpy as np
 from bench import collections
 from bench.report import make_head, make_parser, publish
 from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import VectorHits
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import group_by_page
+from wikiholt.search.ranking import select_first
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
@@ -42,13 +43,19 @@ Merge = Callable[[ChannelResults], Mapping[int, float]]
 def search_channels(index: WikiIndex, embedder: Embedder, text: str) -> ChannelResults:
     query, vector = parse_query(text), embedder.embed_query(to_plain_query(text))
     words = {hit.page_id: hit.score for hit in index.search_keywords(query, DEPTH, PageFilter())} if query else {}
-    near = {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, DEPTH * 12, None))}
+    near = get_distances(index.search_vectors(vector, DEPTH * 12, None))
     meaning = dict(list(near.items())[:DEPTH])
     missing = np.array(sorted(set(words) - set(near)), np.int64)
     if len(missing):
-        near |= {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, 10**6, missing))}
+        near |= get_distances(index.search_vectors(vector, 10**6, missing))
     cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
     return ChannelResults(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
+
+
+def get_distances(hits: VectorHits) -> dict[int, float]:
+    """Page id → the distance of its nearest chunk, nearest first."""
+    rows = select_first(hits.page_ids)
+    return dict(zip(hits.page_ids[rows].tolist(), hits.distances[rows].tolist(), strict=True))
 
 
 def merge_by_rank(constant: int, weight: float) -> Merge:

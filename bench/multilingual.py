@@ -34,9 +34,10 @@ from wikiholt.domain.search import Confidence, PageFilter, SearchMode
 from wikiholt.embedding import DEFAULT_MODEL, identify_model, load_embedder
 from wikiholt.search import searcher
 from wikiholt.search.ranking import (
-    Candidate,
+    Candidates,
     QueryShape,
     judge_answer,
+    make_candidates,
     rank_candidates,
     rate_candidates,
     with_likelihoods,
@@ -200,7 +201,7 @@ def format_table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
 class QuestionCandidates:
     """The candidates of hybrid search for one question, before they are ranked, and the ids of the right pages."""
 
-    candidates: list[Candidate]
+    candidates: Candidates
     shape: QueryShape
     right: frozenset[int]
 
@@ -224,11 +225,11 @@ def find_candidates(
     collection: LanguageCollection, model: str, limit: int
 ) -> tuple[list[QuestionCandidates], list[QuestionCandidates]]:
     """The candidates of questions that the wiki answers, and of questions that it does not."""
-    kept: list[tuple[list[Candidate], QueryShape]] = []
+    kept: list[tuple[Candidates, QueryShape]] = []
 
-    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
-        kept.append((list(candidates), shape))
-        return rank_candidates(mode, candidates, shape)
+    def rank_and_keep(mode: SearchMode, candidates: Candidates, shape: QueryShape, scale: CosineScale) -> Candidates:
+        kept.append((candidates, shape))
+        return rank_candidates(mode, candidates, shape, scale)
 
     service = bootstrap.open_service(DATA / model, overrides={"model": model})
     wiki = open_wiki(service, collection, half=True)
@@ -243,7 +244,7 @@ def find_candidates(
                 kept.clear()
                 wiki.search(SearchRequest(question.text))
                 right = frozenset(ids[path] for path in question.relevant if path in ids)
-                found[-1].append(QuestionCandidates(*(kept[0] if kept else ([], QueryShape())), right))
+                found[-1].append(QuestionCandidates(*(kept[0] if kept else (make_candidates([]), QueryShape())), right))
     service.close()
     return found[0], found[1]
 
@@ -266,19 +267,23 @@ def format_scale(
     return f"| {name} | {scale.unrelated:.2f} to {scale.related:.2f} | {' | '.join(cells)} |"
 
 
-def rank_on_scale(asked: QuestionCandidates, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
-    found = [each for each in asked.candidates if mode is SearchMode.HYBRID or each.distance is not None]
-    return rank_candidates(mode, [each._replace(scale=scale) for each in found], asked.shape)
+def rank_on_scale(asked: QuestionCandidates, mode: SearchMode, scale: CosineScale) -> Candidates:
+    found = asked.candidates
+    if mode is not SearchMode.HYBRID:
+        found = found[np.isfinite(found["distance"])]
+    return rank_candidates(mode, found, asked.shape, scale)
 
 
 def compute_gain(mode: SearchMode, asked: QuestionCandidates, scale: CosineScale) -> float:
-    pages = [str(each.page_id) for each in rank_on_scale(asked, mode, scale)]
+    pages = [str(page_id) for page_id in rank_on_scale(asked, mode, scale)["page_id"].tolist()]
     return compute_ndcg(pages[:RANKING_DEPTH], {str(page): 1 for page in asked.right})
 
 
 def compute_meaning(asked: QuestionCandidates, scale: CosineScale) -> tuple[float, float]:
     """The nearness of the right page and of the nearest other one, on the common scale."""
-    near = [(each.page_id in asked.right, 1 - each.distance) for each in asked.candidates if each.distance is not None]
+    found = asked.candidates[np.isfinite(asked.candidates["distance"])]
+    columns = (found[name].tolist() for name in ("page_id", "distance"))
+    near = [(page_id in asked.right, 1 - distance) for page_id, distance in zip(*columns, strict=True)]
     best = [max((cosine for right, cosine in near if right is wanted), default=0.0) for wanted in (True, False)]
     return scale.normalize(best[0]), scale.normalize(best[1])
 
@@ -287,9 +292,9 @@ def rate(asked: QuestionCandidates, scale: CosineScale) -> tuple[bool, Confidenc
     """Whether the first hit is right, and its confidence."""
     mode = SearchMode.HYBRID
     ranked = rank_on_scale(asked, mode, scale)
-    if not ranked:  # a phrase in the question is on no page
+    if not len(ranked):  # a phrase in the question is on no page
         return False, Confidence.LOW
-    verdict = judge_answer(mode, ranked, asked.shape)
+    verdict = judge_answer(mode, ranked, asked.shape, scale)
     (first,) = rate_candidates(with_likelihoods(ranked[:1], verdict), verdict)
     return first.page_id in asked.right, first.confidence
 

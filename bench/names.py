@@ -25,7 +25,7 @@ from wikiholt.domain.search import PageFilter, SearchMode, StoredPage
 from wikiholt.errors import InvalidQuery
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
-from wikiholt.text.own_names import make_name_term, make_name_terms
+from wikiholt.text.bm25 import make_name_term, make_name_terms
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -90,7 +90,7 @@ def count_found(
     handle: WikiHandle, queries: list[tuple[str, StoredPage]], pages: list[StoredPage], mode: SearchMode, *, names: bool
 ) -> str:
     """How many of the pages are the first hit, of how many; with or without the look-up of names."""
-    without = mock.patch("wikiholt.search.searcher.find_named_pages", return_value=frozenset())
+    without = mock.patch("wikiholt.search.candidates.find_named_pages", return_value=frozenset())
     found = 0
     with nullcontext() if names else without:
         for query, page in queries:

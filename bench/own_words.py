@@ -24,10 +24,18 @@ import numpy as np
 
 from bench.report import make_head, make_parser
 from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchInterface, SearchMode, SearchResult
 from wikiholt.errors import InvalidQuery
 from wikiholt.search import searcher
-from wikiholt.search.ranking import Candidate, QueryShape, RankFeatures, rank_candidates
+from wikiholt.search.ranking import (
+    Candidates,
+    QueryShape,
+    RankFeatures,
+    compute_features,
+    rank_candidates,
+    select_first,
+)
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.multi_search import search_wikis
@@ -134,11 +142,12 @@ def format_counts(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
 
 def collect_features(wikis: Wikis, questions: Sequence[Question], mode: SearchMode) -> Iterator[Judged]:
     """The features of the candidates of each question that has its page among them, as the product computes them."""
-    kept: list[tuple[Sequence[Candidate], QueryShape]] = []
+    kept: list[tuple[np.ndarray, np.ndarray, QueryShape]] = []
 
-    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
-        ranked = rank_candidates(mode, candidates, shape)
-        kept.append((ranked, shape))
+    def rank_and_keep(mode: SearchMode, candidates: Candidates, shape: QueryShape, scale: CosineScale) -> Candidates:
+        ranked = rank_candidates(mode, candidates, shape, scale)
+        best = ranked[select_first(ranked["page_id"])][:JUDGED_PAGES]
+        kept.append((best["page_id"], np.column_stack(compute_features(best, scale)), shape))
         return ranked
 
     pages: dict[str, dict[int, str]] = {}
@@ -154,13 +163,12 @@ def collect_features(wikis: Wikis, questions: Sequence[Question], mode: SearchMo
                 search(wikis, question, mode)
             except InvalidQuery:
                 continue
-        best: dict[int, Candidate] = {}
-        for candidate in kept[0][0] if kept else ():
-            best.setdefault(candidate.page_id, candidate)
-        chosen = list(best.values())[:JUDGED_PAGES]
-        right = np.array([pages[name].get(each.page_id) == question["page"] for each in chosen])
+        if not kept:
+            continue
+        page_ids, features, shape = kept[0]
+        right = np.array([pages[name].get(page_id) == question["page"] for page_id in page_ids.tolist()])
         if right.any():
-            yield name, np.array([expand_features(each.get_features(), kept[0][1]) for each in chosen]), right
+            yield name, np.array([expand_features(RankFeatures(*row), shape) for row in features.tolist()]), right
 
 
 def expand_features(features: RankFeatures, shape: QueryShape) -> list[float]:

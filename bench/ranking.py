@@ -24,7 +24,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.candidates import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 from wikiholt.text.links import PageNameIndex, get_last_part

@@ -23,7 +23,7 @@ from bench.report import describe_machine, make_parser, write_result
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.query import Query
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.search.spell_check import find_words
@@ -187,8 +187,8 @@ def _embed_as_typed(wiki: WikiHandle) -> Iterator[None]:
     with _open_searcher(wiki) as searcher:
         interpreter, interpret = searcher._interpreter, searcher._interpreter.interpret
 
-    def interpret_typed(typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
-        return replace(interpret(typed, where, is_known), text=to_plain_query(typed))
+    def interpret_typed(request: SearchRequest, is_known: Callable[[str], bool]) -> Query:
+        return replace(interpret(request, is_known), text=to_plain_query(request.query))
 
     with mock.patch.object(interpreter, "interpret", interpret_typed):
         yield

@@ -1,10 +1,10 @@
-"""Speed and recall of the vector caches, on vectors of real text.
+"""Speed and recall of vector search, on vectors of real text.
 
     OPENBLAS_NUM_THREADS=1 python -m bench.vectors --pages WIKI [WIKI ...] --keep vectors.npz
     OPENBLAS_NUM_THREADS=1 python -m bench.vectors --vectors vectors.npz --write bench/results/vectors.md
 
 The pages' paragraphs are embedded once and headings, which are held out, are the queries; the first two hundred, on
-which the caches were tuned, are left out. Larger sets are real vectors,
+which the codes were tuned, are left out. Larger sets are real vectors,
 then mixtures of pairs of them with a little noise: dense like real text, and not in clear clusters. Every engine
 answers every query in turn, so that other load affects all of them; compare ratios.
 """
@@ -16,26 +16,29 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal
 
 import numpy as np
 
 from bench.measures import measure_seconds, read_memory_mb
 from bench.report import make_head
-from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.caches.vectors.factory import FaissVectorCache
-from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
 from wikiholt.embedding import load_embedder
+from wikiholt.storage.sqlite.faiss_codes import make_codes_choice
+from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
 SIZES = (10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000)
 TIMED = 300
 DEPTHS = (10, 100, 300)
 TUNED = 200
-"""Number of queries on which the caches were tuned; they are not used here."""
+"""Number of queries on which the codes were tuned; they are not used here."""
+VectorsKind = Literal["exact", "faiss"]
+_ID = "benchbenchbenchbench"
+_PAGES_PER_CHANGE = 400
 
 
 # ── vectors ──────────────────────────────────────────────────────────────────────────────────────
@@ -75,67 +78,39 @@ def make_larger(real: FloatArray, size: int) -> FloatArray:
     return out
 
 
-class ReferenceIndex:
-    """An index of rows, ten chunks a page, with its history; `replace_page` gives a page new chunk ids."""
+class BenchIndex:
+    """An index of these vectors, ten chunks a page; `replace_page` gives a page new chunk ids."""
 
-    generation = 1
-
-    def __init__(self, vectors: FloatArray) -> None:
+    def __init__(self, vectors: FloatArray, folder: Path, kind: VectorsKind = "exact") -> None:
         self.vectors = vectors
-        self._versions: dict[int, list[tuple[int, IntArray]]] = {}
-        """Page → its chunk ids, each with the version from which it has them."""
-        self._version = 1
+        self._store = SqliteStore(folder, make_codes_choice(kind, 0))
+        self._replaced = 0
+        index = self._store.create(_ID, Recipe("bench", vectors.shape[1], ""))
+        for start in range(0, len(vectors), _PAGES_PER_CHANGE * 10):
+            pages = range(start // 10, min(len(vectors), start + _PAGES_PER_CHANGE * 10) // 10)
+            index.apply(IndexChange(tuple(self._make_page(page) for page in pages)))
+        index.apply(IndexChange(revision="bench"))
+        index.close()
+        self.index = self.open()
 
-    def get_version(self) -> int:
-        return self._version
-
-    def get_state(self) -> IndexState:
-        recipe = Recipe("bench", self.vectors.shape[1], "")
-        return IndexState(1, self._version, recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
+    def open(self) -> SqliteIndex:
+        self.index = self._store.open(_ID)
+        return self.index
 
     def replace_page(self, page: int) -> None:
-        ids = len(self.vectors) + 10 * self._version + np.arange(10)
-        self._version += 1
-        self._versions.setdefault(page, [(1, page * 10 + np.arange(10))]).append((self._version, ids))
+        """Replace the pages in order, one each."""
+        self._replaced += 1
+        self.index.apply(IndexChange((self._make_page(page),)))
 
-    def get_vector_changes(self, version: int) -> VectorDelta:
-        pages = [page for page, versions in self._versions.items() if versions[-1][0] > version]
-        gone = [next(ids for at, ids in reversed(self._versions[page]) if at <= version) for page in pages]
-        added = [self._versions[page][-1][1] for page in pages]
-        rows = [row for page in pages for row in range(page * 10, page * 10 + 10)]
-        ids = np.concatenate([*added, np.empty(0, np.int64)]).astype(np.int64)
-        page_ids = np.repeat(np.array(pages, np.int64), 10)
-        removed = np.concatenate([*gone, np.empty(0, np.int64)]).astype(np.int64)
-        return VectorDelta(self._version, VectorRows(ids, page_ids, self.vectors[rows]), removed)
+    def _make_page(self, page: int) -> PageEntry:
+        texts = [f"page {page} {number} {self._replaced}" for number in range(10)]
+        entry = make_entry(f"{page}.md", texts, FakeEmbedder())
+        return replace(entry, vectors=self.vectors[page * 10 : page * 10 + 10])
 
-    @contextmanager
-    def open_vector_snapshot(self) -> Iterator["ReferenceSnapshot"]:
-        yield ReferenceSnapshot(self._version, len(self.vectors), self)
-
-    def iter_blocks(self) -> Iterator[VectorRows]:
-        for start in range(0, len(self.vectors), 8_000):
-            ids = np.arange(start, min(start + 8_000, len(self.vectors)))
-            block = VectorRows(ids.copy(), ids // 10, self.vectors[ids])
-            for page in [page for page in self._versions if start <= page * 10 < start + 8_000]:
-                block.chunk_ids[page * 10 - start :][:10] = self._versions[page][-1][1]
-            yield block
-
-    def to_first_ids(self, chunk_ids: IntArray) -> IntArray:
-        """The ids that chunks had before their page was replaced, if pages were replaced in order, one each."""
-        moved = chunk_ids - len(self.vectors)
-        return np.where(moved >= 0, (moved // 10 - 1) * 10 + moved % 10, chunk_ids)
-
-
-@dataclass(frozen=True)
-class ReferenceSnapshot:
-    """All rows at one version."""
-
-    version: int
-    count: int
-    index: ReferenceIndex
-
-    def iter_blocks(self) -> Iterator[VectorRows]:
-        return self.index.iter_blocks()
+    def to_rows(self, chunk_ids: IntArray) -> IntArray:
+        """The rows of the vectors of these chunks."""
+        moved = chunk_ids - 1 - len(self.vectors) // 10 * 10
+        return np.where(moved >= 0, moved, chunk_ids - 1)
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────
@@ -166,36 +141,27 @@ def measure_engine(name: str, make: Callable[[], Search]) -> Engine:
     return Engine(name, search, time.perf_counter() - start, read_memory_mb("RssAnon") - before)
 
 
-def make_cache_engine(
-    name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
-) -> Engine:
-    """A cache as it is used: built, closed, opened from its file, updated with one page."""
-    reference = ReferenceIndex(vectors)
+def make_index_engine(name: str, kind: VectorsKind, vectors: FloatArray, folder: Path) -> Engine:
+    """An index as it is used: built, closed, opened, updated with one page."""
     folder.mkdir(exist_ok=True)
-
-    def build() -> None:
-        cache = kind(cast(WikiIndex, reference), folder, background=False)
-        cache.refresh()
-        cache.close()
-
-    build_s = measure_seconds(build)
+    start = time.perf_counter()
+    bench_index = BenchIndex(vectors, folder, kind)
+    build_s = time.perf_counter() - start
+    bench_index.index.close()
     before, start = read_memory_mb("RssAnon"), time.perf_counter()
-    cache = kind(cast(WikiIndex, reference), folder)
-    cache.refresh()
+    index = bench_index.open()
     opened = time.perf_counter() - start
-    cache.wait_idle()
     memory_mb = read_memory_mb("RssAnon") - before
     updates = []
     for page in range(9):
-        reference.replace_page(page)
-        updates.append(measure_seconds(cache.refresh))
+        bench_index.replace_page(page)
+        updates.append(measure_seconds(index.get_page_vectors, [page + 1]))
 
     def search(query: FloatArray, limit: int) -> IntArray:
-        cache.refresh()
-        return reference.to_first_ids(cache.search(query, limit, None).chunk_ids)
+        return bench_index.to_rows(index.search_vectors(query, limit, None).chunk_ids)
 
     def search_pages(query: FloatArray, pages: IntArray) -> object:
-        return cache.search(query, 1_000_000, pages)
+        return index.search_vectors(query, 1_000_000, pages + 1)
 
     return Engine(name, search, build_s, memory_mb, opened, statistics.median(updates), search_pages)
 
@@ -253,8 +219,8 @@ def make_faiss_search(vectors: FloatArray, factory: str, **settings: int) -> Sea
 def make_engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
     size = len(vectors)
     yield measure_engine("numpy float32", lambda: make_plain_search(vectors))
-    yield make_cache_engine("**exact**", ExactVectorCache, vectors, folder)
-    yield make_cache_engine("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
+    yield make_index_engine("**exact**", "exact", vectors, folder / "exact")
+    yield make_index_engine("**faiss** (PQ, 4 bit, scanned)", "faiss", vectors, folder / "faiss")
     yield measure_engine("one-bit codes + rescoring", lambda: make_bit_search(vectors))
     if not all_kinds:
         return
@@ -323,7 +289,7 @@ def load_vectors(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the vector caches on vectors of real text.")
+    parser = argparse.ArgumentParser(description="Measure vector search on vectors of real text.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--pages", type=Path, nargs="+", help="folders of Markdown pages to embed")
     source.add_argument("--vectors", type=Path, help="vectors kept from an earlier run")
@@ -331,7 +297,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=8_000)
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--ours", action="store_true", help="only our own caches and the two they are compared with")
+    parser.add_argument("--ours", action="store_true", help="only our own engines and the two they are compared with")
     parser.add_argument("--write", type=Path, help="write the tables to this file too")
     arguments = parser.parse_args()
     real, queries = load_vectors(arguments)

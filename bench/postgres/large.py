@@ -84,14 +84,14 @@ def search_wiki(
     titles = [pool[int(at)].page.name for at in rng.choice(len(pool), QUESTIONS, replace=False)]
     vectors = np.concatenate([entry.vectors for entry in pool])
     times, recalls = StoreTimes(), {side.name: [] for side in sides}
-    indexes = {side.name: (side.open_searched(slug), side.open_cache(slug)) for side in sides}
+    indexes = {side.name: side.open_searched(slug) for side in sides}
     for turn in range(3):
         for title in titles:
             query, words = embedder.embed_query(title), parse_query(title)
             best = np.sort(1 - vectors @ query)[:10]
-            for name, (index, cache) in indexes.items():
+            for name, index in indexes.items():
                 found: list[FloatArray] = []
-                times.measure("nearest 30 passages", name, lambda c=cache, f=found, q=query: f.append(c.search(q, LIMIT, None).distances))  # fmt: skip
+                times.measure("nearest 30 passages", name, lambda i=index, f=found, q=query: f.append(i.search_vectors(q, LIMIT, None).distances))  # fmt: skip
                 if turn == 0:
                     # Passages at the same distance count as equally right.
                     recalls[name].append(float(np.mean(found[0][:10] <= best[-1] + 1e-5)))

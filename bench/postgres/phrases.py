@@ -79,9 +79,9 @@ def pick_runs(index: WikiIndex) -> list[str]:
 def pick_pairs(index: WikiIndex) -> list[str]:
     """The pairs of words on the most of a thousand pages, as terms."""
     counts: Counter[str] = Counter()
-    with index.open_keyword_rows() as (_, rows):
-        for _, row in zip(range(1_000), rows, strict=False):
-            words = row.terms.body.split()
+    with index.open_keywords() as keywords:
+        for _, (_, terms) in zip(range(1_000), keywords.iter_terms(), strict=False):
+            words = terms.body.split()
             counts.update({f"{a} {b}" for a, b in pairwise(words) if a.isalpha() and b.isalpha()})
     return [pair for pair, _ in counts.most_common(COMMON)]
 

@@ -9,7 +9,7 @@ from bench.embedders import CachingEmbedder
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange, Recipe
-from wikiholt.domain.protocols import Embedder, VectorCache
+from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.wikis.service import WikiService
@@ -86,14 +86,6 @@ class Side:
         current = copy.get_current()
         assert current is not None
         return current
-
-    def open_cache(self, slug: str) -> VectorCache:
-        """The source of nearest passages for a search: a cache of files, or the database itself."""
-        cache = self.service.components.vector_cache(self.open_searched(slug), self._ids[slug])
-        cache.refresh()
-        cache.wait_idle(600)
-        cache.refresh()
-        return cache
 
     def close(self) -> None:
         for index in self._open.values():

@@ -14,11 +14,11 @@ _WIKI_FILES: Mapping[str, tuple[str, int]] = {
     r"g\d+\.sqlite-(wal|shm)": ("log", 2),
     r"write\.lock": ("index", 1),
     r"vectors-g\d+-v\d+\.exact": ("cache", 1),
-    r"words-g\d+-v\d+\.postings": ("cache", 1),
+    r"g\d+\.keywords": ("cache", 1),
     r"reindex\.json|health\.json": ("job", 2),
 }
 """Permitted files of a wiki's directory without a writer: pattern, kind and maximum number."""
-_REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.toml|registry\.lock")
+_REGISTRY = re.compile(r"registry\.sqlite(-journal)?|revoked|sessions\.sqlite(-journal)?|wikiholt\.toml|registry\.lock")
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorHits, VectorRows
+from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
 DIMENSIONS = 24
@@ -43,7 +43,6 @@ class BruteForceIndex:
         self.dimensions = dimensions
         self.rows: dict[int, tuple[int, FloatArray]] = {}
         self.log: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        self.horizon = 0
         self.snapshots = 0
         self.reading = 0
         self.next_id = 1
@@ -85,13 +84,6 @@ class BruteForceIndex:
             yield BruteForceSnapshot(self.get_version(), len(self.rows), self.get_table(sorted(self.rows)))
         finally:
             self.reading -= 1
-
-    def get_vector_changes(self, version: int) -> VectorDelta | None:
-        if not self.horizon <= version <= self.get_version():
-            return None
-        added = {i for ids, _ in self.log[version:] for i in ids if i in self.rows}
-        dropped = {i for _, ids in self.log[version:] for i in ids}
-        return VectorDelta(self.get_version(), self.get_table(sorted(added)), np.array(sorted(dropped), np.int64))
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None = None) -> VectorHits:
         wanted = None if page_ids is None else set(page_ids.tolist())

@@ -67,10 +67,6 @@ class VectorCacheMachine(RuleBasedStateMachine):
             self.index.replace(data.draw(st.sampled_from(sorted(self.index.rows))), random_vectors(1, self.seed)[0])
 
     @rule()
-    def truncate_change_log(self) -> None:
-        self.index.horizon = self.index.get_version()
-
-    @rule()
     def reopen(self) -> None:
         self.cache.close()
         self.cache = self.make_cache()
@@ -93,7 +89,6 @@ class VectorCacheMachine(RuleBasedStateMachine):
         try:
             for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
                 self.search(limit % 8, limit, pages)
-            self.read_pages(set(range(1, 40, 3)))
         finally:
             self.cache.close()
             self.release_cache()

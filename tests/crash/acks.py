@@ -49,6 +49,12 @@ class Acks:
                 opens = registry.keys.find_by_token(token) is not None
                 assert opens == valid, f"the key {token[:15]} should {'' if valid else 'not '}open its wiki"
 
+    def check_revoked_keys(self, registry: Registry) -> None:
+        """No key whose revocation was acknowledged works, whichever copy of the registry this is."""
+        for token, valid in self.tokens.items():
+            if valid is False:
+                assert registry.keys.find_by_token(token) is None, f"the revoked key {token[:15]} works again"
+
     def check_pages(self, repository: Repository) -> None:
         """Every page whose write was acknowledged is at HEAD as it was written."""
         files = set(repository.run_git("ls-tree", "-r", "--name-only", "HEAD").decode().splitlines())

@@ -110,8 +110,7 @@ class CrashGate:
     def _bind_directory(self) -> None:
         """Accept the copy of the directory as the wiki's own: nothing in a directory tells a copy from another one."""
         registry = Registry(self._data / "registry.sqlite")
-        registry.bind = SourceIdentities().bind
-        registry.rebind(registry.get("folder"))
+        registry.rebind(registry.get("folder"), SourceIdentities().bind)
         registry.close()
 
     @staticmethod

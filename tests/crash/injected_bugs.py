@@ -61,27 +61,27 @@ def _key_not_stored() -> None:
     """A registry that returns a key and does not store it."""
 
     def create(self: keys.KeyStore, *arguments: object) -> object:
-        database, self._database = self._database, _NoCommitDatabase(self._database)
+        store, self._store = self._store, _ForgetfulStore()  # type: ignore[assignment]
         try:
             return original(self, *arguments)  # type: ignore[arg-type]
         finally:
-            self._database = database
+            self._store = store
 
     original = keys.KeyStore.create
     replace_attribute(keys.KeyStore, "create", create)
 
 
-class _NoCommitDatabase:
-    def __init__(self, database: object) -> None:
-        self._database = database
-
-    def write_transaction(self) -> object:
-        return nullcontext(_NoInsertTransaction(self._database))
+class _ForgetfulStore:
+    def write(self) -> object:
+        return nullcontext(_ForgetfulWriter())
 
 
-class _NoInsertTransaction:
-    def __init__(self, database: object) -> None:
-        self.connection = database._get_connection()  # type: ignore[attr-defined]
+class _ForgetfulWriter:
+    def select(self, *_: object) -> list[object]:
+        return [()]
+
+    def has_fact(self, _: object) -> bool:
+        return True
 
     def insert(self, *_: object) -> None:
         pass

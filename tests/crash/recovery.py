@@ -178,19 +178,19 @@ class LogCollector(logging.Handler):
 
 def _check_registry(service: WikiService, case: RecoveryCase) -> str:
     """The registry has what was acknowledged, or returns an error; then the newest backup is restored."""
-    tampered = any(kind.startswith("registry") and kind != "registry backup" for kind in case.get_damaged_kinds())
+    tampered = not {"registry", "registry-journal", "revoked list"}.isdisjoint(case.get_damaged_kinds())
     try:
         service.list_wikis()
         if not tampered:
             case.expected.check_registry(service.registry)
             return "intact"
-        case.expected.check_registry(service.registry, since_backup="registry-wal" in case.get_damaged_kinds())
+        case.expected.check_registry(service.registry, since_backup="registry-journal" in case.get_damaged_kinds())
         return "intact despite damage"
     except IndexUnavailable as error:
         if not tampered:
             raise AssertionError(f"the undamaged registry reports: {error.message}") from error
     try:
-        service.registry.backups.restore()
+        knows_keys = service.registry.backups.restore().revocations_known
         outcome = "restored"
     except BackupNotFound:
         assert "registry backup" in case.get_damaged_kinds(), "there is no intact backup of the registry"
@@ -198,10 +198,15 @@ def _check_registry(service: WikiService, case: RecoveryCase) -> str:
         for file in case.data.glob("*registry.sqlite*"):
             file.unlink()
         shutil.copy(case.spare_registry, case.data / "registry.sqlite")
-        outcome = "no backup left"
+        if "revoked list" in case.get_damaged_kinds():
+            shutil.copy(case.spare_registry.with_name("revoked"), case.data / "revoked")
+        outcome, knows_keys = "no backup left", True
     found = {wiki.slug for wiki in service.list_wikis()}
     assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
-    assert service.registry.keys.find_by_token(case.operator) is not None
+    assert knows_keys or "revoked list" in case.get_damaged_kinds(), "the list of revoked keys was lost"
+    assert (service.registry.keys.find_by_token(case.operator) is not None) == knows_keys
+    if "revoked list" not in case.get_damaged_kinds():
+        case.expected.check_revoked_keys(service.registry)
     return outcome
 
 
@@ -246,8 +251,7 @@ def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -
 
 
 def _check_removed(service: WikiService, case: RecoveryCase) -> None:
-    # The next use of the registry backups finishes the removal that a killed process started.
-    service.registry.backups.create_if_changed()
+    service.remove_leftovers()  # finishes the removal that a killed process started
     others = {wiki.id for wiki in service.list_wikis()}
     service.close()
     assert_no_traces(case, others)

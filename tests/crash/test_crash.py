@@ -93,7 +93,7 @@ def test_messages_about_damage_never_quote_a_page(
     wiki.close()
 
 
-@pytest.mark.parametrize("table", ["vectors", "chunks", "words_data", "tags", "pages_path"])
+@pytest.mark.parametrize("table", ["chunks", "words_data", "tags", "pages_path"])
 def test_a_flipped_bit_inside_a_row_is_found(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
     file = get_index_file(tmp_path, wiki)
     database = sqlite3.connect(file)

@@ -1,5 +1,6 @@
 """While a new generation is built, the old one answers with its own model and follows HEAD."""
 
+import json
 import os
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.bm25 import build_page_terms
+from wikiholt.text.dialect import DIALECTS
 
 
 @pytest.fixture
@@ -177,7 +179,8 @@ def test_an_index_with_an_older_text_version_answers_until_a_new_one_is_built(
     )
     state = wiki.handle.get_status().state
     assert state is not None
-    assert (state.generation, f"text {indexing_pipeline.TEXT_VERSION}," in state.recipe.pipeline) == (3, True)
+    text_version = json.loads(state.recipe.pipeline)["text_version"]
+    assert (state.generation, text_version) == (3, indexing_pipeline.TEXT_VERSION)
     assert [file.name for file in sorted(wiki.directory.glob("g*.sqlite"))] == ["g000003.sqlite"]
     assert wiki.handle.search(SearchRequest("zebra", mode=SearchMode.KEYWORD)).hits[0].path == "fresh", (
         "by its title, as the current text version does"
@@ -248,10 +251,18 @@ def test_a_pipeline_is_read_back_from_the_recipe_of_an_index() -> None:
     pipeline = TextPipeline(120, 30, "german", "otterwiki", 5000, ("/drafts", 'say "no",\n'))
     recipe = pipeline.build_recipe(FakeEmbedder())
     assert TextPipeline.from_recipe(recipe) == pipeline
-    assert (
-        TextPipeline.from_recipe(replace(recipe, pipeline="text 1, english, github, up to 5 bytes, chunks 1/0")) is None
-    )
-    assert TextPipeline.from_recipe(replace(recipe, pipeline="anything")) is None
+    settings = json.loads(recipe.pipeline)
+    for other in (settings | {"text_version": 1}, settings | {"another": 1}, settings | {"dialect": "unknown"}, ["a"]):
+        assert TextPipeline.from_recipe(replace(recipe, pipeline=json.dumps(other))) is None
+    for other in ("anything", ""):
+        assert TextPipeline.from_recipe(replace(recipe, pipeline=other)) is None
+
+
+def test_the_detected_dialect_of_an_index_of_another_version_is_kept() -> None:
+    detected = TextPipeline(dialect=DIALECTS["obsidian"], detects_dialect=True).build_recipe(FakeEmbedder())
+    older = replace(detected, pipeline=json.dumps(json.loads(detected.pipeline) | {"text_version": 1}))
+    assert TextPipeline(detects_dialect=True).with_dialect_of(older).dialect.name == "obsidian"
+    assert TextPipeline().with_dialect_of(older) == TextPipeline()
 
 
 KILLED_SCRIPT = """

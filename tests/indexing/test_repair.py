@@ -83,10 +83,9 @@ def change_in_secret(wiki: DamagedWiki, statement: str) -> None:
     [
         ("UPDATE state SET revision = 'elsewhere'", 0),
         ("UPDATE pages SET name = 'other' WHERE file = 'page-7.md'", 0),
-        ("DELETE FROM chunks WHERE id = 3", 0),
-        ("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE chunk_id = 3", 1),
-        ("UPDATE vectors SET hash = (SELECT hash FROM vectors WHERE chunk_id = 4) WHERE chunk_id = 3", 1),
-        ("DELETE FROM vectors WHERE chunk_id = 3", 1),
+        ("DELETE FROM chunks WHERE id = 3", 1),
+        ("DELETE FROM page_words WHERE page_id = 3", 0),
+        ("UPDATE chunks SET hash = (SELECT hash FROM chunks WHERE id = 4) WHERE id = 3", 1),
     ],
 )
 def test_a_rebuild_without_a_backup_embeds_only_texts_whose_vectors_are_damaged(
@@ -104,10 +103,38 @@ def test_a_rebuild_without_a_backup_embeds_only_texts_whose_vectors_are_damaged(
     wiki.assert_healthy()
 
 
+@pytest.mark.parametrize(
+    ("damage", "embedded"), [("a flipped bit", 1), ("the file cut", None), ("no file", PAGE_COUNT)]
+)
+def test_a_rebuild_after_damage_to_the_vectors_embeds_only_those(
+    wiki: DamagedWiki, damage: str, embedded: int | None
+) -> None:
+    (file,) = wiki.directory.glob("*.vectors")
+    row = wiki.embedder.embed_passages(["probe"]).shape[1] * 4
+    content = file.read_bytes()
+    if damage == "a flipped bit":
+        position = 4096 + 64 * 24 + 7 * row + 5
+        file.write_bytes(content[:position] + bytes([content[position] ^ 16]) + content[position + 1 :])
+    elif damage == "the file cut":
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        file.unlink()
+    wiki.reopen()
+    wiki.embedder.embedded.clear()
+    if damage == "a flipped bit":
+        with pytest.raises(IndexCorrupt):
+            wiki.handle.search(SearchRequest("unique7 everywhere", n=100, mode=SearchMode.SEMANTIC))
+    report = wiki.handle.sync()
+    assert report.rebuilt
+    assert embedded in (None, report.chunks_embedded)
+    assert len(wiki.handle.get_status().quarantined) == 1
+    wiki.assert_healthy()
+
+
 def test_a_rebuild_that_fails_on_a_full_disk_is_continued_with_the_kept_vectors(
     wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_in_secret(wiki, "DELETE FROM chunks WHERE id = 3")
+    change_in_secret(wiki, "DELETE FROM page_words WHERE page_id = 3")
     assert not wiki.handle.check_integrity().is_ok
     wiki.embedder.embedded.clear()
     store = type(wiki.service.components.store)
@@ -250,7 +277,7 @@ def test_a_search_without_an_index_fails_with_index_repairing(wiki: DamagedWiki)
 
 @pytest.mark.parametrize("damage", ["a header of zeros", "a file cut in half", "zeros in the middle", "no file"])
 def test_a_damaged_cache_is_dropped_and_rebuilt_from_the_index(wiki: DamagedWiki, damage: str) -> None:
-    (file,) = wiki.directory.glob("words-*")
+    (file,) = wiki.directory.glob("*.keywords")
     DAMAGES[damage](file)
     wiki.handle.check_integrity()
     wiki.handle.wait_for_caches(TIMEOUT_S)

@@ -9,7 +9,7 @@ from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.search.hits import HitBuilder
+from wikiholt.search.index_reader import IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.handle import WikiHandle
@@ -51,7 +51,7 @@ def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatAr
     store.search_vectors(vector, 50, None)  # refused: attr-defined
     service.get_handle()  # refused: call-arg
     store.open()  # refused: call-arg
-    HitBuilder(store, "{path}", "english")  # refused: arg-type
+    IndexView(store, "english")  # refused: arg-type
 
 
 def with_another_wiki(
@@ -68,6 +68,6 @@ def with_another_wiki(
 
 
 def with_many_indexes(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
-    HitBuilder(indexes, "{path}", "english")  # refused: arg-type
+    IndexView(indexes, "english")  # refused: arg-type
     searcher.search(request, indexes)  # refused: call-arg, arg-type
     source.read_tree("0" * 40, "acme")  # refused: call-arg

@@ -14,12 +14,12 @@ import pytest
 from mypy import api
 
 import wikiholt
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
-from wikiholt.caches.chroma.rest_api import CollectionInfo, CollectionRows
+from wikiholt.caches.chroma.client import CollectionInfo, CollectionRecords
+from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
-from wikiholt.search.hits import HitBuilder
+from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.storage.sqlite.index import SqliteIndex
@@ -46,7 +46,8 @@ BOUND_TYPES: tuple[type, ...] = (
         VectorTable,
         FileKeywordCache,
         Searcher,
-        HitBuilder,
+        IndexReader,
+        IndexView,
         WikiHandle,
         WikiPages,
         IndexedPages,
@@ -57,7 +58,7 @@ BOUND_TYPES: tuple[type, ...] = (
         WikiQueryLog,
         QueryBuffer,
     ),
-    *(ChromaVectorCache, CollectionRows),
+    *(ChromaSearcher, CollectionRecords),
 )
 WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|KeywordQuery|SearchRequest|PageFilter")
@@ -70,15 +71,15 @@ MULTI_WIKI_MODULES = (
     "wikiholt.storage.",
     "wikiholt.wikis.access.",
     "wikiholt.wikis.keys.",
-    "wikiholt.wikis.pending_removals.",
     "wikiholt.wikis.people.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
+    "wikiholt.wikis.revoked_list.RevokedEntry.",
     "wikiholt.wikis.service.",
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )
 """Modules whose functions may take a wiki: they select and open it. None of them searches."""
-OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
+OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "layout"))
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
@@ -133,7 +134,7 @@ def find_wiki_parameters(function: Callable[..., object]) -> list[str]:
 
 def _names_a_wiki(parameter: inspect.Parameter) -> bool:
     # A bool describes a link or a page. An open collection belongs to one wiki.
-    is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRows)
+    is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRecords)
     by_name = WIKI_PARAMETER.search(parameter.name) and not is_harmless
     return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
 

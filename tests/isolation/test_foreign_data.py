@@ -13,12 +13,14 @@ import psycopg
 import pytest
 
 from tests.isolation.canaries import CanaryWiki, find_codes
+from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
 from wikiholt.errors import WikiholtError, WikiNotFound
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.postgres.store import PostgresStore
@@ -26,8 +28,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService
 
-_PAGE_COUNT = 320
-"""Enough pages for a cache of words."""
+_PAGE_COUNT, _KEYWORD_CACHE_MIN_PAGES = 60, 50
 
 
 class TwoWikis:
@@ -57,7 +58,9 @@ class TwoWikis:
         return made
 
     def open(self) -> WikiService:
-        service = build_service(self._settings)
+        backend = open_backend(self._settings, BackupPolicy(self.data / "backups", self._settings.backup_keep))
+        backend = replace(backend, keyword_cache_min_pages=_KEYWORD_CACHE_MIN_PAGES)
+        service = build_service(self._settings, backend=backend)
         embedder = FakeEmbedder()
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
         return service
@@ -133,7 +136,8 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
         index.apply(IndexChange(pages=(make_entry("Leaked.md", ["from another wiki"], FakeEmbedder()),)))
     for name in ("g000001.sqlite", "queries.sqlite"):
         shutil.copy(foreign / name, own / name.replace("g000001", "g000009"))
-    shutil.copy(foreign / "g000001-1.vectors", own / "g000009-1.vectors")
+    for name in ("g000009-1.vectors", "copy-g000009-1.vectors"):
+        shutil.copy(foreign / "g000001-1.vectors", own / name)
     two_backups = [next((two.data / "backups" / wiki_id).glob("*.sqlite")) for wiki_id in two.ids]
     shutil.copy(two_backups[1], two_backups[0])
     before = {file: file.read_bytes() for file in sorted(own.iterdir()) if not file.name.endswith(("-shm", "-wal"))}
@@ -141,8 +145,8 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
     assert code == 10
     text = "\n".join(faults)
     assert "published index: pages that are not in its repository: 1 (Leaked.md)" in text
-    for part in ("g000009.sqlite", "queries.sqlite", "g000009-1.vectors"):
-        assert f"{part}: it belongs to another wiki ({two.ids[1]})" in text
+    for part in ("g000009.sqlite", "queries.sqlite", "g000009-1.vectors", "copy-g000009-1.vectors"):
+        assert f" {part}: it belongs to another wiki ({two.ids[1]})" in text
     assert len([line for line in faults if ": backup of " in line]) == 1
     assert all(line.startswith(f"wiki {two.wikis[0].slug}: ") for line in faults)
     assert before == {file: file.read_bytes() for file in before}
@@ -172,8 +176,7 @@ def test_a_generation_of_another_wiki_is_never_published_instead_of_a_lost_one(t
 
 def test_caches_of_another_wiki_are_rebuilt(two: TwoWikis, caplog: pytest.LogCaptureFixture) -> None:
     two.service.close()
-    caches = list(two.get_directory(1).glob("words-g000001-*"))
-    assert len(caches) == 1
+    caches = [two.get_directory(1) / "g000001.keywords"]
     for file in caches:
         assert (two.get_directory(0) / file.name).exists(), "both have the same generation and version"
         shutil.copy(file, two.get_directory(0) / file.name)

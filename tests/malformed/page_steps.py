@@ -8,8 +8,7 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.page import Page, PageProblem
 from wikiholt.indexing.pipeline import PageTask, TextPipeline
 from wikiholt.interfaces.web.renderer import render_markdown
-from wikiholt.search.hits import strip_leading_headings
-from wikiholt.search.passages import count_mentions, get_stems
+from wikiholt.search.hits import count_mentions, get_stems, strip_leading_headings
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import GFM, MKDOCS, OBSIDIAN
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown

@@ -21,9 +21,8 @@ from wikiholt.interfaces.cli.main import main
 from wikiholt.search.query import has_word_or_symbol
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
-from wikiholt.text.keyword_query import parse_query
+from wikiholt.text.keyword_query import parse_fields, parse_query
 from wikiholt.text.page_names import get_page_path
-from wikiholt.text.query_fields import parse_fields
 
 REASONS = {"binary", "lfs-pointer", "too-costly", "too-large", "symlink", "submodule"}
 PROBLEMS = {

@@ -8,13 +8,14 @@ import pytest
 
 from tests.support.indexed_wiki import IndexedWiki
 from wikiholt.domain.git import Blob
-from wikiholt.domain.index import IndexChange, PageEntry
+from wikiholt.domain.index import CosineScale, IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.search import passages
-from wikiholt.search.hits import HitBuilder, strip_leading_headings
-from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
+from wikiholt.search import hits
+from wikiholt.search.candidates import Passage
+from wikiholt.search.hits import HitBuilder, choose_passages, count_mentions, get_stems, strip_leading_headings
+from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage import rows
@@ -40,11 +41,10 @@ def show(tmp_path: Path) -> Show:
         index.apply(IndexChange((PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, vectors, draft.terms),)))
         query = parse_query(typed)
         (found,) = index.search_keywords(query, 5, PageFilter())
-        (hit,) = HitBuilder(index, "{path}", "english").build(
-            PassageChooser(query),
-            [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))],
-            index.get_pages([found.page_id]),
-        )
+        candidates = [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))]
+        asked = Query(SearchRequest(typed), query, query)
+        shown = choose_passages(index, asked, candidates, index.get_pages([found.page_id]), {}, CosineScale())
+        (hit,) = HitBuilder("{path}", "english").build(asked, shown, None)
         index.close()
         return hit
 
@@ -86,19 +86,19 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 50)
-    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", 100)
+    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 50)
+    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", 100)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(150))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= passages._MAX_LEAD_CHUNKS
+    assert len(read) <= hits._MAX_LEAD_CHUNKS
 
 
 @pytest.mark.parametrize(("read", "anchor"), [(3, "part-0"), (9, "part-8")])
 def test_the_page_of_the_first_hit_is_read_up_to_a_limit_of_its_own(
     show: Show, monkeypatch: pytest.MonkeyPatch, read: int, anchor: str
 ) -> None:
-    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 3)
-    monkeypatch.setattr(passages, "_MAX_LEAD_CHUNKS", read)
+    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
+    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", read)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
     assert show(page, "word8 ").anchor == anchor
 
@@ -132,12 +132,29 @@ class ChunkIndex:
         return {page_id: list(self._chunks.values())[:limit] for page_id in page_ids}
 
 
+def choose_chunks(
+    typed: str,
+    shown: Sequence[Candidate],
+    nearest: Mapping[int, Sequence[Passage]],
+    *texts: str,
+    hits_per_page: int = 1,
+) -> list[tuple[Candidate, StoredChunk]]:
+    """The candidates of pages that all have the same chunks, each with the chunk to show."""
+    pages = {
+        candidate.page_id: StoredPage(candidate.page_id, "p.md", "p", "Page", None, (), None, len(texts))
+        for candidate in shown
+    }
+    words = parse_query(typed)
+    query = Query(SearchRequest(typed, chunks_per_page=hits_per_page), words, words)
+    index = cast(WikiIndex, ChunkIndex(*texts))
+    chosen = choose_passages(index, query, shown, pages, nearest, CosineScale())
+    return [(row.candidate, row.chunk) for row in chosen if row.chunk]
+
+
 def choose(typed: str, distances: Sequence[float], *texts: str) -> str:
-    near = [Candidate(1, number, distance, 0.5) for number, distance in enumerate(distances, 1)]
-    chooser = PassageChooser(parse_query(typed), {1: near} if near else {})
-    page = StoredPage(1, "p.md", "p", "Page", None, (), None, len(texts))
-    ((_, chunk),) = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[0] if near else Candidate(1)], {1: page})
-    assert chunk is not None
+    near = [Passage(number, distance) for number, distance in enumerate(distances, 1)]
+    shown = Candidate(1, near[0].chunk_id, near[0].distance, 0.5) if near else Candidate(1)
+    ((_, chunk),) = choose_chunks(typed, [shown], {1: near} if near else {}, *texts)
     return chunk.text
 
 
@@ -156,23 +173,21 @@ def test_a_rare_word_weighs_more_than_a_common_one() -> None:
 
 def test_more_passages_of_the_first_hit_are_compared() -> None:
     texts = ("pump", "pump", "pump", "pump", "pump zeolite")
-    near = {page_id: [Candidate(page_id, number, 0.4, 0.5) for number in range(1, 6)] for page_id in (1, 2)}
-    pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in near}
-    chooser = PassageChooser(parse_query("pump zeolite "), near)
-    chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[1][0], near[2][0]], pages)
-    assert [chunk.text for _, chunk in chosen if chunk] == ["pump zeolite", "pump"]
+    near = {page_id: [Passage(number, 0.4) for number in range(1, 6)] for page_id in (1, 2)}
+    shown = [Candidate(page_id, 1, 0.4, 0.5) for page_id in near]
+    chosen = choose_chunks("pump zeolite ", shown, near, *texts)
+    assert [chunk.text for _, chunk in chosen] == ["pump zeolite", "pump"]
 
 
 def test_among_passages_that_are_hits_the_best_of_a_page_comes_first() -> None:
     texts = ("pump", "pump", "pump zeolite", "zeolite", "zeolite")
-    near = [Candidate(1, number, 0.3 + number / 40, 0.5, likelihood=1 - number / 8) for number in range(1, 4)]
+    hits = [Candidate(1, number, 0.3 + number / 40, 0.5, likelihood=1 - number / 8) for number in range(1, 4)]
     other = Candidate(2, 4, 0.3, 0.5, likelihood=0.7)
-    pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in (1, 2)}
-    chooser = PassageChooser(parse_query("pump zeolite "), {1: near, 2: [other]}, 3)
-    shown = [near[0], near[1], other, near[2]]
+    near = {1: [Passage(number, 0.3 + number / 40) for number in range(1, 4)], 2: [Passage(4, 0.3)]}
+    shown = [hits[0], hits[1], other, hits[2]]
     for count in range(1, len(shown) + 1):
-        chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), shown[:count], pages)
-        assert [chunk.number for _, chunk in chosen if chunk] == [3, 2, 4, 1][:count], "n only lengthens the list"
+        chosen = choose_chunks("pump zeolite ", shown[:count], near, *texts, hits_per_page=3)
+        assert [chunk.number for _, chunk in chosen] == [3, 2, 4, 1][:count], "n only lengthens the list"
         assert [candidate.chunk_id for candidate, _ in chosen] == [3, 2, 4, 1][:count]
         assert [candidate.distance for candidate, _ in chosen] == pytest.approx([0.375, 0.35, 0.3, 0.325][:count])
         assert [candidate.likelihood for candidate, _ in chosen] == [0.875, 0.75, 0.7, 0.625][:count]

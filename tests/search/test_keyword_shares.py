@@ -7,7 +7,10 @@ import pytest
 
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import KeywordHit, KeywordQuery
-from wikiholt.search.query import MIN_ONLY_TERM_WEIGHT, InterpretedQuery, KeywordScores
+from wikiholt.search.candidates import MIN_ONLY_TERM_WEIGHT, compute_shares
+from wikiholt.search.index_reader import KeywordScores
+from wikiholt.search.query import Query
+from wikiholt.search.request import SearchRequest
 from wikiholt.text.bm25 import compute_idf, compute_max_score
 
 PAGE_COUNT = 50
@@ -42,6 +45,16 @@ def find_page_ids(query: KeywordQuery) -> IntArray:
     return np.array(sorted(pages), np.int64)
 
 
+def compute(
+    query: KeywordQuery,
+    scores: KeywordScores | None = None,
+    identifiers: tuple[str, ...] = (),
+    related: tuple[str, ...] = (),
+) -> dict[int, float]:
+    found = Query(SearchRequest("typed"), query, identifiers=identifiers, related_terms=related)
+    return compute_shares(scores or SCORES, found)
+
+
 SCORES = KeywordScores(search, get_max_score, find_page_ids, PAGE_COUNT)
 
 
@@ -51,11 +64,11 @@ def compute_weight(term: str, *others: str) -> float:
 
 
 def test_a_term_of_one_page_counts_in_full() -> None:
-    assert SCORES.compute_shares(KeywordQuery(("rare",))) == {LONG_PAGE: pytest.approx(1.0)}
+    assert compute(KeywordQuery(("rare",))) == {LONG_PAGE: pytest.approx(1.0)}
 
 
 def test_other_terms_beside_it_count_as_before() -> None:
-    shares = SCORES.compute_shares(KeywordQuery(("pump", "rare")))
+    shares = compute(KeywordQuery(("pump", "rare")))
     pump = compute_weight("pump", "rare")
     assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump") + 0.2 * pump)
     assert shares[20] == pytest.approx(0.8 * pump)
@@ -65,7 +78,7 @@ def test_other_terms_beside_it_count_as_before() -> None:
 def test_in_a_long_query_it_counts_as_before() -> None:
     words = ("rare", "pair", "pump", *(f"absent{number}" for number in range(3)))
     assert compute_weight(*words) < MIN_ONLY_TERM_WEIGHT
-    assert SCORES.compute_shares(KeywordQuery(words))[LONG_PAGE] < 0.1
+    assert compute(KeywordQuery(words))[LONG_PAGE] < 0.1
 
 
 @pytest.mark.parametrize(
@@ -84,7 +97,7 @@ def test_in_a_longer_query_two_terms_of_one_page_count_in_full_if_they_are_in_a_
 ) -> None:
     query = (*words, *(f"absent{number}" for number in range(3)))
     assert compute_weight(*query) < MIN_ONLY_TERM_WEIGHT
-    share = SCORES.compute_shares(KeywordQuery(query))[LONG_PAGE]
+    share = compute(KeywordQuery(query))[LONG_PAGE]
     assert (share > 0.2) is counts
     if counts:
         assert share == pytest.approx(2 * compute_weight(*query))
@@ -93,11 +106,11 @@ def test_in_a_longer_query_two_terms_of_one_page_count_in_full_if_they_are_in_a_
 def test_in_a_very_long_query_they_count_as_before() -> None:
     query = ("rare", "next", *(f"absent{number}" for number in range(8)))
     assert 2 * compute_weight(*query) < MIN_ONLY_TERM_WEIGHT
-    assert SCORES.compute_shares(KeywordQuery(query))[LONG_PAGE] < 0.1
+    assert compute(KeywordQuery(query))[LONG_PAGE] < 0.1
 
 
 def test_a_term_of_two_pages_counts_as_before() -> None:
-    shares = SCORES.compute_shares(KeywordQuery(("pair",)))
+    shares = compute(KeywordQuery(("pair",)))
     assert list(shares.items()) == [(2, pytest.approx(0.9)), (1, pytest.approx(0.5))]
 
 
@@ -109,14 +122,14 @@ def test_the_only_page_is_found_if_others_have_higher_scores() -> None:
 
     assert LONG_PAGE not in [hit.page_id for hit in search_ten(KeywordQuery(("pump", "rare")))]
     scores = KeywordScores(search_ten, get_max_score, find_page_ids, PAGE_COUNT)
-    shares = scores.compute_shares(KeywordQuery(("pump", "rare")))
+    shares = compute(KeywordQuery(("pump", "rare")), scores)
     assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump"))
 
 
 def test_an_identifier_of_one_page_counts_in_full_and_no_share_exceeds_one() -> None:
-    shares = SCORES.compute_shares(KeywordQuery(("other",)), identifiers=("rare",))
+    shares = compute(KeywordQuery(("other",)), identifiers=("rare",))
     assert shares == {LONG_PAGE: pytest.approx(1.0), 3: pytest.approx(1.0)}
-    both = SCORES.compute_shares(KeywordQuery(("rare",)), identifiers=("rare",))
+    both = compute(KeywordQuery(("rare",)), identifiers=("rare",))
     assert both == {LONG_PAGE: 1.0}
 
 
@@ -126,7 +139,7 @@ def test_a_term_of_both_pages_is_not_a_term_of_one(page_count: int) -> None:
     scores = KeywordScores(
         lambda query: hits, lambda query: compute_max_score(page_count, page_count), find_page_ids, page_count
     )
-    shares = scores.compute_shares(KeywordQuery(("everywhere",)))
+    shares = compute(KeywordQuery(("everywhere",)), scores)
     assert len(shares) == page_count
     assert (max(shares.values()) < 0.5) is (page_count == 2)
 
@@ -136,13 +149,12 @@ def test_no_page_is_added_that_lacks_a_required_phrase() -> None:
         return [hit for hit in search(query) if not query.phrases or hit.page_id in range(20, 30)]
 
     scores = KeywordScores(search_phrases, get_max_score, find_page_ids, PAGE_COUNT)
-    shares = scores.compute_shares(KeywordQuery(("pump", "rare"), phrases=(("some", "phrase"),)))
+    shares = compute(KeywordQuery(("pump", "rare"), phrases=(("some", "phrase"),)), scores)
     assert set(shares) == set(range(20, 30))
 
 
 def test_shares_of_a_query_with_related_terms_are_in_order() -> None:
-    interpreted = InterpretedQuery(KeywordQuery(("pair",)), KeywordQuery(("pair",)), "pair", related_terms=("pump",))
-    shares = interpreted.compute_shares(SCORES)
+    shares = compute(KeywordQuery(("pair",)), related=("pump",))
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
     assert {1, 2, 20} <= set(shares)
 
@@ -157,7 +169,6 @@ def test_excluded_terms_are_passed_on() -> None:
 
         return ask
 
-    KeywordScores(note(search), get_max_score, find_page_ids, PAGE_COUNT).compute_shares(
-        KeywordQuery(("rare",), excluded=(("x",),))
-    )
+    scores = KeywordScores(note(search), get_max_score, find_page_ids, PAGE_COUNT)
+    compute(KeywordQuery(("rare",), excluded=(("x",),)), scores)
     assert [query.excluded for query in asked] == [(("x",),)] * 2

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.search.candidate_fixtures import Row, make_rows
 from tests.search.rerank_fixtures import PAGES, RerankFixture, ReversingReranker, TimedOutReranker, get_ranking
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery, ModelMissing
-from wikiholt.search.ranking import Candidate, QueryShape, Verdict, judge_answer, rank_candidates, with_likelihoods
+from wikiholt.search.ranking import (
+    Candidates,
+    QueryShape,
+    Verdict,
+    compute_features,
+    judge_answer,
+    rank_candidates,
+    with_likelihoods,
+)
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
@@ -150,14 +159,14 @@ def test_rerank_false_does_not_call_the_reranker(rerank_wiki: RerankFixture, pla
     handle.close()
 
 
-def _rank(candidates: Sequence[Candidate], mode: SearchMode = SearchMode.HYBRID) -> tuple[list[Candidate], Verdict]:
-    ranked = rank_candidates(mode, candidates, QueryShape())
-    return ranked, judge_answer(mode, ranked, QueryShape())
+def _rank(rows: Sequence[Row], mode: SearchMode = SearchMode.HYBRID) -> tuple[Candidates, Verdict]:
+    ranked = rank_candidates(mode, make_rows(rows), QueryShape(), CosineScale())
+    return ranked, judge_answer(mode, ranked, QueryShape(), CosineScale())
 
 
-def _make_candidates(share: float, other: float) -> list[Candidate]:
+def _make_candidates(share: float, other: float) -> list[Row]:
     """Two pages that contain these shares of the words, at distances to match."""
-    return [Candidate(1, 1, 1 - share, share), Candidate(2, 2, 1 - other, other)]
+    return [Row(1, 1, 1 - share, share), Row(2, 2, 1 - other, other)]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +180,7 @@ def test_a_hybrid_search_is_reranked_if_its_answer_is_unclear(shares: tuple[floa
     assert should_rerank(SearchRequest("boiler", rerank=True), candidates, verdict)
     assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, verdict)
     assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, verdict)
-    assert not should_rerank(SearchRequest("boiler", rerank=True), [], verdict)
+    assert not should_rerank(SearchRequest("boiler", rerank=True), candidates[:0], verdict)
 
 
 def test_a_clear_answer_does_not_load_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:
@@ -210,43 +219,41 @@ def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_
 
 
 def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_that_place() -> None:
-    (one, other), verdict = _rank([Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)])
-    best = reorder_candidates(
-        SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], verdict
-    )
-    assert [hit.page_id for hit in best] == [2, 1]
-    unread = with_likelihoods([one, other], verdict)
-    assert [hit.likelihood for hit in best] == [hit.likelihood for hit in unread]
+    ranked, verdict = _rank([Row(1, 1, 0.5, 0.4), Row(2, 2, 0.5, 0.4)])
+    best = reorder_candidates(SearchMode.HYBRID, ranked, [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], verdict)
+    assert best["page_id"].tolist() == [2, 1]
+    unread = with_likelihoods(ranked, verdict)
+    assert best["likelihood"].tolist() == unread["likelihood"].tolist()
 
 
 def test_pages_far_behind_the_best_keep_their_order() -> None:
-    candidates = [Candidate(number, number, 0.5, 0.4 - number / 100) for number in (1, 2, 3)]
+    candidates = [Row(number, number, 0.5, 0.4 - number / 100) for number in (1, 2, 3)]
     scores = [RerankScores(-6.0, -6.0), RerankScores(-4.0, -4.0), RerankScores(9.0, 9.0)]
     for mode in RERANKED_MODES:
         ranked, verdict = _rank(candidates, mode)
         ordered = reorder_candidates(mode, ranked, scores, verdict)
-        assert [candidate.page_id for candidate in ordered] == [3, 1, 2]
+        assert ordered["page_id"].tolist() == [3, 1, 2]
 
 
 def test_a_name_counts_less_where_names_were_compared() -> None:
-    near, named = Candidate(1, 1, 0.50), Candidate(2, 2, 0.55)
+    near, named = Row(1, 1, 0.50), Row(2, 2, 0.55)
     scores = [RerankScores(0.0, 0.0), RerankScores(8.0, 0.0)]
     orders = {}
     for mode in RERANKED_MODES:
         ranked, verdict = _rank([near, named], mode)
-        orders[mode] = [candidate.page_id for candidate in reorder_candidates(mode, ranked, scores, verdict)]
+        orders[mode] = reorder_candidates(mode, ranked, scores, verdict)["page_id"].tolist()
     assert orders == {SearchMode.HYBRID: [1, 2], SearchMode.SEMANTIC: [2, 1]}
 
 
 def test_a_models_cosines_count_on_the_common_scale() -> None:
     high = CosineScale(0.5, 0.9)
-    near, far = Candidate(1, 1, 0.3, scale=high), Candidate(2, 2, 0.6, scale=high)
-    assert near.chunk_meaning == pytest.approx(0.5)
-    assert far.chunk_meaning == 0
-    ranked = rank_candidates(SearchMode.SEMANTIC, [far, near], QueryShape())
-    assert [candidate.page_id for candidate in ranked] == [1, 2]
-    for distance in (0.0, 0.1234567, 0.7, 1.0, 1.4):
-        assert Candidate(1, 1, distance).chunk_meaning == max(0.0, 1.0 - distance), "without a scale nothing changes"
+    far_and_near = make_rows([Row(2, 2, 0.6), Row(1, 1, 0.3)])
+    assert compute_features(far_and_near, high)[0].tolist() == pytest.approx([0, 0.5])
+    ranked = rank_candidates(SearchMode.SEMANTIC, far_and_near, QueryShape(), high)
+    assert ranked["page_id"].tolist() == [1, 2]
+    distances = (0.0, 0.1234567, 0.7, 1.0, 1.4)
+    unscaled = compute_features(make_rows([Row(1, 1, distance) for distance in distances]), CosineScale())[0]
+    assert unscaled.tolist() == [max(0.0, 1.0 - distance) for distance in distances]
 
 
 def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(

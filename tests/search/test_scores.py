@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.search.candidate_fixtures import Row, make_rows
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
@@ -85,37 +86,32 @@ def test_the_first_hits_and_their_scores_are_the_same_for_every_n(
 
 amounts = st.floats(0, 1)
 candidate = st.builds(
-    Candidate,
+    Row,
     page_id=st.integers(1, 8),
     chunk_id=st.just(1),
     distance=st.floats(0, 1.3),
-    keyword_share=st.none() | amounts,
-    channels=st.just(()),
+    share=st.none() | amounts,
     title=st.builds(TitleMatch, amounts, amounts, st.integers(1, 500)),
-    scale=st.just(CosineScale()),
     page_cosine=st.none() | amounts,
-    rank=st.just(0.0),
     likelihood=st.none(),
-    confidence=st.just(Confidence.LOW),
 )
-PLAIN = QueryShape()
+PLAIN, SCALE = QueryShape(), CosineScale()
 shapes = st.builds(QueryShape, st.floats(0, 1), amounts, amounts, st.sampled_from([0.0, 1.0]))
 
 
-def score(mode: SearchMode, found: Sequence[Candidate], shape: QueryShape = PLAIN) -> list[Candidate]:
+def score(mode: SearchMode, found: Sequence[Row], shape: QueryShape = PLAIN) -> list[Candidate]:
     """Rank, judge and rate candidates as a search does."""
-    ranked = rank_candidates(mode, found, shape)
-    verdict = judge_answer(mode, ranked, shape)
+    ranked = rank_candidates(mode, make_rows(found), shape, SCALE)
+    verdict = judge_answer(mode, ranked, shape, SCALE)
     return rate_candidates(with_likelihoods(ranked, verdict), verdict)
 
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, max_size=40), shapes)
-def test_scores_follow_the_order_and_are_probabilities(
-    mode: SearchMode, found: list[Candidate], shape: QueryShape
-) -> None:
+def test_scores_follow_the_order_and_are_probabilities(mode: SearchMode, found: list[Row], shape: QueryShape) -> None:
     rated = score(mode, found, shape)
-    assert [hit.page_id for hit in rated] == [hit.page_id for hit in rank_candidates(mode, found, shape)]
-    scores = [hit.likelihood or 0.0 for hit in rated]
+    ranked = rank_candidates(mode, make_rows(found), shape, SCALE)
+    assert [hit.page_id for hit in rated] == ranked["page_id"].tolist()
+    scores = [hit.likelihood for hit in rated]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= each <= 1 for each in scores)
     by_page = {hit.page_id: each for hit, each in reversed(list(zip(rated, scores, strict=True)))}
@@ -124,23 +120,23 @@ def test_scores_follow_the_order_and_are_probabilities(
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), shapes, st.integers(0, 8))
 def test_a_score_depends_only_on_the_pages_that_compete(
-    mode: SearchMode, found: list[Candidate], shape: QueryShape, n: int
+    mode: SearchMode, found: list[Row], shape: QueryShape, n: int
 ) -> None:
-    ranked = rank_candidates(mode, found, shape)
-    verdict = judge_answer(mode, ranked, shape)
+    ranked = rank_candidates(mode, make_rows(found), shape, SCALE)
+    verdict = judge_answer(mode, ranked, shape, SCALE)
     assert rate_candidates(with_likelihoods(ranked[:n], verdict), verdict) == score(mode, found, shape)[:n]
 
 
 @given(st.sampled_from([SearchMode.HYBRID, SearchMode.SEMANTIC]), st.lists(candidate, min_size=1, max_size=8), amounts)
-def test_a_nearer_page_never_ranks_lower(mode: SearchMode, found: list[Candidate], more: float) -> None:
+def test_a_nearer_page_never_ranks_lower(mode: SearchMode, found: list[Row], more: float) -> None:
     first = found[0]._replace(title=TitleMatch())
     nearer = first._replace(distance=(first.distance or 0.0) - more)
-    ranks = [rank_candidates(mode, [each], QueryShape())[0].rank for each in (first, nearer)]
+    ranks = [score(mode, [each])[0].rank for each in (first, nearer)]
     assert ranks[1] >= ranks[0] - 1e-9
 
 
 def test_words_count_less_in_a_sentence_and_more_for_a_code() -> None:
-    near, worded = Candidate(1, 1, 0.45, 0.1), Candidate(2, 2, 0.75, 0.8)
+    near, worded = Row(1, 1, 0.45, 0.1), Row(2, 2, 0.75, 0.8)
     sentence, name = make_query_shape(("pump", "clean", "often"), 8), make_query_shape(("xj4711", "pump"), 2)
     assert score(SearchMode.HYBRID, [near, worded], sentence)[0].page_id == 1
     assert score(SearchMode.HYBRID, [near, worded], name)[0].page_id == 2
@@ -154,25 +150,26 @@ def test_the_shape_of_a_query_tells_names_from_sentences() -> None:
 
 
 def test_the_likelihood_of_the_reranker_is_kept() -> None:
-    read, unread = Candidate(1, 1, 0.2, 0.9, likelihood=0.125), Candidate(2, 2, 0.4, 0.5)
-    ranked = rank_candidates(SearchMode.HYBRID, [read, unread], QueryShape())
-    first, second = with_likelihoods(ranked, judge_answer(SearchMode.HYBRID, ranked, QueryShape()))
-    assert first.likelihood == 0.125
-    assert second.likelihood is not None
+    read, unread = Row(1, 1, 0.2, 0.9, likelihood=0.125), Row(2, 2, 0.4, 0.5)
+    ranked = rank_candidates(SearchMode.HYBRID, make_rows([read, unread]), PLAIN, SCALE)
+    verdict = judge_answer(SearchMode.HYBRID, ranked, PLAIN, SCALE)
+    first, second = with_likelihoods(ranked, verdict)["likelihood"].tolist()
+    assert first == 0.125
+    assert 0 < second < 1
 
 
 def test_passages_of_one_page_do_not_compete() -> None:
-    passages = [Candidate(1, chunk, 0.2, 0.8, title=TitleMatch(0.5, 0.5)) for chunk in (1, 2, 3)]
+    passages = [Row(1, chunk, 0.2, 0.8, title=TitleMatch(0.5, 0.5)) for chunk in (1, 2, 3)]
     alone, several = (score(SearchMode.HYBRID, found)[0] for found in (passages[:1], passages))
     assert alone.likelihood == several.likelihood
 
 
 def test_equally_good_pages_are_an_answer_together() -> None:
-    pages = [Candidate(page_id, page_id, 0.35, 0.6) for page_id in range(8)]
+    pages = [Row(page_id, page_id, 0.35, 0.6) for page_id in range(8)]
     rated = score(SearchMode.HYBRID, pages)
-    assert (rated[0].likelihood or 0) < ANSWER_PROBABILITY
+    assert rated[0].likelihood < ANSWER_PROBABILITY
     assert {hit.confidence for hit in rated} == {Confidence.MEDIUM}
-    assert {hit.confidence for hit in score(SearchMode.HYBRID, [Candidate(1, 1, 0.9, 0.05)])} == {Confidence.LOW}
+    assert {hit.confidence for hit in score(SearchMode.HYBRID, [Row(1, 1, 0.9, 0.05)])} == {Confidence.LOW}
 
 
 @pytest.mark.model
@@ -252,11 +249,11 @@ def test_a_hybrid_search_without_its_model_is_scored_as_keyword_search(tmp_path:
 def test_scores_are_finite_for_any_evidence() -> None:
     for mode in SearchMode:
         for amount in (-1e6, 0.0, 1e6):
-            (rated,) = score(mode, [Candidate(1, 1, amount, abs(amount), page_cosine=amount)])
-            assert 0 <= (rated.likelihood or 0.0) <= 1
+            (rated,) = score(mode, [Row(1, 1, amount, abs(amount), page_cosine=amount)])
+            assert 0 <= (rated.likelihood) <= 1
     assert ANSWER_PROBABILITY < HIGH_SCORE
 
 
 def test_no_page_is_no_answer() -> None:
     assert score(SearchMode.HYBRID, []) == []
-    assert judge_answer(SearchMode.HYBRID, [], QueryShape()) == Verdict()
+    assert judge_answer(SearchMode.HYBRID, make_rows([]), PLAIN, SCALE) == Verdict()

@@ -16,8 +16,8 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidQuery, ModelMismatch, ModelMissing, NothingIndexed
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.search.candidates import KEYWORD_CANDIDATES
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.searcher import KEYWORD_CANDIDATES
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import to_plain_query

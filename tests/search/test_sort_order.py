@@ -72,7 +72,7 @@ def test_rules_of_the_wiki_boost_by_path(wiki: IndexedWiki) -> None:
         (True, False, 4.0),
     ]
     with wiki.handle._use_live_index() as live_index:
-        live_index.searcher._order._rules = (BoostRule(lambda file: file.startswith("tools/"), 4.0),)
+        live_index.searcher._boost_rules = (BoostRule(lambda file: file.startswith("tools/"), 4.0),)
     assert get_paths(search(wiki, "oil the handle of a spade"))[0] == "tools/hoe"
     assert [check_boost_rule(text) for text in ("/a=2", "a=b=0.1")] == ["", ""]
     for bad in ("a", "=2", "a=", "a=x", "a=11", "a=0"):

@@ -13,8 +13,8 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search import query as search_query
 from wikiholt.search import spell_check
-from wikiholt.search.english_words import is_english_word
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.spell_check import is_english_word
 
 
 @pytest.fixture(scope="module")

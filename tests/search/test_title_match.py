@@ -1,18 +1,19 @@
 """A query that names a page is a query for that page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.search.candidate_fixtures import Row, make_rows
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.embedding import load_embedder
-from wikiholt.search import title_match
-from wikiholt.search.ranking import Candidate, QueryShape, TitleMatch, rank_candidates
+from wikiholt.search.ranking import QueryShape, TitleMatch, rank_candidates
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.title_match import PATH_SHARE, TitleMatcher, split_path_words
+from wikiholt.search.title_match import PATH_SHARE, analyse_names, score_titles, split_path_words
 from wikiholt.text.keyword_query import parse_query
 
 
@@ -21,18 +22,19 @@ def make_stored_page(page_id: int, name: str) -> StoredPage:
 
 
 def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "english") -> list[float]:
-    pages = {number: make_stored_page(number, name) for number, name in enumerate(names)}
-    found = TitleMatcher(lambda page_ids: {item: pages[item] for item in page_ids}, language).score_titles(
-        query, pages, 1
-    )
+    pages = {number: analyse_names(make_stored_page(number, name), [language]) for number, name in enumerate(names)}
+    found = score_titles(language, query, (), pages)
     return [found.get(number, TitleMatch()).overlap for number in pages]
+
+
+def measure_page_overlap(typed: str, page: StoredPage) -> float:
+    return score_titles("english", parse_query(typed), (), {1: analyse_names(page, ["english"])})[1].overlap
 
 
 def test_the_name_or_alias_that_fits_best_counts() -> None:
     page = make_stored_page(1, "Compost")._replace(aliases=("Heap", "Worm bin"))
-    matcher = TitleMatcher(lambda _: {1: page}, "english")
     queries = ("worm bin", "bin", "compost", "heap of worms", "spade")
-    overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1].overlap for query in queries]
+    overlaps = [measure_page_overlap(query, page) for query in queries]
     assert overlaps == pytest.approx([1.0, 2 / 3, 1.0, 2 / 3, 0.0])
 
 
@@ -115,8 +117,7 @@ def test_a_path_is_read_as_words(path: str, words: list[str]) -> None:
 
 
 def measure_path_overlap(typed: str, name: str, path: str, aliases: tuple[str, ...] = ()) -> float:
-    page = make_stored_page(1, name)._replace(path=path, aliases=aliases)
-    return TitleMatcher(lambda _: {1: page}, "english").score_titles(parse_query(typed), [1], 1)[1].overlap
+    return measure_page_overlap(typed, make_stored_page(1, name)._replace(path=path, aliases=aliases))
 
 
 @pytest.mark.parametrize(
@@ -154,42 +155,6 @@ def test_a_name_without_a_word_matches_nothing() -> None:
     assert measure_title_overlap(parse_query("coffee"), "", "…", "☕") == [0.0, 0.0, 0.0]
 
 
-def test_names_are_read_once_per_version_of_the_index() -> None:
-    requests: list[list[int]] = []
-    names = {1: "Coffee", 2: "Tea"}
-
-    def pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
-        requests.append(list(page_ids))
-        return {page_id: make_stored_page(page_id, names[page_id]) for page_id in page_ids if page_id in names}
-
-    naming, query = TitleMatcher(pages, "english"), parse_query("coffee")
-
-    def measure(page_ids: Sequence[int], version: int) -> dict[int, float]:
-        return {page_id: match.overlap for page_id, match in naming.score_titles(query, page_ids, version).items()}
-
-    assert measure([1], 7) == {1: 1.0}
-    assert measure([1, 2, 3], 7) == {1: 1.0, 2: 0.0}
-    names[1] = "Cocoa"
-    assert measure([1], 7) == {1: 1.0}
-    assert measure([1], 8) == {1: 0.0}
-    assert requests == [[1], [2, 3], [1]]
-
-
-def test_of_many_names_half_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(title_match, "_MAX_CACHED_PAGES", 10)
-    read: list[int] = []
-
-    def read_pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
-        read.extend(page_ids)
-        return {number: make_stored_page(number, f"page {number}") for number in page_ids}
-
-    matcher = TitleMatcher(read_pages, "english")
-    first = matcher.score_titles(parse_query("page 9 "), range(12), 1)
-    again = matcher.score_titles(parse_query("page 9 "), range(12), 1)
-    assert again == first
-    assert read == [*range(12), *range(5)]
-
-
 def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> None:
     assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "coffee"
     notes.repository.commit({"coffee.md": "# Espresso\n\nDescale it twice a year.\n"})
@@ -202,14 +167,14 @@ def test_of_a_sentence_a_name_counts_more_the_nearer_the_page_is() -> None:
     sentence, named = QueryShape(function_words=0.5), TitleMatch(1.0, 1.0)
     gained = []
     for distance in (0.9, 0.5):
-        bare, match = (Candidate(1, 1, distance, 0.3, title=title) for title in (TitleMatch(), named))
-        ((one,), (other,)) = (rank_candidates(SearchMode.HYBRID, [each], sentence) for each in (bare, match))
-        gained.append(other.rank - one.rank)
+        rows = [make_rows([Row(1, 1, distance, 0.3, title=title)]) for title in (TitleMatch(), named)]
+        bare, match = (rank_candidates(SearchMode.HYBRID, each, sentence, CosineScale())["rank"][0] for each in rows)
+        gained.append(match - bare)
     assert gained[0] < gained[1]
 
 
 def test_semantic_search_ignores_names() -> None:
-    candidate = Candidate(1, 1, distance=0.4)
-    named = candidate._replace(title=TitleMatch(1.0, 1.0))
-    bare, match = rank_candidates(SearchMode.SEMANTIC, [candidate, named], QueryShape())
-    assert bare.rank == match.rank
+    bare = Row(1, 1, distance=0.4)
+    rows = make_rows([bare, bare._replace(title=TitleMatch(1.0, 1.0))])
+    first, second = rank_candidates(SearchMode.SEMANTIC, rows, QueryShape(), CosineScale())["rank"]
+    assert first == second

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.own_names import fold_name, make_name_term, make_name_terms
+from wikiholt.text.bm25 import fold_name, make_name_term, make_name_terms
 
 
 @pytest.mark.parametrize(

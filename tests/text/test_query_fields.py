@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidQuery
-from wikiholt.text.keyword_query import find_plain_words
-from wikiholt.text.query_fields import ParsedFields, parse_fields
+from wikiholt.text.keyword_query import ParsedFields, find_plain_words, parse_fields
 
 
 @pytest.mark.parametrize(

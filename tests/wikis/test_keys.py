@@ -1,7 +1,6 @@
 """Keys: shown once, stored as digests, always checked against the current state by every process."""
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wikis.registry_rows import overwrite_column
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
 from wikiholt.wikis.registry import Registry
@@ -28,12 +28,6 @@ def garden(registry: Registry) -> Wiki:
     return registry.add("garden", "/srv/garden")
 
 
-def overwrite_column(path: Path, column: str, value: str | None) -> None:
-    """Change every key without the registry."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute(f"UPDATE keys SET {column} = ?", (value,))
-
-
 def test_a_token_grants_the_wiki_it_was_made_for(registry: Registry, garden: Wiki) -> None:
     key, token = registry.keys.create(garden.id, Scope.WRITE, "the editor", datetime.now(UTC) + HOUR)
     assert registry.keys.find_by_token(token) == key
@@ -45,7 +39,7 @@ def test_a_token_grants_the_wiki_it_was_made_for(registry: Registry, garden: Wik
 def test_only_a_digest_is_stored(registry: Registry, garden: Wiki, path: Path) -> None:
     _, token = registry.keys.create(garden.id, Scope.READ)
     registry.close()
-    on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    on_disk = b"".join(file.read_bytes() for file in path.parent.rglob("*") if file.is_file())
     assert token.split("_")[2].encode() not in on_disk
     assert token.encode() not in on_disk
 
@@ -90,7 +84,7 @@ def test_a_wiki_can_revoke_only_its_own_keys(registry: Registry, garden: Wiki) -
 def test_an_expired_key_grants_nothing_but_still_counts_as_a_key(registry: Registry, garden: Wiki, path: Path) -> None:
     key, token = registry.keys.create(garden.id, Scope.READ, "", datetime.now(UTC) + HOUR)
     assert registry.keys.find_by_token(token) == key
-    overwrite_column(path, "expires_at", (datetime.now(UTC) - HOUR).isoformat())
+    overwrite_column(path, "keys", "expires_at", (datetime.now(UTC) - HOUR).isoformat())
     assert registry.keys.find_by_token(token) is None
     assert registry.keys.has_any()
 
@@ -188,7 +182,7 @@ def test_a_key_that_was_changed_on_disk_is_damage(registry: Registry, garden: Wi
     registry.add("runbook", "/srv/runbook")
     registry.keys.create(garden.id, Scope.READ)
     registry.close()
-    overwrite_column(path, column, "admin" if column == "scope" else registry.get("runbook").id)
+    overwrite_column(path, "keys", column, "admin" if column == "scope" else registry.get("runbook").id, checked=False)
     registry.close()
     with pytest.raises(IndexCorrupt):
         registry.keys.has_any()
@@ -196,7 +190,7 @@ def test_a_key_that_was_changed_on_disk_is_damage(registry: Registry, garden: Wi
 
 def test_an_unreadable_key_is_damage(registry: Registry, garden: Wiki, path: Path) -> None:
     _, token = registry.keys.create(garden.id, Scope.READ)
-    overwrite_column(path, "scope", "everything")
+    overwrite_column(path, "keys", "scope", "everything")
     with pytest.raises(IndexCorrupt):
         registry.keys.find_by_token(token)
 

@@ -107,10 +107,10 @@ def test_the_repository_of_a_removal_that_was_killed_is_deleted_later(
     service.create("notes", {})
     write(service, "notes", "Home")
     with monkeypatch.context() as patch:
-        patch.setattr(service.registry.backups, "finish_purges", lambda: None)
+        patch.setattr(service, "_remove_leftovers_of", lambda _: None)
         service.remove("notes")
     assert len(list_repositories(tmp_path / "data")) == 1
-    service.registry.backups.finish_purges()
+    service.remove_leftovers()
     assert list_repositories(tmp_path / "data") == []
 
 

@@ -1,4 +1,4 @@
-"""Clients, codes and tokens of agents in the registry."""
+"""Clients, codes and tokens of agents."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -99,8 +99,11 @@ def test_expired_rows_are_deleted_with_the_next_write(registry: Registry, monkey
     assert registry.oauth.find(GrantKind.CODE, code) is None
     monkeypatch.undo()
     registry.oauth.add_client("fresh", {})
-    names = [row[0] for row in registry.read_rows()["marks"]]
-    assert not [name for name in names if name and name.startswith("oauth-code-")]
+    with registry.oauth._store.read() as connection:
+        assert connection is not None
+        names = {name for (name,) in connection.execute("SELECT name FROM grants")}
+    assert "new-client-fresh" in names
+    assert not [name for name in names if name.startswith("code-")]
 
 
 def test_a_managed_wiki_is_stored_without_its_path(registry: Registry) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from tests.wikis.sign_in_cases import HOUR, PERSON, SignInCases
 from wikiholt.errors import StorageError
-from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.sign_ins import SIGN_INS_FILE
+from wikiholt.wikis.registry import SESSIONS_FILE, Registry
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ class TestFile(SignInCases):
 
 def test_only_a_digest_is_stored_for_the_owner_alone(registry: Registry, tmp_path: Path) -> None:
     _, token = registry.sign_ins.create(PERSON, HOUR)
-    file = tmp_path / SIGN_INS_FILE
+    file = tmp_path / SESSIONS_FILE
     assert token.encode() not in file.read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert PERSON.email.encode() in file.read_bytes()
@@ -51,7 +50,7 @@ def test_damage_is_an_error_once_and_signs_everyone_out(
     registry: Registry, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, token = registry.sign_ins.create(PERSON, HOUR)
-    file = tmp_path / SIGN_INS_FILE
+    file = tmp_path / SESSIONS_FILE
     file.unlink()
     if kind == "garbage":
         file.write_bytes(b"no database" * 1000)
@@ -67,9 +66,3 @@ def test_damage_is_an_error_once_and_signs_everyone_out(
     assert registry.sign_ins.find(token) is None
     _, token = registry.sign_ins.create(PERSON, HOUR)
     assert registry.sign_ins.find(token) is not None
-
-
-def test_an_empty_file_is_a_new_one(registry: Registry, tmp_path: Path) -> None:
-    (tmp_path / SIGN_INS_FILE).touch()
-    assert registry.sign_ins.find("x") is None
-    assert registry.sign_ins.create(PERSON, HOUR)

@@ -12,11 +12,11 @@ from wikiholt.storage.sqlite.faiss_codes import make_codes_choice
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
-from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry
+from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_recovery import LeftoverData
 
-KEYWORD_CACHE_MIN_PAGES = 300
-"""Below this size FTS5 answers in half a millisecond, and a keyword cache would only cost memory."""
+KEYWORD_CACHE_MIN_PAGES = 1_000
+"""Up to this size FTS5 answers in a millisecond, and a keyword cache would only cost memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         Registry(
             file,
             backups=backups,
-            database=home_tables.PostgresRegistry(catalog, remains=leftovers),
+            shared=SharedTables(home_tables.open_registry(catalog), home_tables.open_sessions(catalog), leftovers),
             repositories=get_repositories_directory(settings),
         ),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),

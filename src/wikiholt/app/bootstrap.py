@@ -15,7 +15,7 @@ from wikiholt.app.backends import Backend, get_repositories_directory, open_back
 from wikiholt.app.models import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
+from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, build_patched_cache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
@@ -121,7 +121,7 @@ def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
 def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence[Question]") -> WikiHandle:
     """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
     terms = service.get_handle(slug).build_terms_without(questions)
-    return service.open_with_keyword_cache(slug, lambda index: PatchedKeywordCache(index, terms))
+    return service.open_with_keyword_cache(slug, lambda index: build_patched_cache(index, terms))
 
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
@@ -373,7 +373,7 @@ def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
 
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
-    if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
+    if settings.chroma_path and importlib.util.find_spec("chromadb") is None:
         raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma"))
     from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine  # noqa: PLC0415
 
@@ -402,7 +402,7 @@ def _make_chroma_cache_opener(
             return None
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)
-        return chroma.open_cache(
+        return chroma.open_searcher(
             index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
         )
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from wikiholt.app.doctor import CheckResult
-from wikiholt.caches.cache_file import is_cache_file_name, read_cache_owner
+from wikiholt.caches.keywords.keyword_file import read_keyword_file_owner
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -88,9 +88,11 @@ def _choose_reader(name: str) -> Callable[[Path], str] | None:
         return lambda file: _read_with(file, get_query_log_owner)
     if name.startswith(("g", "copy-g")) and name.endswith(".sqlite"):
         return lambda file: _read_with(file, get_owner)
-    if name.startswith("g") and name.endswith(".vectors"):
+    if name.endswith(".keywords"):
+        return read_keyword_file_owner
+    if name.startswith(("g", "copy-g")) and name.endswith(".vectors"):
         return lambda file: read_vector_header(file).wiki_id
-    return read_cache_owner if is_cache_file_name(name) else None
+    return None
 
 
 def _read_with(file: Path, read: Callable[[sqlite3.Connection], str]) -> str:

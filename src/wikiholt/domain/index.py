@@ -84,6 +84,7 @@ class Recipe:
     fingerprint: str
     dimensions: int
     pipeline: str
+    """The settings of the text pipeline as JSON."""
     model: str = field(default="", compare=False)
     precision: str = field(default="", compare=False)
     """`model` and `precision` load the model again, if it is still installed; `fingerprint` tells if it is the same."""
@@ -125,32 +126,6 @@ class VectorRows:
     chunk_ids: IntArray
     page_ids: IntArray
     vectors: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class VectorDelta:
-    """The difference between two versions of an index: rows added, or of a page that moved, and chunk ids dropped."""
-
-    version: int
-    added: VectorRows
-    dropped: IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordRow:
-    """The terms of a page; empty for a page that is hidden from search."""
-
-    page_id: int
-    terms: PageTerms
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordDelta:
-    """Pages whose terms changed between two versions, in their current form, and the ids of deleted pages."""
-
-    version: int
-    changed: tuple[KeywordRow, ...]
-    dropped: IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,9 @@ class ManagedRepositories(Protocol):
     def delete(self, wiki_id: str) -> None:
         """Delete a repository, if it exists. Raises StorageError."""
 
+    def list_ids(self) -> set[str]:
+        """The ids of all wikis that have a repository here, also one whose deletion was interrupted."""
+
     def write_backup(self, wiki_id: str, directory: Path) -> None:
         """Write all commits as a git bundle into the directory, and delete older bundles. Raises StorageError."""
 
@@ -333,14 +336,11 @@ class Lexicon(Protocol):
 
 
 class KeywordCache(_IndexCache, Protocol):
-    """A fast copy of one index's keywords: same pages, same scores."""
+    """A fast copy of one index's keywords: same pages, same scores. Phrases and exclusions raise CacheCannotAnswer."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
     def get_max_score(self, query: KeywordQuery) -> float: ...
-
-    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""

@@ -12,15 +12,12 @@ from wikiholt.domain.index import (
     IndexChange,
     IndexState,
     IntArray,
-    KeywordDelta,
-    KeywordRow,
     PageContents,
     Recipe,
-    VectorDelta,
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, PageProblem, PageWarnings
+from wikiholt.domain.page import Facets, PageProblem, PageTerms, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -49,6 +46,20 @@ class VectorSnapshot:
         return self._iter_blocks()
 
 
+@dataclass(frozen=True, slots=True)
+class KeywordSnapshot:
+    """The terms of all pages of an index at one version, while its transaction is open."""
+
+    version: int
+    page_keys: IntArray
+    """For each page its id times 2³² plus its checksum, sorted. While a key is the same, the terms of the page are."""
+    _iter_terms: Callable[[Sequence[int] | None], Iterator[tuple[int, PageTerms]]]
+
+    def iter_terms(self, page_ids: Sequence[int] | None = None) -> Iterator[tuple[int, PageTerms]]:
+        """The ids and terms of these pages (sorted ids), or of all, by id. A page hidden from search has none."""
+        return self._iter_terms(page_ids)
+
+
 class VectorSource(Protocol):
     """Where vectors of texts are known, so that these texts need not be embedded."""
 
@@ -56,7 +67,15 @@ class VectorSource(Protocol):
         """The intact vectors of chunks whose embedded text has one of these hashes, by hash."""
 
 
-class WikiIndex(VectorSource, Protocol):
+class KeptIndex(VectorSource, Protocol):
+    """An index that is not used any more, of which vectors are taken over."""
+
+    def get_state(self) -> IndexState: ...
+
+    def close(self) -> None: ...
+
+
+class WikiIndex(KeptIndex, Protocol):
     """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
@@ -132,14 +151,11 @@ class WikiIndex(VectorSource, Protocol):
     def open_vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
         """All vectors at one version, to build a copy from."""
 
-    def get_vector_changes(self, version: int) -> VectorDelta | None:
-        """What a copy of that version must apply; None if it is too old to be updated."""
+    def open_keywords(self) -> AbstractContextManager[KeywordSnapshot]:
+        """The terms of all pages at one version, to build a keyword cache from, or to bring one to that version."""
 
-    def open_keyword_rows(self) -> AbstractContextManager[tuple[int, Iterator[KeywordRow]]]:
-        """The version and every page's terms at that version, to build a keyword cache from."""
-
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
-        """What a keyword cache at that version must apply; None if it is too old to be updated."""
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
+        """The version, and every term, sorted, with the number of pages that contain it."""
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]: ...
 
@@ -279,7 +295,7 @@ class IndexStore(Protocol):
     def quarantine(self, wiki_id: str, reason: str) -> str:
         """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it."""
 
-    def open_quarantined(self, wiki_id: str) -> WikiIndex | None:
+    def open_quarantined(self, wiki_id: str) -> KeptIndex | None:
         """Open the last quarantined index to take over its vectors; None if that is not possible."""
 
     def open_backup(self, file: Path) -> WikiIndex:

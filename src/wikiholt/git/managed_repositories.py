@@ -87,6 +87,11 @@ class RepositoryDirectory:
                 path.rename(trash)
                 shutil.rmtree(trash)
 
+    def list_ids(self) -> set[str]:
+        with suppress(OSError):
+            return {path.name.removeprefix(".dropped-").removesuffix(".git") for path in self._directory.iterdir()}
+        return set()
+
     def write_backup(self, wiki_id: str, directory: Path) -> None:
         git = make_bare_runner(self._get_path(wiki_id), _BUNDLE_TIMEOUT_S)
         head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")

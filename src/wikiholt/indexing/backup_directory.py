@@ -37,6 +37,14 @@ class BackupPolicy:
     keep_count: int = 7
     """Keep this many of the newest backups of the registry, and the newest one of this many days."""
 
+    def list_ids(self) -> set[str]:
+        """The ids of all wikis that have backups in the directory, also those whose deletion was interrupted."""
+        with suppress(OSError):
+            return (
+                {path.name.removeprefix(".dropped-") for path in self.directory.iterdir()} if self.directory else set()
+            )
+        return set()
+
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:

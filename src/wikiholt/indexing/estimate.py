@@ -71,7 +71,7 @@ def estimate_reindex(
     seconds_per_text = measure_seconds_per_text(embedder, stats.sample)
     fixed_seconds = (stats.seconds + WRITE_SECONDS_PER_CHUNK * stats.chunks) * scale
     disk_bytes = stats.pages * _BYTES_PER_PAGE + 3 * stats.text_bytes
-    disk_bytes += stats.chunks * (_BYTES_PER_CHUNK + 8 * embedder.dimensions)
+    disk_bytes += stats.chunks * (_BYTES_PER_CHUNK + 6 * embedder.dimensions)
     return ReindexEstimate(
         pages=len(tree),
         chunks=round(stats.chunks * scale),

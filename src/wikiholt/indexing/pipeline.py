@@ -1,15 +1,14 @@
 """From a blob to a page that is ready to be embedded. Sync, reindex, estimate and import all use this pipeline."""
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
 from itertools import islice
-from typing import cast
+from typing import Any
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import IndexState, Recipe
@@ -33,13 +32,6 @@ TEXT_VERSION = 12
 
 BATCH_PAGES = 48
 """Pages per batch: enough to use every core, few enough that a crash loses little work."""
-
-_RECIPE_PATTERN = re.compile(
-    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), (?P<detected>detected )?(?P<dialect>[\w-]+),"
-    r" up to (?P<bytes>\d+) bytes,"
-    r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
-    re.DOTALL,
-)
 
 _WORK_PER_BYTE = 3
 """Characters the tokenizer may read per page, per byte of `page.max_bytes`. Prose in any script needs at most 2.5."""
@@ -90,30 +82,27 @@ class TextPipeline:
     """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_dialect_of`)."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
-        dialect = f"{'detected ' if self.detects_dialect else ''}{self.dialect.name}"
-        chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
-        text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, {dialect}, up to {self.max_bytes} bytes"
-        pipeline = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
+        settings = {name: getattr(self, name) for name in _SETTING_NAMES}
+        settings |= {"dialect": self.dialect.name, "text_version": TEXT_VERSION}
+        pipeline = json.dumps(settings, sort_keys=True)
         return Recipe(embedder.fingerprint, embedder.dimensions, pipeline, embedder.model, embedder.precision)
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
-        match = _RECIPE_PATTERN.fullmatch(recipe.pipeline)
-        if match is None or int(match["version"]) != TEXT_VERSION or match["dialect"] not in DIALECTS:
+        settings = _read_settings(recipe)
+        dialect = DIALECTS.get(settings.get("dialect", ""))
+        if settings.pop("text_version", None) != TEXT_VERSION or settings.keys() != _SETTING_NAMES or dialect is None:
             return None
-        target, overlap, max_bytes = (int(match[name]) for name in ("target", "overlap", "bytes"))
-        hide = tuple(json.loads(match["hide"] or "[]"))
-        anchors, dialect = cast(AnchorStyle, match["anchors"]), DIALECTS[match["dialect"]]
-        return cls(target, overlap, match["language"], anchors, max_bytes, hide, dialect, bool(match["detected"]))
+        return cls(**{**settings, "hide": tuple(settings["hide"]), "dialect": dialect})
 
     def with_dialect_of(self, recipe: Recipe) -> "TextPipeline":
         """This pipeline with the dialect that was detected for an index, if it detects dialects.
 
         The index may be of another version: until it is rebuilt, its pages are still shown in their dialect.
         """
-        match = _RECIPE_PATTERN.fullmatch(recipe.pipeline) if self.detects_dialect else None
-        dialect = DIALECTS.get(match["dialect"]) if match and match["detected"] else None
+        settings = _read_settings(recipe) if self.detects_dialect else {}
+        dialect = DIALECTS.get(settings.get("dialect", "")) if settings.get("detects_dialect") else None
         return replace(self, dialect=dialect) if dialect else self
 
     def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
@@ -195,6 +184,18 @@ class TextPipeline:
     def find_unused_hide_patterns(self, files: Collection[str]) -> list[str]:
         """The patterns of `hide` that match none of the files."""
         return find_unused_patterns(self.hide, files, self._ignores_case)
+
+
+_SETTING_NAMES = {field.name for field in fields(TextPipeline)}
+
+
+def _read_settings(recipe: Recipe) -> dict[str, Any]:
+    """The settings that `build_recipe` wrote; empty for the recipe of another program."""
+    try:
+        settings = json.loads(recipe.pipeline)
+    except ValueError:
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:

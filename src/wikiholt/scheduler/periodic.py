@@ -106,6 +106,7 @@ class ScheduledBackups(_PeriodicTask):
 
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:  # noqa: ARG002
         try:
+            self._service.remove_leftovers()
             backup = self._service.registry.backups.create_if_changed(self.poll_s)
             self._state.counts["backups"] += backup is not None
         except IndexMissing:

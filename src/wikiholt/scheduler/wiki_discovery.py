@@ -111,7 +111,7 @@ class WikiDiscovery:
                 new[slug] = (source, {name: value for name, value in settings.items() if value})
                 _log_changed_name(repository)
         self._log_skipped(skipped)
-        return self._service.registry.add_many([(slug, *values) for slug, values in new.items()]) if new else []
+        return self._service.add_many([(slug, *values) for slug, values in new.items()]) if new else []
 
     def _drop_replaced(self, wikis: Sequence[Wiki], repositories: Sequence[DiscoveredRepository]) -> Sequence[Wiki]:
         """The wikis without discovered ones whose path now has another repository, which becomes a new wiki.

@@ -1,23 +1,22 @@
-"""Interprets the text of a query: terms for keyword search, a sentence for the model."""
+"""Interprets the text of a query: terms for keyword search, a sentence for the model, and its vector."""
 
 import logging
-import math
+import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
-from wikiholt.domain.index import IntArray
-from wikiholt.domain.protocols import Lexicon
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode
+from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.domain.protocols import Embedder, Lexicon, SupportsQueryThreads, SupportsSentenceScoring
+from wikiholt.domain.search import KeywordQuery, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import DatabaseUnavailable, InvalidQuery
+from wikiholt.errors import DatabaseUnavailable, InvalidQuery, ModelError, ModelMismatch
 from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector
 from wikiholt.text.analysis import TOKEN_PATTERN
-from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
     QueryVariant,
@@ -25,83 +24,26 @@ from wikiholt.text.keyword_query import (
     find_korean_nouns,
     find_query_identifiers,
     get_significant_tokens,
+    parse_fields,
     to_plain_query,
 )
-from wikiholt.text.query_fields import parse_fields
+from wikiholt.text.snippets import SentenceScorer
 
 _LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-MIN_ONLY_TERM_WEIGHT = 0.25
-"""The part of a query that a term, or two terms in a row, must be to count in full on the only page that has them:
-about one word of four.
-
-In a long question, a word that one page has by chance would make that page too likely. See docs/adr/0046.
-"""
-
 
 @dataclass(frozen=True, slots=True)
-class KeywordScores:
-    """The keyword scores of one index. `page_count` is its number of pages."""
+class Query:
+    """What one search looks for: its request, interpreted, and the pages that it may return."""
 
-    search: Callable[[KeywordQuery], Sequence[KeywordHit]]
-    get_max_score: Callable[[KeywordQuery], float]
-    find_page_ids: Callable[[KeywordQuery], IntArray]
-    """Finds the pages with all phrases of a query."""
-    page_count: int
-
-    def compute_shares(self, query: KeywordQuery, identifiers: Sequence[str] = ()) -> dict[int, float]:
-        """Page id → share of the best possible score, best first.
-
-        In a short query a term that no other page has counts in full. Otherwise it would count little on a long page,
-        and pages without it would be ranked higher. In a longer query two such terms count if they are next to each
-        other, in the query and on the page.
-        """
-        # The store treats the last term as possibly unfinished.
-        terms = (*identifiers, *query.terms)
-        scores = {hit.page_id: hit.score for hit in self.search(replace(query, terms=terms))}
-        if not scores:
-            return {}
-        best = self.get_max_score(query)
-        for hit, max_score in self._find_only_pages(query, terms, best):
-            if hit.page_id in scores or not query.phrases:
-                scores[hit.page_id] = scores.get(hit.page_id, hit.score) + max_score - hit.score
-        return sort_shares({page_id: min(1.0, score / best) if best else 1.0 for page_id, score in scores.items()})
-
-    def _find_only_pages(
-        self, query: KeywordQuery, terms: Sequence[str], best: float
-    ) -> Iterator[tuple[KeywordHit, float]]:
-        """For each term of enough weight that one page has: its score on that page, and the most it could be."""
-        max_score, min_score = compute_max_score(self.page_count, 1), MIN_ONLY_TERM_WEIGHT * best
-        if 2 * max_score < min_score:
-            return
-        unique = [term for term in terms if math.isclose(self.get_max_score(KeywordQuery((term,))), max_score)]
-        if max_score < min_score:
-            pairs = [pair for pair in pairwise(query.terms) if set(pair) <= set(unique)]
-            on_one_page = [pair for pair in pairs if len(self.find_page_ids(KeywordQuery(phrases=(pair,)))) == 1]
-            unique = list(dict.fromkeys(chain.from_iterable(on_one_page)))
-        for term in unique:
-            hits = self.search(KeywordQuery((term,), excluded=query.excluded))
-            # In an index of one or two pages the maximum does not depend on the number of pages with the term.
-            if len(hits) == 1:
-                yield hits[0], max_score
-
-
-def sort_shares(shares: Mapping[int, float]) -> dict[int, float]:
-    """The shares, best first."""
-    return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
-
-
-@dataclass(frozen=True, slots=True)
-class InterpretedQuery:
-    """A query after spelling correction and analysis."""
-
-    query: KeywordQuery
-    """The query itself. Keyword scores are relative to the best possible score for it."""
-    expanded: KeywordQuery
-    """The query with all other terms that can match a page. Used for highlighting."""
-    text: str
+    request: SearchRequest
+    words: KeywordQuery = field(default_factory=KeywordQuery)
+    """The words of the query. Keyword scores are relative to the best possible score for them."""
+    expanded: KeywordQuery = field(default_factory=KeywordQuery)
+    """The words with all other terms that can match a page. Used for highlighting."""
+    text: str = ""
     """The text that the model embeds."""
     did_you_mean: str = ""
     variants: tuple[QueryVariant, ...] = ()
@@ -112,38 +54,28 @@ class InterpretedQuery:
     """Terms of words that are related to words of the query."""
     lexicon_unavailable: bool = False
     """Whether the lexicon was needed and failed."""
+    allowed: IntArray | None = None
+    """The sorted ids of the pages that pass the filter, contain the phrases and do not contain the exclusions; None for
+    all."""
+
+    @property
+    def all_words(self) -> tuple[KeywordQuery, ...]:
+        """The words as analysed in each way, the main one first."""
+        return (self.words, *(variant.query for variant in self.variants))
 
     @property
     def shape(self) -> QueryShape:
-        terms = {*self.query.terms, *chain.from_iterable(self.query.phrases)}
+        terms = {*self.words.terms, *chain.from_iterable(self.words.phrases)}
         return make_query_shape(terms, len(TOKEN_PATTERN.findall(self.text)))
 
-    def get_requirements(self, *, phrases: bool) -> list[KeywordQuery]:
-        """Phrases and exclusions of every variant. A page has to satisfy at least one of them."""
-        queries = (self.query, *(variant.query for variant in self.variants))
-        requirements = (KeywordQuery(phrases=q.phrases if phrases else (), excluded=q.excluded) for q in queries)
-        return [required for required in dict.fromkeys(requirements) if required.phrases or required.excluded]
+    @property
+    def has_no_page(self) -> bool:
+        """Whether no page may be returned."""
+        return self.allowed is not None and not len(self.allowed)
 
-    def without_exclusions(self) -> "InterpretedQuery":
-        query = replace(self.query, excluded=())
+    def without_exclusions(self) -> "Query":
         variants = (replace(variant, query=replace(variant.query, excluded=())) for variant in self.variants)
-        return replace(self, query=query, variants=tuple(variants))
-
-    def compute_shares(self, scores: KeywordScores) -> dict[int, float]:
-        """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
-        shares: dict[int, float] = {}
-        for query in (self.query, *(variant.query for variant in self.variants)):
-            for page_id, share in scores.compute_shares(query, self.identifiers).items():
-                shares[page_id] = max(shares.get(page_id, 0.0), share)
-        if self.related_terms:
-            self._add_related(shares, scores)
-        return sort_shares(shares)
-
-    def _add_related(self, shares: dict[int, float], scores: KeywordScores) -> None:
-        max_score = scores.get_max_score(self.query)
-        for hit in scores.search(KeywordQuery(self.related_terms, excluded=self.query.excluded)):
-            share = RELATED_TERM_WEIGHT * hit.score / max_score if max_score else 0.0
-            shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + share)
+        return replace(self, words=replace(self.words, excluded=()), variants=tuple(variants))
 
 
 _SIGNS_WITH_MEANING = frozenset("#%&/@\\§")
@@ -158,16 +90,15 @@ def has_word_or_symbol(text: str) -> bool:
     )
 
 
-def check_query(request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool, has_reranker: bool) -> None:
+def check_query(query: Query, *, has_words: bool, has_reranker: bool) -> None:
     """Raise InvalidQuery if the request cannot be answered."""
-    query = interpreted.query
-    if not has_words or (query.excluded and not query):
+    if not has_words or (query.words.excluded and not query.words):
         raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
-    if request.mode is SearchMode.KEYWORD and not query:
+    if query.request.mode is SearchMode.KEYWORD and not query.words:
         raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
-    if not has_word_or_symbol(interpreted.text):
+    if not has_word_or_symbol(query.text):
         raise InvalidQuery("the query contains no word", hint="use letters or digits")
-    if request.rerank and not has_reranker:
+    if query.request.rerank and not has_reranker:
         raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
 
@@ -177,62 +108,153 @@ class QueryInterpreter:
     def __init__(self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None]) -> None:
         self._language = language
         self._get_lexicon = get_lexicon
-        self._spelling = SpellingCorrector(
-            index, language, get_lexicon, lambda word: self._interpret_text(f"{word} ", []).expanded.terms
+        self._spelling = SpellingCorrector(index, language, get_lexicon, self._get_search_terms)
+
+    def interpret(self, request: SearchRequest, is_known: Callable[[str], bool]) -> Query:
+        """Interpret a request. Words that are on no page and for which `is_known` is false are treated as typos."""
+        corrected, is_checked = _try_with_lexicon(
+            lambda: self._spelling.correct(request.query, request.where, is_known), ""
         )
-
-    def interpret(self, typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
-        """Interpret the query. Words that are on no page and for which `is_known` is false are treated as typos."""
-        errors: list[Exception] = []
-        corrected = _try_with_lexicon(lambda: self._spelling.correct(typed, where, is_known), "", errors)
-        interpreted = self._interpret_text(corrected or typed, errors, first_parts=True)
-        return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
-
-    def _interpret_text(self, text: str, errors: list[Exception], *, first_parts: bool = False) -> InterpretedQuery:
-        """`first_parts`: the first part of a compound matches too. It does not show that the rest is spelled right."""
-        fields = parse_fields(text)
+        fields = parse_fields(corrected or request.query)
         own, *variants = self._build_variants(fields.branches)
-        query, identifiers = own.query, find_query_identifiers(fields.text)
-        no_terms: tuple[str, ...] = ()
-        related = _try_with_lexicon(
-            lambda: self._find_related(fields.text, query, first_parts=first_parts), no_terms, errors
-        )
-        variant_terms = (term for variant in variants for term in variant.query.terms)
-        terms = (*related, *identifiers, *variant_terms, *query.terms)
-        phrases = (*query.phrases, *(phrase for variant in variants for phrase in variant.query.phrases))
-        expanded = replace(query, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
-        return InterpretedQuery(
-            query,
-            expanded,
+        words, identifiers = own.query, find_query_identifiers(fields.text)
+        related, has_related = self._find_related(fields.text, words, first_parts=True)
+        return Query(
+            request,
+            words,
+            _expand(words, variants, identifiers, related),
             to_plain_query(fields.text),
-            variants=tuple(variants),
-            identifiers=identifiers,
-            related_terms=related,
+            corrected,
+            tuple(variants),
+            identifiers,
+            related,
+            lexicon_unavailable=not (is_checked and has_related),
         )
+
+    def _get_search_terms(self, word: str) -> tuple[str, ...]:
+        """The terms under which a word is searched, and under which it may be on a page if it is spelled right.
+
+        A first part does not show that the rest is.
+        """
+        own, *variants = self._build_variants(parse_fields(f"{word} ").branches)
+        related, _ = self._find_related(f"{word} ", own.query, first_parts=False)
+        return _expand(own.query, variants, find_query_identifiers(word), related).terms
 
     def _build_variants(self, branches: Sequence[str]) -> list[QueryVariant]:
         variants = (variant for text in branches for variant in build_query_variants(text, self._language))
         return list(dict.fromkeys(variants))
 
-    def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[str, ...]:
-        """Terms related to those of the query, in languages with compounds. Quoted phrases have none."""
+    def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[tuple[str, ...], bool]:
+        """Terms related to those of the query, in languages with compounds, and whether the lexicon could tell.
+
+        Quoted phrases have none. With `first_parts`, the first part of a compound matches too.
+        """
         if query.phrases or not query.terms:
-            return ()
-        related = find_korean_nouns(text, query, self._language)
-        lexicon = self._get_lexicon() if has_compounds(self._language) else None
-        if lexicon is not None:
+            return (), True
+        nouns = find_korean_nouns(text, query, self._language)
+
+        def find_parts() -> tuple[str, ...]:
+            lexicon = self._get_lexicon()
             tokens = get_significant_tokens(text, query, self._language)
-            related += find_related_terms(tokens, self._language, lexicon, first_parts=first_parts)
-        return tuple(term for term in dict.fromkeys(related) if term not in query.terms)
+            return (
+                () if lexicon is None else find_related_terms(tokens, self._language, lexicon, first_parts=first_parts)
+            )
+
+        no_parts: tuple[str, ...] = ()
+        parts, is_known = _try_with_lexicon(find_parts, no_parts) if has_compounds(self._language) else ((), True)
+        return tuple(term for term in dict.fromkeys((*nouns, *parts)) if term not in query.terms), is_known
 
 
-def _try_with_lexicon(work: Callable[[], _T], default: _T, errors: list[Exception]) -> _T:
-    """Run `work` and return its result, or `default` if it fails: the query can be searched without the lexicon."""
+def _expand(
+    words: KeywordQuery, variants: Sequence[QueryVariant], identifiers: Sequence[str], related: Sequence[str]
+) -> KeywordQuery:
+    """The words with all other terms that can match a page."""
+    variant_terms = (term for variant in variants for term in variant.query.terms)
+    terms = (*related, *identifiers, *variant_terms, *words.terms)
+    phrases = (*words.phrases, *(phrase for variant in variants for phrase in variant.query.phrases))
+    return replace(words, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
+
+
+def _try_with_lexicon(work: Callable[[], _T], default: _T) -> tuple[_T, bool]:
+    """The result of `work`, or `default` if it fails, and whether it succeeded: a query can be searched without it."""
     try:
-        return work()
+        return work(), True
     except DatabaseUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - a cache may fail in any way
+    except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the answer says that it did
         _LOG.info("the lexicon is unavailable: %s", error)
-        errors.append(error)
-        return default
+        return default, False
+
+
+# The vector of a query. A model that can do so embeds it while the query is read and its words are searched.
+
+
+class StartedQuery(NamedTuple):
+    """A text that another thread embeds."""
+
+    text: str
+    embedder: Embedder
+    get_vector: Callable[[], FloatArray]
+    """Waits for the vector. Raises what `Embedder.embed_query` raises."""
+    began: float
+    """When it was started, in seconds of `time.perf_counter`."""
+
+
+class EmbeddedQuery(NamedTuple):
+    """The vector of a query, and the scorer of sentences if the model has one."""
+
+    vector: FloatArray
+    sentence_scorer: SentenceScorer | None
+
+
+class QueryEmbedder:
+    """Embeds the queries of one wiki. Safe to use from many threads."""
+
+    def __init__(self, get_embedder: Callable[[], Embedder]) -> None:
+        self._get_embedder = get_embedder
+        self._is_warm = False
+
+    def start(self, text: str) -> StartedQuery | None:
+        """Start to embed a text in another thread; None if that cannot be done now. Never raises ModelError.
+
+        Nothing is started before the first embedded query: a search that needs no model must not load it.
+        """
+        if not self._is_warm or not text:
+            return None
+        began = time.perf_counter()
+        try:
+            embedder = self._get_embedder()
+            start = _find_method(SupportsQueryThreads.start_query, embedder)
+            get_vector = start(text) if start is not None else None
+        except ModelError:
+            return None  # `embed` raises it, if the search needs the vector
+        return None if get_vector is None else StartedQuery(text, embedder, get_vector, began)
+
+    def embed(self, text: str, fingerprint: str, started: StartedQuery | None) -> EmbeddedQuery:
+        """Embed a text with the model of the index, or wait for `started` if it is the same. Raises ModelError."""
+        embedder = self._get_embedder()
+        if embedder.fingerprint != fingerprint:
+            raise ModelMismatch(
+                f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
+                hint="run `wikiholt sync` to rebuild it with the configured model",
+            )
+        make_scorer = _find_method(SupportsSentenceScoring.make_sentence_scorer, embedder)
+        scorer = make_scorer(text) if make_scorer is not None else None
+        if started is not None and started.text == text and started.embedder is embedder:
+            vector = started.get_vector()
+        else:
+            vector = embedder.embed_query(text)
+        self._is_warm = True
+        return EmbeddedQuery(vector, scorer)
+
+    def is_known_word(self, word: str) -> bool:
+        """Whether the model knows the word. Such a word is not a typo, even if it is on no page."""
+        try:
+            return self._get_embedder().is_known_word(word.lower())
+        except ModelError:
+            return False
+
+
+def _find_method(method: Callable[[Any, str], _T], embedder: Embedder) -> Callable[[str], _T] | None:
+    """The embedder's own form of an optional method. `isinstance` with a protocol would take .1 ms of each search."""
+    return getattr(embedder, method.__name__, None)

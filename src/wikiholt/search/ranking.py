@@ -7,11 +7,15 @@ the page's share among the best pages. docs/adr/0049 says how the weights are fi
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wikiholt.domain.index import CosineScale, VectorHits
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.domain.index import CosineScale, IntArray
 from wikiholt.domain.search import Confidence, SearchMode
 
 LONG_QUERY_WORDS = 12
@@ -37,7 +41,11 @@ MEDIUM_SHARE = 0.2
 LOGIT_WEIGHT = 0.35
 """How much a logit of a reranker that read the passage adds to the rank."""
 
-_DEFAULT_SCALE = CosineScale()
+NAME_CHANNEL = "name"
+NAME_LIKELIHOOD, MIN_NAME_LIKELIHOOD = 0.95, 0.3
+"""The likelihood of a page whose own name is the query, which pages of the same name share, and the least of each: it
+is medium."""
+
 _HYBRID, _SEMANTIC, _KEYWORD = SearchMode.HYBRID, SearchMode.SEMANTIC, SearchMode.KEYWORD
 """Reading a member of an enumeration takes longer than the rest of a comparison."""
 
@@ -142,127 +150,116 @@ class TitleMatch(NamedTuple):
     """The share of the title that is in the query."""
     chunks: int = 1
 
-    def add(self, overlap: float, share: float) -> "TitleMatch":
-        """The better of this match and that of another name."""
-        return TitleMatch(max(self.overlap, overlap), max(self.share, share), self.chunks)
+
+DoubleArray = NDArray[np.float64]
+Candidates = NDArray[np.void]
+"""Pages that may become hits, or passages of them, one in each row; see `make_candidates`."""
+
+_COLUMNS = np.dtype(
+    [
+        ("page_id", np.int64),
+        ("chunk_id", np.int64),
+        ("distance", np.float64),
+        ("share", np.float64),
+        ("is_near", np.bool_),
+        ("page_cosine", np.float64),
+        ("overlap", np.float64),
+        ("title_share", np.float64),
+        ("chunks", np.int64),
+        ("rank", np.float64),
+        ("likelihood", np.float64),
+        ("is_named", np.bool_),
+    ],
+    align=True,
+)
 
 
-_NO_TITLE_MATCH = TitleMatch()
+def make_candidates(page_ids: IntArray | Sequence[int], **columns: Any) -> Candidates:
+    """Candidates with these columns. Of the others, `chunk_id` and `distance` (infinite) mean that there is no passage,
+    and what is not a number is unknown.
 
-
-class Candidate(NamedTuple):
-    """A page that may become a hit: its nearest chunk, its keyword share, and how its title matches.
-
-    A tuple and not a dataclass, because every search makes hundreds.
+    `distance` is that of the nearest chunk, `share` that of the best possible keyword score, and `is_near` whether the
+    row was found by meaning. If the cosine of the page as a whole is unknown, that of the chunk counts.
+    `overlap`, `title_share` and `chunks` are those of a `TitleMatch`. `rank` is the weighted sum of the features, and
+    of the reranker's logits if it read the page; `likelihood` how likely this is the page wanted. `is_named` tells that
+    the query is the page's own name.
     """
-
-    page_id: int
-    chunk_id: int | None = None
-    distance: float | None = None
-    keyword_share: float | None = None
-    channels: tuple[str, ...] = ()
-    title: TitleMatch = _NO_TITLE_MATCH
-    scale: CosineScale = _DEFAULT_SCALE
-    """How to interpret the distance; depends on the model."""
-    page_cosine: float | None = None
-    """The cosine of the page as a whole. None means that of the chunk."""
-    rank: float = 0.0
-    """The weighted sum of its features, and of the reranker's logits if it was read."""
-    likelihood: float | None = None
-    """How likely this is the page wanted. None until computed."""
-    confidence: Confidence = Confidence.LOW
-
-    def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
-        """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, title, scale, *_ = self
-        return Candidate(page_id, chunk_id, distance, share, channels, title, scale)
-
-    @property
-    def chunk_meaning(self) -> float:
-        """How near its nearest chunk is, on the common scale of all models."""
-        return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
-
-    @property
-    def page_meaning(self) -> float:
-        """How near the page as a whole is, on the common scale of all models."""
-        return self.chunk_meaning if self.page_cosine is None else self.scale.normalize(self.page_cosine)
-
-    def get_features(self) -> RankFeatures:
-        chunk, page = self.chunk_meaning, self.page_meaning
-        overlap, share, chunks = self.title
-        meaning = 0.6 * chunk + 0.4 * page
-        size = math.log(max(chunks, 1))
-        return RankFeatures(chunk, page, self.keyword_share or 0.0, overlap, overlap * meaning, share, size)
-
-
-def group_by_page(
-    hits: VectorHits,
-    per_page: int = 1,
-    scale: CosineScale = _DEFAULT_SCALE,
-    page_ids: Collection[int] | None = None,
-) -> list[Candidate]:
-    """Up to `per_page` candidates per page with its nearest chunks, nearest first; only of `page_ids` if given."""
-    channels = ("semantic",)
-    # Loops over a few hundred rows take less time than the calls of numpy that would replace them.
-    left = {} if page_ids is None else dict.fromkeys(page_ids, per_page)
-    wanted = -1 if page_ids is None else per_page * len(left)
-    found: list[Candidate] = []
-    columns = hits.page_ids, hits.chunk_ids, hits.distances
-    for page_id, chunk_id, distance in zip(*(column.tolist() for column in columns), strict=True):
-        count = left.get(page_id, per_page if page_ids is None else 0)
-        if count:
-            left[page_id] = count - 1
-            found.append(Candidate(page_id, chunk_id, distance, None, channels, _NO_TITLE_MATCH, scale))
-            if len(found) == wanted:
-                break
-    return found
-
-
-def merge_channels(
-    meaning: Sequence[Candidate], shares: Mapping[int, float], nearest: Mapping[int, Sequence[Candidate]]
-) -> list[Candidate]:
-    """All pages found by either channel. `nearest` has the chunks of pages found only by keyword."""
-    pages = []
-    both, keyword = ("semantic", "keyword"), ("keyword",)
-    for near in meaning:
-        share = shares.get(near.page_id)
-        pages.append(near if share is None else near.with_share(share, both))
-    known = {candidate.page_id for candidate in meaning}
-    for page_id, share in shares.items():
-        if page_id not in known:
-            chunks = nearest.get(page_id) or (Candidate(page_id),)
-            pages += [near.with_share(share, keyword) for near in chunks]
-    return pages
+    candidates = np.zeros(len(page_ids), _COLUMNS)
+    candidates["distance"] = np.inf
+    candidates["chunks"] = 1
+    for name in ("share", "page_cosine", "likelihood"):
+        candidates[name] = np.nan
+    candidates["page_id"] = page_ids
+    for name, values in columns.items():
+        candidates[name] = values
+    return candidates
 
 
 def with_page_evidence(
-    candidates: Sequence[Candidate], page_cosines: Mapping[int, float], titles: Mapping[int, TitleMatch]
-) -> list[Candidate]:
-    """The candidates with the cosines and the title matches of their pages. Faster than `_replace`."""
-    found = []
-    for page_id, chunk_id, distance, share, channels, _, scale, *_ in candidates:
-        cosine = page_cosines.get(page_id) if distance is not None else None
-        title = titles.get(page_id, _NO_TITLE_MATCH)
-        found.append(Candidate(page_id, chunk_id, distance, share, channels, title, scale, cosine))
+    candidates: Candidates, page_cosines: DoubleArray | None, titles: Sequence[TitleMatch] | None
+) -> Candidates:
+    """The candidates with the cosine of the page as a whole and the title match of each row, as far as given."""
+    found = candidates.copy()
+    if page_cosines is not None:
+        found["page_cosine"] = np.where(np.isinf(found["distance"]), np.nan, page_cosines)
+    if titles:
+        values = np.fromiter(chain.from_iterable(titles), np.float64, 3 * len(titles)).reshape(-1, 3)
+        found["overlap"], found["title_share"], found["chunks"] = values.T
     return found
 
 
-def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate], shape: QueryShape) -> list[Candidate]:
+def select_first(page_ids: IntArray, per_page: int = 1, wanted: Collection[int] | None = None) -> list[int]:
+    """The positions of the first `per_page` rows of each page, in their order; only of the `wanted` pages if given."""
+    # A loop over a few hundred rows takes less time than the calls of numpy that would replace it.
+    left = {} if wanted is None else dict.fromkeys(wanted, per_page)
+    of_others, missing = (per_page, -1) if wanted is None else (0, per_page * len(left))
+    rows: list[int] = []
+    for row, page_id in enumerate(page_ids.tolist()):
+        count = left.get(page_id, of_others)
+        if count:
+            left[page_id] = count - 1
+            rows.append(row)
+            if len(rows) == missing:
+                break
+    return rows
+
+
+def normalize_cosines(scale: CosineScale, cosines: DoubleArray) -> DoubleArray:
+    """`CosineScale.normalize` of each."""
+    return np.maximum(0.0, (cosines - scale.unrelated) / (scale.related - scale.unrelated))
+
+
+def compute_features(candidates: Candidates, scale: CosineScale) -> list[DoubleArray]:
+    """The `RankFeatures` of the candidates, a column of each."""
+    chunk = normalize_cosines(scale, 1.0 - candidates["distance"])
+    cosines = candidates["page_cosine"]
+    page = np.where(np.isnan(cosines), chunk, normalize_cosines(scale, cosines))
+    overlap = candidates["overlap"]
+    sizes = np.log(np.maximum(candidates["chunks"], 1))
+    meaning = 0.6 * chunk + 0.4 * page
+    return [chunk, page, get_shares(candidates), overlap, overlap * meaning, candidates["title_share"], sizes]
+
+
+def get_shares(candidates: Candidates) -> DoubleArray:
+    """The keyword shares, 0 for a page that was not found by keyword."""
+    shares: DoubleArray = np.nan_to_num(candidates["share"])
+    return shares
+
+
+def rank_candidates(mode: SearchMode, candidates: Candidates, shape: QueryShape, scale: CosineScale) -> Candidates:
     """The candidates with their ranks, best first. Ties go to the nearer page, then to the lower id."""
     sentence, *of_words = shape
     weights = [plain + sentence * more for plain, more in zip(RANK_WEIGHTS[mode], SENTENCE_WEIGHTS[mode], strict=True)]
     weights[RankFeatures._fields.index("words")] += _weigh(WORD_WEIGHTS[mode], of_words)
-    ranked = [candidate._replace(rank=_weigh(weights, candidate.get_features())) for candidate in candidates]
-    order = [
-        (-candidate.rank, math.inf if candidate.distance is None else candidate.distance, candidate.page_id, number)
-        for number, candidate in enumerate(ranked)
-    ]
-    return [ranked[number] for *_, number in sorted(order)]
+    ranks = _weigh(weights, compute_features(candidates, scale))
+    order = np.lexsort((candidates["page_id"], candidates["distance"], -ranks))
+    ranked = candidates[order]
+    ranked["rank"] = ranks[order]
+    return ranked
 
 
-def _weigh(weights: Iterable[float], features: Iterable[float]) -> float:
-    total: float = sum(map(mul, weights, features))
-    return total
+def _weigh(weights: Iterable[float], features: Iterable[Any]) -> Any:
+    return sum(map(mul, weights, features))
 
 
 class Verdict(NamedTuple):
@@ -275,36 +272,34 @@ class Verdict(NamedTuple):
     first_rank: float = 0.0
 
 
-def judge_answer(mode: SearchMode, ranked: Sequence[Candidate], shape: QueryShape) -> Verdict:
+def judge_answer(mode: SearchMode, ranked: Candidates, shape: QueryShape, scale: CosineScale) -> Verdict:
     """Judge whether the best of these candidates, of which a page may have several, answer the query."""
-    if not ranked:
+    if not len(ranked):
         return Verdict()
-    pages: dict[int, Candidate] = {}
-    for candidate in ranked:
-        pages.setdefault(candidate.page_id, candidate)
-    features = _get_answer_features(ranked[0], list(pages.values()), shape)
+    pages = ranked[select_first(ranked["page_id"])]
+    features = _get_answer_features(pages, shape, scale)
     total = _weigh(ANSWER_WEIGHTS[mode], features) - ANSWER_BIASES[mode]
-    first_rank = ranked[0].rank
-    best = [math.exp(page.rank - first_rank) for page in list(pages.values())[:COMPETING_PAGES]]
-    return Verdict(compute_logistic(total), sum(best), first_rank)
+    ranks = pages["rank"][:COMPETING_PAGES]
+    return Verdict(compute_logistic(total), float(np.exp(ranks - ranks[0]).sum()), float(ranks[0]))
 
 
-def _get_answer_features(first: Candidate, pages: Sequence[Candidate], shape: QueryShape) -> AnswerFeatures:
-    meanings = sorted((page.chunk_meaning for page in pages), reverse=True)[:COMPARED_MEANINGS]
-    shares = sorted((page.keyword_share or 0.0 for page in pages), reverse=True)[: COMPARED_SHARES + 1]
-    sentence, words = shape.function_words, first.keyword_share or 0.0
+def _get_answer_features(pages: Candidates, shape: QueryShape, scale: CosineScale) -> AnswerFeatures:
+    chunk, page, words, title, *_ = compute_features(pages, scale)
+    meanings = np.sort(chunk)[::-1][:COMPARED_MEANINGS].tolist()
+    shares = np.sort(words)[::-1][: COMPARED_SHARES + 1].tolist()
+    sentence, first_words = shape.function_words, float(words[0])
     return AnswerFeatures(
         meanings[0],
-        first.page_meaning,
-        words,
+        float(page[0]),
+        first_words,
         shares[0],
-        first.title.overlap,
+        float(title[0]),
         meanings[0] - sum(meanings) / len(meanings),
         shares[0] - sum(shares[1:]) / COMPARED_SHARES,
         sentence,
         shape.length,
         meanings[0] * sentence,
-        words * sentence,
+        first_words * sentence,
     )
 
 
@@ -313,28 +308,93 @@ def compute_logistic(value: float) -> float:
     return 0.5 * (1 + math.tanh(value / 2))
 
 
-def with_likelihoods(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
+def with_likelihoods(ranked: Candidates, verdict: Verdict) -> Candidates:
     """The same candidates with likelihoods. A likelihood that is already set is kept."""
     factor = verdict.answer / max(verdict.total, 1.0)
+    likelihoods = factor * np.exp(np.minimum(ranked["rank"] - verdict.first_rank, 0.0))
+    known = ranked["likelihood"]
+    likely = ranked.copy()
+    likely["likelihood"] = np.where(np.isnan(known), likelihoods, known)
+    return likely
+
+
+def move_named(ranked: Candidates, named: Collection[int]) -> Candidates:
+    """The ranked candidates with those of named pages first, in the same order."""
+    if not named:
+        return ranked
+    is_named = np.isin(ranked["page_id"], list(named))
+    moved = ranked[np.argsort(~is_named, kind="stable")]
+    moved["is_named"][: np.count_nonzero(is_named)] = True
+    return moved
+
+
+def with_name_likelihoods(candidates: Candidates, named: Collection[int]) -> Candidates:
+    """The candidates with likelihoods; that of a named page is at least what its name earns."""
+    least = max(NAME_LIKELIHOOD / max(len(named), 1), MIN_NAME_LIKELIHOOD)
+    likely = candidates.copy()
+    likely["likelihood"] = np.where(
+        candidates["is_named"], np.maximum(candidates["likelihood"], least), candidates["likelihood"]
+    )
+    return likely
+
+
+class Candidate(NamedTuple):
+    """A ranked page that becomes a hit, or one of its passages."""
+
+    page_id: int
+    chunk_id: int | None = None
+    distance: float | None = None
+    keyword_share: float | None = None
+    channels: tuple[str, ...] = ()
+    rank: float = 0.0
+    likelihood: float = 0.0
+    """How likely this is the page wanted."""
+    confidence: Confidence = Confidence.LOW
+
+
+def to_candidates(rows: Candidates) -> list[Candidate]:
+    """The rows as values, not yet rated."""
+    columns = ("page_id", "chunk_id", "distance", "share", "is_near", "is_named", "rank")
     return [
-        candidate._replace(likelihood=factor * math.exp(min(candidate.rank - verdict.first_rank, 0.0)))
-        if candidate.likelihood is None
-        else candidate
-        for candidate in candidates
+        Candidate(
+            page_id,
+            None if math.isinf(distance) else chunk_id,
+            None if math.isinf(distance) else distance,
+            None if math.isnan(share) else share,
+            _name_channels(share, is_near=is_near, is_named=is_named),
+            rank,
+        )
+        for page_id, chunk_id, distance, share, is_near, is_named, rank in zip(
+            *(rows[name].tolist() for name in columns), strict=True
+        )
     ]
 
 
-def rate_candidates(candidates: Sequence[Candidate], verdict: Verdict) -> list[Candidate]:
-    """The same candidates with their confidence; no likelihood exceeds the one before it, so that scores follow the
-    order. The first one is at least medium if the wiki probably has an answer."""
-    lowest, rated = 1.0, []
-    first = (candidates[0].likelihood or 0.0) if candidates else 0.0
+def rate_candidates(rows: Candidates, verdict: Verdict) -> list[Candidate]:
+    """The candidates with their likelihood and confidence; no likelihood exceeds the one before it, so that scores
+    follow the order. The first one is at least medium if the wiki probably has an answer."""
+    likelihoods = compute_falling_likelihoods(rows).tolist()
+    first = float(rows["likelihood"][0]) if len(rows) else 0.0
     has_answer = max(verdict.answer, first) >= ANSWER_PROBABILITY
-    for candidate in candidates:
-        lowest = min(lowest, candidate.likelihood or 0.0)
-        confidence = rate_score(lowest, is_medium=has_answer and lowest >= MEDIUM_SHARE * first)
-        rated.append(candidate._replace(likelihood=lowest, confidence=confidence))
-    return rated
+    return [
+        candidate._replace(
+            likelihood=likelihood,
+            confidence=rate_score(likelihood, is_medium=has_answer and likelihood >= MEDIUM_SHARE * first),
+        )
+        for candidate, likelihood in zip(to_candidates(rows), likelihoods, strict=True)
+    ]
+
+
+def compute_falling_likelihoods(candidates: Candidates) -> DoubleArray:
+    """The likelihoods, none of them above the one before it."""
+    return np.minimum.accumulate(np.minimum(candidates["likelihood"], 1.0))
+
+
+def _name_channels(share: float, *, is_near: bool, is_named: bool) -> tuple[str, ...]:
+    """The channels that found a page. That of words is not one of a page that has no other word than its name."""
+    by_keyword = share > 0 if is_named else not math.isnan(share)
+    names = (("semantic", is_near), ("keyword", by_keyword), (NAME_CHANNEL, is_named))
+    return tuple([name for name, is_channel in names if is_channel])
 
 
 def rate_score(score: float, *, is_medium: bool) -> Confidence:

@@ -10,11 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
-from wikiholt.search.ranking import LOGIT_WEIGHT, Candidate, Verdict, rate_candidates, with_likelihoods
+from wikiholt.search.ranking import (
+    LOGIT_WEIGHT,
+    Candidates,
+    Verdict,
+    compute_falling_likelihoods,
+    with_likelihoods,
+)
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.title_match import split_path_words
 from wikiholt.text.dialect import GFM, Dialect
@@ -54,7 +62,7 @@ class RerankConfig:
 class RerankResult(NamedTuple):
     """The ordered candidates, and the reason if they were not reranked."""
 
-    candidates: list[Candidate]
+    candidates: Candidates
     error: str = ""
 
 
@@ -80,7 +88,7 @@ class PageReranker:
         self._dialect = dialect
         self._config = config
 
-    def rerank(self, query: str, mode: SearchMode, candidates: list[Candidate], verdict: Verdict) -> RerankResult:
+    def rerank(self, query: str, mode: SearchMode, candidates: Candidates, verdict: Verdict) -> RerankResult:
         """The same candidates, the reranked ones first. Never raises because of the reranker."""
         head = candidates[:RERANK_DEPTH]
         try:
@@ -104,49 +112,48 @@ class PageReranker:
             return RerankResult(candidates, "not reranked: timeout (rerank.budget)")
         logit_by_text = dict(zip(texts, logits, strict=True))
         scores = [RerankScores(logit_by_text[t.name], logit_by_text[t.passage]) for t in page_texts]
-        return RerankResult(reorder_candidates(mode, head, scores, verdict) + candidates[RERANK_DEPTH:])
+        reordered = reorder_candidates(mode, head, scores, verdict)
+        return RerankResult(np.concatenate((reordered, candidates[RERANK_DEPTH:])))
 
-    def get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
+    def get_texts(self, candidates: Candidates) -> list[RerankTexts]:
         """What the reranker reads of each candidate."""
-        pages = self._index.get_pages([candidate.page_id for candidate in candidates])
-        chunks = self._index.get_chunks(
-            [candidate.chunk_id for candidate in candidates if candidate.chunk_id is not None]
-        )
+        page_ids, chunk_ids = candidates["page_id"].tolist(), candidates["chunk_id"].tolist()
+        has_passage = np.isfinite(candidates["distance"]).tolist()
+        pages = self._index.get_pages(page_ids)
+        chunks = self._index.get_chunks([chunk_id for chunk_id, has in zip(chunk_ids, has_passage, strict=True) if has])
         return [
-            _make_texts(pages.get(candidate.page_id), chunks.get(candidate.chunk_id or 0), self._dialect)
-            for candidate in candidates
+            _make_texts(pages.get(page_id), chunks.get(chunk_id) if has else None, self._dialect)
+            for page_id, chunk_id, has in zip(page_ids, chunk_ids, has_passage, strict=True)
         ]
 
 
-def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], verdict: Verdict) -> bool:
+def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdict) -> bool:
     """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
-    if request.rerank is not None or request.mode is not SearchMode.HYBRID or not candidates:
-        return bool(candidates) and request.rerank is not False
+    if request.rerank is not None or request.mode is not SearchMode.HYBRID or not len(candidates):
+        return bool(len(candidates)) and request.rerank is not False
     lowest, highest = UNCLEAR_LIKELIHOODS
-    (first,) = with_likelihoods(candidates[:1], verdict)
-    return verdict.answer >= lowest and (first.likelihood or 0.0) < highest
+    (first,) = with_likelihoods(candidates[:1], verdict)["likelihood"]
+    return verdict.answer >= lowest and bool(first < highest)
 
 
 def reorder_candidates(
-    mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], verdict: Verdict
-) -> list[Candidate]:
+    mode: SearchMode, candidates: Candidates, scores: Sequence[RerankScores], verdict: Verdict
+) -> Candidates:
     """Sort the candidates by their ranks with the reranker's scores added. Each has the likelihood of its place before.
 
     The reranker knows better which page is the right one, but not how likely it is (docs/adr/0038).
     """
-    best_name, best_passage = max(score.name for score in scores), max(score.passage for score in scores)
-    totals = [
-        candidate.rank
-        - LOGIT_WEIGHT * NAME_WEIGHTS[mode] * min(best_name - score.name, MAX_GAP)
-        - LOGIT_WEIGHT * min(best_passage - score.passage, MAX_GAP)
-        for candidate, score in zip(candidates, scores, strict=True)
-    ]
-    order = sorted(range(len(candidates)), key=lambda i: (-totals[i], i))
-    scored = rate_candidates(with_likelihoods(candidates, verdict), verdict)
-    return [
-        candidates[i]._replace(likelihood=place.likelihood, rank=totals[i])
-        for i, place in zip(order, scored, strict=True)
-    ]
+    names, passages = np.array(scores).T
+    totals = (
+        candidates["rank"]
+        - LOGIT_WEIGHT * NAME_WEIGHTS[mode] * np.minimum(names.max() - names, MAX_GAP)
+        - LOGIT_WEIGHT * np.minimum(passages.max() - passages, MAX_GAP)
+    )
+    order = np.argsort(-totals, kind="stable")
+    reordered = candidates[order]
+    reordered["rank"] = totals[order]
+    reordered["likelihood"] = compute_falling_likelihoods(with_likelihoods(candidates, verdict))
+    return reordered
 
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:

@@ -43,7 +43,7 @@ def find_nearest_pages(hits: Sequence[VectorHits], excluded_page_id: int) -> lis
     return [page_id for page_id in ordered[np.sort(firsts)].tolist() if page_id != excluded_page_id][:COMPARED_PAGES]
 
 
-def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list[Candidate]:
+def score_similar(own: FloatArray, rows: VectorRows) -> list[Candidate]:
     """One candidate per page, the most similar first: by the pages' means and their most similar passages."""
     if not len(rows.chunk_ids):
         return []
@@ -60,7 +60,7 @@ def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list
     chunks = rows.chunk_ids[order][starts]
     ordered = sorted(zip((1.0 - similarity).tolist(), pages.tolist(), chunks.tolist(), strict=True))
     channels = ("semantic",)
-    return [Candidate(page, chunk, distance, None, channels, scale=scale) for distance, page, chunk in ordered]
+    return [Candidate(page, chunk, distance, None, channels) for distance, page, chunk in ordered]
 
 
 def _compute_mean(vectors: FloatArray) -> FloatArray:
@@ -76,11 +76,12 @@ def _sample_evenly(vectors: FloatArray, count: int) -> FloatArray:
     return np.asarray(vectors[np.linspace(0, len(vectors) - 1, count).astype(int)], np.float32)
 
 
-def with_related_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
+def with_related_likelihoods(candidates: Sequence[Candidate], scale: CosineScale) -> list[Candidate]:
     """The same candidates, with the likelihood that each is related to the page they were compared with."""
     related = []
     for candidate in candidates:
-        likelihood = compute_logistic((candidate.chunk_meaning - _RELATED_MIDPOINT) / _RELATED_WIDTH)
+        meaning = 0.0 if candidate.distance is None else scale.normalize(1.0 - candidate.distance)
+        likelihood = compute_logistic((meaning - _RELATED_MIDPOINT) / _RELATED_WIDTH)
         confidence = rate_score(likelihood, is_medium=likelihood >= _MEDIUM_LIKELIHOOD)
         related.append(candidate._replace(likelihood=likelihood, confidence=confidence))
     return related

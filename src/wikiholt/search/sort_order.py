@@ -8,8 +8,7 @@ from typing import NamedTuple
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import Confidence, OrderOverride, SortOrder
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.own_names import NAME_CHANNEL
-from wikiholt.search.ranking import Candidate
+from wikiholt.search.ranking import NAME_CHANNEL, Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.properties import fold_pinned_query
@@ -38,85 +37,79 @@ def parse_boost_rules(rules: Sequence[str]) -> tuple[BoostRule, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Overrides:
-    """The overrides of all pages at one version of the index."""
+class Overrides:
+    """What the frontmatter of pages says about their place among the hits: page id → factor, and query → page ids."""
 
-    version: int
     boosts: Mapping[int, float] = field(default_factory=dict)
     pins: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
+def group_overrides(overrides: Sequence[OrderOverride]) -> Overrides:
+    pins: dict[str, list[int]] = {}
+    for override in overrides:
+        for pin in override.pins:
+            pins.setdefault(pin, []).append(override.page_id)
+    return Overrides({override.page_id: override.boost for override in overrides if override.boost != 1}, pins)
+
+
+@dataclass(frozen=True, slots=True)
 class HitOrder:
-    """Orders the candidates of one wiki's searches. Safe to use from many threads."""
+    """The order of the hits of one search."""
 
-    def __init__(self, index: WikiIndex, rules: Sequence[BoostRule] = ()) -> None:
-        self._index = index
-        self._rules = rules
-        self._overrides = _Overrides(-1)
+    index: WikiIndex
+    request: SearchRequest
+    rules: Sequence[BoostRule]
+    overrides: Overrides
 
-    def is_plain(self, request: SearchRequest, version: int) -> bool:
+    @property
+    def is_plain(self) -> bool:
         """Whether the candidates keep the order of the ranking."""
-        overrides = self._get_overrides(version)
-        return not (self._rules or overrides.boosts or overrides.pins or request.sort is SortOrder.DATE)
+        overrides = self.overrides
+        return not (self.rules or overrides.boosts or overrides.pins or self.request.sort is SortOrder.DATE)
 
     def select(
-        self,
-        request: SearchRequest,
-        candidates: Sequence[Candidate],
-        fixed_count: int,
-        version: int,
-        allowed: IntArray | None,
-    ) -> list[Candidate]:
+        self, candidates: Sequence[Candidate], fixed_count: int, allowed: IntArray | None
+    ) -> Sequence[Candidate]:
         """The candidates of the requested hits, from candidates that are ranked and have likelihoods.
 
         Only the first `fixed_count` are reordered: they do not depend on the requested hits, so that one page of hits
         continues the one before. Pinned pages come first.
         """
-        ordered = self._order(request, candidates[:fixed_count], version, allowed)
-        if request.sort is SortOrder.RELEVANCE:
-            shown = {candidate.page_id for candidate in ordered}
-            ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
+        request = self.request
+        if self.is_plain:
+            return candidates[request.offset : request.depth]
+        if request.sort is SortOrder.DATE:
+            return self._sort_by_date(candidates[:fixed_count])[request.offset : request.depth]
+        ordered = self._order(candidates[:fixed_count], allowed)
+        shown = {candidate.page_id for candidate in ordered}
+        ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
         return ordered[request.offset : request.depth]
 
-    def list_newest(self, request: SearchRequest, page_ids: IntArray) -> list[Candidate]:
+    def list_newest(self, page_ids: IntArray) -> list[Candidate]:
         """The requested part of these pages, newest first. They are certain: a query of fields alone names them."""
-        pages = self._index.get_pages(page_ids[-MAX_LISTED_PAGES:].tolist()).values()
+        pages = self.index.get_pages(page_ids[-MAX_LISTED_PAGES:].tolist()).values()
         newest = sorted(pages, key=lambda page: page.path)
         newest.sort(key=lambda page: page.last_updated or _OLDEST, reverse=True)
-        chosen = newest[request.offset : request.depth]
+        chosen = newest[self.request.offset : self.request.depth]
         return [_CERTAIN._replace(page_id=page.page_id, channels=("filter",)) for page in chosen]
 
-    def _order(
-        self,
-        request: SearchRequest,
-        candidates: Sequence[Candidate],
-        version: int,
-        allowed: IntArray | None,
-    ) -> list[Candidate]:
-        if request.sort is SortOrder.DATE:
-            return self._sort_by_date(candidates)
-        overrides = self._get_overrides(version)
-        factors = self._get_factors({candidate.page_id for candidate in candidates}, overrides)
+    def _order(self, candidates: Sequence[Candidate], allowed: IntArray | None) -> list[Candidate]:
+        factors = self._get_factors({candidate.page_id for candidate in candidates})
         # A boost changes the evidence, and pages that are found by their own name are first without any.
         named = [candidate for candidate in candidates if NAME_CHANNEL in candidate.channels]
         others = [candidate for candidate in candidates if NAME_CHANNEL not in candidate.channels]
         ordered = [*named, *(sort_boosted(others, factors) if factors else others)]
-        pinned = overrides.pins.get(fold_pinned_query(request.query), ())
+        pinned = self.overrides.pins.get(fold_pinned_query(self.request.query), ())
         allowed_ids = None if allowed is None or not pinned else frozenset(allowed.tolist())
         return move_pinned(ordered, [page_id for page_id in pinned if allowed_ids is None or page_id in allowed_ids])
 
-    def _get_overrides(self, version: int) -> _Overrides:
-        known = self._overrides
-        if known.version != version:
-            known = self._overrides = _group_overrides(version, self._index.get_order_overrides())
-        return known
-
-    def _get_factors(self, page_ids: Collection[int], overrides: _Overrides) -> dict[int, float]:
+    def _get_factors(self, page_ids: Collection[int]) -> dict[int, float]:
         """The factors of these pages that are not 1: of the page, times that of the last rule that matches."""
-        factors = {page_id: overrides.boosts[page_id] for page_id in page_ids if page_id in overrides.boosts}
-        if self._rules:
-            for page_id, page in self._index.get_pages(sorted(page_ids)).items():
-                rule = next((rule for rule in reversed(self._rules) if rule.matches(page.file)), None)
+        boosts = self.overrides.boosts
+        factors = {page_id: boosts[page_id] for page_id in page_ids if page_id in boosts}
+        if self.rules:
+            for page_id, page in self.index.get_pages(sorted(page_ids)).items():
+                rule = next((rule for rule in reversed(self.rules) if rule.matches(page.file)), None)
                 if rule is not None:
                     factors[page_id] = factors.get(page_id, 1.0) * rule.factor
         return factors
@@ -128,7 +121,7 @@ class HitOrder:
             for candidate in candidates
             if candidate.rank >= DATE_SORT_MIN_SHARE * best or NAME_CHANNEL in candidate.channels
         ]
-        pages = self._index.get_pages([candidate.page_id for candidate in relevant])
+        pages = self.index.get_pages([candidate.page_id for candidate in relevant])
         dates = {page_id: page.last_updated or _OLDEST for page_id, page in pages.items()}
         return sorted(relevant, key=lambda candidate: dates.get(candidate.page_id, _OLDEST), reverse=True)
 
@@ -154,12 +147,3 @@ def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[
         for candidate in first
     ]
     return first + [candidate for candidate in candidates if candidate.page_id not in pinned]
-
-
-def _group_overrides(version: int, overrides: Sequence[OrderOverride]) -> _Overrides:
-    pins: dict[str, list[int]] = {}
-    for override in overrides:
-        for pin in override.pins:
-            pins.setdefault(pin, []).append(override.page_id)
-    boosts = {override.page_id: override.boost for override in overrides if override.boost != 1}
-    return _Overrides(version, boosts, pins)

@@ -1,16 +1,18 @@
 """Spelling correction of queries: one-letter typos, words that may be corrected, and the best correction in a wiki."""
 
+import lzma
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.english_words import is_english_word
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.text.analysis import (
     TOKEN_PATTERN,
@@ -241,12 +243,12 @@ class SpellingCorrector:
         lexicon = self._get_lexicon() if words and not is_in_other_language(text, self._language) else None
         if lexicon is None:
             return ""
-        scope = CorrectionScope(where, guess_query_language(text))
         corrected, limit = text, len(text)
         known = lexicon.has_any([(word.normalized, *self._get_terms(word.typed)) for word in words])
         for word, is_indexed in reversed(list(zip(words, known, strict=True))):
             if word.end > limit or is_indexed or self._is_beginning(word, lexicon):
                 continue
+            scope = CorrectionScope(where, guess_query_language(text))
             fix = self._find_correction(word, lexicon, scope)
             if fix is None or fix.end > limit or (fix.is_other_word and self._is_ordinary(word, scope)):
                 continue
@@ -369,8 +371,11 @@ class SpellingCorrector:
 
     def _iter_occurrences(self, term: str, text: str) -> Iterator[str]:
         """The words of a text with this form or stem; "" for a part of an identifier, such as Git in GitLab."""
-        for token in TOKEN_PATTERN.findall(text):
-            if term[:_STABLE_PREFIX_CHARS] in normalize_term(token):
+        prefix = term[:_STABLE_PREFIX_CHARS]
+        # No token has a space; most parts between two spaces can be left out before they are split into tokens.
+        parts = [part for part in text.split() if not part.isascii() or prefix in part.lower()]
+        for token in TOKEN_PATTERN.findall(" ".join(parts)):
+            if prefix in normalize_term(token):
                 words = [word for word in split_words(token) if term in (normalize_term(word), self._stem(word))]
                 yield from words or ([""] if self._is_part(term, token) else ())
 
@@ -380,3 +385,20 @@ class SpellingCorrector:
 
     def _stem(self, word: str) -> str:
         return "".join(get_analyser(self._language).get_token_terms(word))
+
+
+# The ordinary words of English with their inflections, in British and American spelling: SCOWL up to size 55.
+# `english_words.LICENSE.txt` has the licence of the list.
+
+_FILE = "english_words.txt.xz"
+
+
+def is_english_word(word: str) -> bool:
+    """Whether this word of at least four letters, in lower case, is in the list. The first call reads it."""
+    return word.isascii() and word.isalpha() and f"\n{word}\n".encode() in _read_words()
+
+
+@cache
+def _read_words() -> bytes:
+    """The words, each between two line ends. Searching them takes less memory than a set, and little time."""
+    return lzma.decompress(files(__package__).joinpath(_FILE).read_bytes())

@@ -1,12 +1,11 @@
 """Overlap between a query and page titles. The last parts of a page's path belong to its title."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wikiholt.domain.search import KeywordQuery, StoredPage
 from wikiholt.search.ranking import TitleMatch
-from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 from wikiholt.text.page_names import FOLDER_PAGES
 
@@ -16,8 +15,6 @@ PATH_PARTS = 3
 PATH_SHARE = 2 / 3
 """Share of the title with its path in the overlap; the title alone has the rest. See docs/adr/0045."""
 
-_MAX_CACHED_PAGES = 16_000
-"""About 30 MB."""
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
 
@@ -28,83 +25,49 @@ class TitleTerms(NamedTuple):
     with_path: frozenset[str]
 
 
-class _PageTitles(NamedTuple):
-    """The terms of each name of a page, by language, and its number of chunks."""
+class IndexedPage(NamedTuple):
+    """A page, and by language the terms of each of its names."""
 
+    page: StoredPage
     names: Mapping[str, tuple[TitleTerms, ...]]
-    chunks: int
+    no_match: TitleMatch
+    """The match of a query that has no word of its names. Most pages that compete have this one."""
 
 
-_Cache = tuple[int, dict[int, StoredPage], dict[int, _PageTitles]]
+def analyse_names(page: StoredPage, languages: Sequence[str]) -> IndexedPage:
+    """The page with the terms of its title and its aliases."""
+    names = (page.name, *page.aliases)
+    return IndexedPage(
+        page,
+        {language: tuple([make_title_terms(name, page.path, language) for name in names]) for language in languages},
+        TitleMatch(chunks=page.chunks),
+    )
 
 
-class TitleMatcher:
-    """Compares queries with the titles of one wiki's pages. Safe to use from many threads.
+def score_titles(
+    language: str, query: KeywordQuery, variants: Sequence[QueryVariant], pages: Mapping[int, IndexedPage]
+) -> dict[int, TitleMatch]:
+    """Page id → overlap of the significant terms of title and query (1 for equal terms), and share of the title.
 
-    Pages and the terms of their titles are cached for one version of the index.
+    Of the query (in this language) and its variants, and of the title and the aliases, those with the highest values
+    count.
     """
-
-    def __init__(self, get_pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
-        self._read_pages = get_pages
-        self._languages = split_languages(language)
-        self._cache: _Cache = (-1, {}, {})
-
-    def get_pages(self, page_ids: Collection[int], version: int) -> dict[int, StoredPage]:
-        """Those of these pages that are in the index."""
-        pages, _ = self._get_cache(version)
-        found = {page_id: page for page_id in page_ids if (page := pages.get(page_id)) is not None}
-        if len(found) < len(page_ids):
-            new_pages = self._read_pages(sorted(set(page_ids) - found.keys()))
-            pages.update(new_pages)
-            found.update(new_pages)
-        return found
-
-    def score_titles(
-        self, query: KeywordQuery, page_ids: Collection[int], version: int, variants: Sequence[QueryVariant] = ()
-    ) -> dict[int, TitleMatch]:
-        """Page id → overlap of the significant terms of title and query (1 for equal terms), and share of the title.
-
-        Of the query and its variants, and of the title and the aliases, those with the highest values count.
-        """
-        queries = [
-            (self._languages[0], _get_query_terms(query)),
-            *((variant.language, _get_query_terms(variant.query)) for variant in variants),
-        ]
-        titles = self._get_titles(page_ids, version) if queries[0][1] else {}
-        matches = {page_id: TitleMatch(chunks=title.chunks) for page_id, title in titles.items()}
-        for language, terms in queries:
-            for page_id, title in titles.items():
-                for name in title.names[language]:
-                    if not terms.isdisjoint(name.with_path):
-                        overlap, share = compute_overlap(terms, name), len(terms & name.with_path) / len(name.with_path)
-                        matches[page_id] = matches[page_id].add(overlap, share)
-        return matches
-
-    def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _PageTitles]:
-        _, cached = self._get_cache(version)
-        titles = {page_id: title for page_id in page_ids if (title := cached.get(page_id)) is not None}
-        if len(titles) < len(page_ids):
-            missing = self.get_pages([page_id for page_id in page_ids if page_id not in titles], version)
-            new_titles = {page_id: self._analyse_titles(page) for page_id, page in missing.items()}
-            cached.update(new_titles)
-            titles.update(new_titles)
-        return titles
-
-    def _analyse_titles(self, page: StoredPage) -> _PageTitles:
-        names = {
-            language: tuple(make_title_terms(name, page.path, language) for name in (page.name, *page.aliases))
-            for language in self._languages
-        }
-        return _PageTitles(names, page.chunks)
-
-    def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _PageTitles]]:
-        cached_version, pages, titles = self._cache
-        if cached_version != version or len(pages) > _MAX_CACHED_PAGES:
-            # Other threads may use the old ones, so they are replaced and not cleared. Half of the pages stay.
-            pages = dict(list(pages.items())[_MAX_CACHED_PAGES // 2 :]) if cached_version == version else {}
-            titles = {page_id: title for page_id, title in titles.items() if page_id in pages}
-            self._cache = (version, pages, titles)
-        return pages, titles
+    queries = [(language, _get_query_terms(query))]
+    queries += [(variant.language, _get_query_terms(variant.query)) for variant in variants]
+    if not queries[0][1]:
+        return {}
+    matches = {page_id: page.no_match for page_id, page in pages.items()}
+    for of_language, terms in queries:
+        for page_id, page in pages.items():
+            for name in page.names[of_language]:
+                if not terms.isdisjoint(name.with_path):
+                    overlap, share, chunks = matches[page_id]
+                    matches[page_id] = TitleMatch(
+                        max(overlap, compute_overlap(terms, name)),
+                        max(share, len(terms & name.with_path) / len(name.with_path)),
+                        chunks,
+                    )
+    return matches
 
 
 def _get_query_terms(query: KeywordQuery) -> frozenset[str]:

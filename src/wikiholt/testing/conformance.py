@@ -21,8 +21,7 @@ from wikiholt.testing.conformance_mixins import (
     make_page,
     put_pages,
 )
-from wikiholt.text.bm25 import build_name_terms
-from wikiholt.text.own_names import make_name_term
+from wikiholt.text.bm25 import build_name_terms, make_name_term
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
@@ -281,11 +280,37 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     def test_a_snapshot_does_not_see_later_writes(self, index: WikiIndex) -> None:
         put_pages(index, make_page("a.md", "alpha"))
-        with index.open_vector_snapshot() as snapshot, index.open_keyword_rows() as (version, rows):
+        with index.open_vector_snapshot() as snapshot, index.open_keywords() as keywords:
             put_pages(index, make_page("b.md", "beta"))
             assert sum(len(block.chunk_ids) for block in snapshot.iter_blocks()) == 1
-            assert [row.terms.body for row in rows] == ["alpha"]
-            assert version == snapshot.version == 1
+            assert [terms.body for _, terms in keywords.iter_terms()] == ["alpha"]
+            assert keywords.version == snapshot.version == 1
+
+    def test_the_key_of_a_page_changes_with_its_terms(self, index: WikiIndex) -> None:
+        put_pages(index, *(make_page(f"{name}.md", name) for name in ("alpha", "beta", "gamma")))
+        with index.open_keywords() as keywords:
+            before = set(keywords.page_keys.tolist())
+            assert [key >> 32 for key in sorted(before)] == [page_id for page_id, _ in keywords.iter_terms()]
+        put_pages(index, make_page("alpha.md", "alpha two"), make_page("delta.md", "delta"), deleted=("beta.md",))
+        with index.open_keywords() as keywords:
+            after = set(keywords.page_keys.tolist())
+            changed = sorted(key >> 32 for key in after - before)
+            assert {terms.body for _, terms in keywords.iter_terms(changed)} == {"alpha two", "delta"}
+            assert len(before & after) == 1
+
+    def test_terms_are_counted_by_pages(self, index: WikiIndex) -> None:
+        put_pages(index, make_page("a.md", "alpha alpha über"), make_page("b.md", "beta"))
+        put_pages(index, make_page("b.md", "beta alpha"), make_page("c.md", "gamma"))
+        put_pages(index, deleted=("c.md",))
+        version, counts = index.count_terms()
+        assert version == index.get_version()
+        assert list(counts) == sorted(counts)
+        assert {term: counts.get(term) for term in ("alpha", "beta", "über", "gamma")} == {
+            "alpha": 2,
+            "beta": 1,
+            "über": 1,
+            "gamma": None,
+        }
 
     # ── generations, locks, backups, threads ─────────────────────────────────────────────────────
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wikiholt.domain.index import IndexChange, PageEntry
+from wikiholt.domain.index import IndexChange, PageEntry, compute_page_means
 from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, OrderOverride, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -204,6 +204,24 @@ class ListingConformance:
             == index.get_page_vectors([99]).vectors.shape
             == (0, EMBEDDER.dimensions)
         )
+
+    def test_chunks_are_scored_and_drawn(self, index: WikiIndex) -> None:
+        put_pages(index, make_page("a.md", "alpha", "beta"), make_page("b.md", "gamma"))
+        hits = index.score_chunks(EMBEDDER.embed_query("beta"), np.array([3, 99, 2]), 5)
+        assert (hits.chunk_ids.tolist(), hits.page_ids.tolist()) == ([2, 3], [1, 2])
+        assert sorted(index.sample_vectors(5).chunk_ids.tolist()) == [1, 2, 3]
+        assert len(index.sample_vectors(2).vectors) == 2
+
+    def test_means_of_pages_are_those_of_their_vectors(self, index: WikiIndex) -> None:
+        put_pages(index, make_page("a.md", "alpha", "beta"), make_page("b.md", "gamma"))
+        put_pages(index, make_page("a.md", "alpha", "delta", "epsilon"))
+        page_ids = np.array([1, 2, 9])
+        means, ahead = index.get_page_means(page_ids), index.read_ahead(page_ids[:1])
+        rows = index.get_page_vectors([1, 2])
+        if means is not None:  # a store may have none
+            np.testing.assert_array_equal(means, compute_page_means(rows, page_ids))
+        if ahead is not None:
+            np.testing.assert_array_equal(np.sort(ahead.chunk_ids), rows.chunk_ids[rows.page_ids == 1])
 
 
 def _make_metadata(properties: Mapping[str, Sequence[str]]) -> PageMetadata:

@@ -50,8 +50,6 @@ class _StoreMachine(RuleBasedStateMachine):
         self.pages: dict[str, PageEntry] = {}
         self.problems: dict[str, PageProblem] = {}
         self.revision: str | None = None
-        self.seen: set[int] = set()
-        self.seen_version = 0
 
     def create_store(self) -> IndexStore:
         raise NotImplementedError
@@ -127,19 +125,6 @@ class _StoreMachine(RuleBasedStateMachine):
         self.index.close()
         self.store.publish(_WIKI_ID, building.generation)
         self.index = building
-        self.seen, self.seen_version = set(), -1
-
-    @rule()
-    def check_vector_changes(self) -> None:
-        """A cache that applies deltas contains exactly the stored chunks."""
-        delta = self.index.get_vector_changes(self.seen_version) if self.seen_version >= 0 else None
-        with self.index.open_vector_snapshot() as snapshot:
-            stored = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
-            version = snapshot.version
-        if delta is not None:
-            self.seen = (self.seen - set(delta.dropped.tolist())) | set(delta.added.chunk_ids.tolist())
-            assert self.seen == stored
-        self.seen, self.seen_version = stored, version
 
     @invariant()
     def check_pages(self) -> None:

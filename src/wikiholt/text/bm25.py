@@ -1,14 +1,16 @@
-"""Fields, weights and BM25 formulas of the keyword index, and the terms of a page; the same in every store."""
+"""Fields, weights and BM25 formulas of the keyword index, and the terms of a page and of its names; the same in every
+store."""
 
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 from wikiholt.domain.page import Page, PageTerms
-from wikiholt.text.analysis import get_analyser, remove_url_schemes
+from wikiholt.text.analysis import get_analyser, remove_url_schemes, strip_accents
 from wikiholt.text.languages import detect_page_language
-from wikiholt.text.own_names import make_name_terms
+from wikiholt.text.page_names import strip_page_extension
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -85,8 +87,8 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     """The keyword index fields of a page, stemmed in the page's own language if its wiki has several.
 
     Each field contains its terms in order and then, once each, the words that differ from their stems, so that any
-    prefix of a word finds it. `name` covers name, path, tags and aliases, and has the terms of `own_names` at its end;
-    `body` is the description and the text without link targets.
+    prefix of a word finds it. `name` covers name, path, tags and aliases, and ends with the terms of the page's
+    own names; `body` is the description and the text without link targets.
     """
     page_language = detect_page_language(page, language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
@@ -105,3 +107,29 @@ def build_name_terms(name: str, path: str, tags: Iterable[str], aliases: Sequenc
 
 def _build_field(text: str, language: str) -> str:
     return get_analyser(language).to_field_text(text)
+
+
+# The names under which a page is found first: title, file, path and aliases, each as one term.
+
+_SEPARATORS = re.compile("[\\s_/.\\-\u2010-\u2015]+")
+_MARK = "\ue000"
+"""A character that is part of no word, before and after a name: no other term has the same beginning or end."""
+
+
+def fold_name(text: str) -> str:
+    """The form in which names and queries are compared: without case, accents, extension and kind of separators."""
+    return _SEPARATORS.sub(" ", strip_accents(strip_page_extension(text.strip()))).strip()
+
+
+def make_name_term(text: str) -> str:
+    """The term of a name in the keyword index; empty if the name has nothing but separators."""
+    folded = fold_name(text)
+    # A hash, because the stores split some characters of names, and limit the length of terms.
+    digest = blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{_MARK}{digest}{_MARK}" if folded else ""
+
+
+def make_name_terms(name: str, path: str, aliases: Iterable[str]) -> list[str]:
+    """The terms of a page's names, each once."""
+    terms = map(make_name_term, (name, path, path.rpartition("/")[2], *aliases))
+    return list(dict.fromkeys(filter(None, terms)))

@@ -5,7 +5,8 @@ occurs on most pages of its wiki and so has little weight.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from wikiholt.domain.page import Page
@@ -110,13 +111,23 @@ def get_stopword_text(language: str) -> str:
 
 
 @cache
-def _get_all_stopwords() -> frozenset[str]:
-    return frozenset[str]().union(*map(get_stopwords, _STOPWORDS))
+def _get_languages_by_stopword() -> dict[str, list[str]]:
+    languages: dict[str, list[str]] = {}
+    for language in _STOPWORDS:
+        for word in get_stopwords(language):
+            languages.setdefault(word, []).append(language)
+    return languages
 
 
 def is_stopword(word: str) -> bool:
     """Whether a normalized word is a stopword of any language."""
-    return word in _get_all_stopwords()
+    return word in _get_languages_by_stopword()
+
+
+def _count_stopwords(words: Iterable[str]) -> Counter[str]:
+    """Language → how many of these words are its stopwords."""
+    known = _get_languages_by_stopword()
+    return Counter(language for word in words for language in known.get(word, ()))
 
 
 def is_in_other_language(query: str, language: str) -> bool:
@@ -126,16 +137,15 @@ def is_in_other_language(query: str, language: str) -> bool:
     """
     words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
     own = words.intersection(frozenset[str]().union(*map(get_stopwords, split_languages(language))))
-    foreign = max(len(words & get_stopwords(other) - own) for other in _STOPWORDS)
+    foreign = max(_count_stopwords(words - own).values(), default=0)
     return foreign >= _MIN_QUERY_STOPWORDS and foreign > 2 * len(own)
 
 
 def guess_query_language(query: str) -> str:
     """The language with the most stopwords in a query, at least two; "" if another one has as many."""
     words = frozenset(map(normalize_term, TOKEN_PATTERN.findall(query)))
-    counts = {language: len(words & get_stopwords(language)) for language in _STOPWORDS}
-    best, second = sorted(counts, key=counts.__getitem__, reverse=True)[:2]
-    return best if counts[best] >= _MIN_QUERY_STOPWORDS and counts[best] > counts[second] else ""
+    (best, count), (_, second) = [*_count_stopwords(words).most_common(2), ("", 0), ("", 0)][:2]
+    return best if count >= _MIN_QUERY_STOPWORDS and count > second else ""
 
 
 def is_text_in_other_language(text: str, language: str) -> bool:

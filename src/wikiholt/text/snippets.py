@@ -1,14 +1,13 @@
 """Builds snippets: a line or two of plain text around the best match, with the matched words marked."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, compress, islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
 from wikiholt.text.analysis import (
-    ASCII_TOKEN_PATTERN,
     TOKEN_PATTERN,
     get_query_analyser,
     iter_script_runs,
@@ -22,6 +21,7 @@ from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
+_PUNCTUATION = ".,:;!?()\"'"
 _CJK_RUN = re.compile(rf"[{CJK_RANGES}]")
 _SENTENCE_START_CHARS = 40
 """Characters shown of the beginning of a sentence."""
@@ -156,39 +156,42 @@ class QueryMatcher:
         self._prefix = query.prefix
         # A stem begins like its word, so most words can be skipped without analysis.
         self._heads = {term[:2] for term in (*self._terms, query.prefix) if term}
-        self._matches_by_token: dict[str, tuple[_Match, ...]] = {}
+        self._matches_by_text: dict[str, list[_Match]] = {}
+        self._matches_by_word: dict[str, tuple[_Match, ...]] = {}
 
     def find(self, plain: str) -> list[_Match]:
         """Start, end and term of each word of a text that matches the query."""
         if not self._heads:
             return []
-        found: list[_Match] = []
-        known = self._matches_by_token
-        for match in self._iter_tokens(plain):
-            token = match[0]
-            matches = known.get(token)
-            if matches is None:
-                may_match = not token.isascii() or next(_iter_positions(token.lower(), self._heads), None) is not None
-                matches = known[token] = tuple(self._iter_token_matches(token)) if may_match else ()
-            if matches:
-                begin = match.start()
-                found += [(begin + start, begin + end, term) for start, end, term in matches]
+        # Names and headings are read for the passage below them, for their own marks, and again on other hits.
+        found = self._matches_by_text.get(plain)
+        if found is None:
+            found = self._matches_by_text[plain] = self._find_matches(plain)
         return found
 
-    def _iter_tokens(self, plain: str) -> Iterator[re.Match[str]]:
-        """The tokens of a text; of ASCII text, only those between two spaces where a term may begin."""
-        # Most texts are ASCII apart from the separators, which are no part of a token.
-        plain = plain.replace(f" {SEPARATOR} ", " - ")
-        if not plain.isascii():
-            yield from TOKEN_PATTERN.finditer(plain)
-            return
-        end = -1
-        for position in sorted(_iter_positions(plain.lower(), self._heads)):
-            if position > end and not _is_inside_word(plain, position):
-                start = plain.rfind(" ", 0, position) + 1
-                end = plain.find(" ", position)
-                end = len(plain) if end < 0 else end
-                yield from ASCII_TOKEN_PATTERN.finditer(plain, start, end)
+    def _find_matches(self, plain: str) -> list[_Match]:
+        found: list[_Match] = []
+        known, offset = self._matches_by_word, 0
+        # No token has a space, and texts repeat their words.
+        for word in plain.split(" "):
+            matches = known.get(word)
+            if matches is None:
+                matches = known[word] = tuple(self._iter_word_matches(word)) if self._may_match(word) else ()
+            if matches:
+                found += [(offset + start, offset + end, term) for start, end, term in matches]
+            offset += len(word) + 1
+        return found
+
+    def _may_match(self, word: str) -> bool:
+        """Whether a head begins a term of the word. A word of small letters has one term, which begins as it does."""
+        word = word.strip(_PUNCTUATION)
+        is_plain = word.isascii() and word.isalpha() and word[1:].islower()
+        return not is_plain or word[:2].lower() in self._heads
+
+    def _iter_word_matches(self, word: str) -> Iterator[_Match]:
+        for token in TOKEN_PATTERN.finditer(word):
+            begin = token.start()
+            yield from ((begin + start, begin + end, term) for start, end, term in self._iter_token_matches(token[0]))
 
     def _iter_token_matches(self, token: str) -> Iterator[_Match]:
         for is_unspaced, run, offset in [(False, token, 0)] if token.isascii() else iter_script_runs(token):
@@ -225,21 +228,6 @@ class QueryMatcher:
         if term is None and self._prefix and not self._stop_terms.issuperset(terms):
             term = next((term for term in (*terms, *forms) if term.startswith(self._prefix)), None)
         return term
-
-
-def _iter_positions(text: str, parts: Iterable[str]) -> Iterator[int]:
-    """Where the parts occur in a text. For a few parts, faster than to compile a regular expression."""
-    for part in parts:
-        position = text.find(part)
-        while position >= 0:
-            yield position
-            position = text.find(part, position + 1)
-
-
-def _is_inside_word(plain: str, position: int) -> bool:
-    """Whether no word or part of an identifier begins here, because this letter and the one before are small."""
-    around = plain[position - 1 : position + 1] if position else ""
-    return around.isalpha() and around.islower()
 
 
 def _find_window(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:

@@ -5,34 +5,26 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
-from wikiholt.wikis.registry_schema import (
-    KEYED_MARK,
-    RESTORE_HINT,
-    TABLE_COLUMNS,
-    RegistryConnection,
-    RegistryDatabase,
-    get_value,
-    has_mark,
-)
+from wikiholt.wikis.registry_schema import RESTORE_HINT, RegistryRow, get_value
+from wikiholt.wikis.registry_store import RegistryReader, RegistryStore
+from wikiholt.wikis.revoked_list import FIRST_KEY
 
 MAX_LABEL_CHARS = 200
 _ID_CHARS, _SECRET_CHARS = 12, 40
 """60 random bits identify a key, 200 keep it secret: neither can be guessed."""
 _TOKEN_PATTERN = re.compile(rf"wh_([a-z2-7]{{{_ID_CHARS}}})_[a-z2-7]{{{_SECRET_CHARS}}}")
-_KEY_COLUMNS = ", ".join(TABLE_COLUMNS["keys"])
 _EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
 
 
 class KeyStore:
     """All keys of a registry. Changes by other processes take effect immediately."""
 
-    def __init__(self, database: RegistryDatabase) -> None:
-        self._database = database
+    def __init__(self, store: RegistryStore) -> None:
+        self._store = store
 
     def create(
         self, wiki_id: str | None, scope: Scope, label: str = "", expires_at: datetime | None = None
@@ -42,31 +34,31 @@ class KeyStore:
         _validate_key(wiki_id, scope, label, expires_at, now)
         key = Key(_make_random_text(_ID_CHARS), wiki_id, scope, label, now, expires_at)
         token = f"wh_{key.id}_{_make_random_text(_SECRET_CHARS)}"
-        with self._database.write_transaction() as transaction:
-            if wiki_id is not None and not _has_row(transaction.connection, "wikis", wiki_id):
+        with self._store.write() as writer:
+            if wiki_id is not None and not writer.select("wikis", "id", wiki_id):
                 raise WikiNotFound("The wiki no longer exists.", hint="`wikiholt list` shows all wikis.")
-            transaction.insert("keys", (*_to_columns(key), _hash_token(token)))
-            if not has_mark(transaction.connection, KEYED_MARK):
-                transaction.insert("marks", (KEYED_MARK, now.isoformat()))
+            if not writer.has_fact(FIRST_KEY):
+                writer.revoke([FIRST_KEY])
+            writer.insert("keys", (*_to_columns(key), _hash_token(token)))
         return key, token
 
     def list(self, wiki_id: str | None = None) -> list[Key]:
         """The keys of one wiki, or with None all keys, oldest first."""
-        where, values = ("", ()) if wiki_id is None else ("WHERE wiki_id = ?", (wiki_id,))
-        with self._database.read_connection() as connection:
-            if connection is None:
+        with self._store.read() as reader:
+            if reader is None:
                 return []
-            query = f"SELECT {_KEY_COLUMNS} FROM keys {where} ORDER BY created_at, id"  # noqa: S608
-            return [parse_key(row) for row in connection.execute(query, values)]
+            rows = reader.select("keys") if wiki_id is None else reader.select("keys", "wiki_id", wiki_id)
+        return sorted(map(parse_key, rows), key=lambda key: (key.created_at, key.id))
 
     def revoke(self, key_id: str, *, wiki_id: str | None = None) -> Key:
-        """Revoke a key; with `wiki_id`, only if it is that wiki's. Raises KeyNotFound."""
-        with self._database.write_transaction() as transaction:
-            key, _ = _find_key(transaction.connection, key_id) or (None, "")
-            if key is None or wiki_id not in (None, key.wiki_id):
+        """Revoke a key forever; with `wiki_id`, only if it is that wiki's. Raises KeyNotFound."""
+        with self._store.write() as writer:
+            row = _find_row(writer, key_id)
+            key = parse_key(row) if row else None
+            if row is None or key is None or wiki_id not in (None, key.wiki_id):
                 shown = key_id if len(key_id) <= 2 * _ID_CHARS else key_id[: 2 * _ID_CHARS] + "…"
                 raise KeyNotFound(f"There is no key {shown!r}.", hint="`wikiholt key list` shows all keys.")
-            transaction.delete("keys", "id", key_id)
+            writer.revoke_key(row)
         return key
 
     def find_by_token(self, token: str) -> Key | None:
@@ -74,29 +66,33 @@ class KeyStore:
         match = _TOKEN_PATTERN.fullmatch(token)
         if match is None:
             return None
-        with self._database.read_connection() as connection:
-            found = _find_key(connection, match[1]) if connection else None
+        row = self._find_row(match[1])
         # An unknown key is compared too, so that the response time reveals nothing.
-        key, digest = found or (None, _EMPTY_DIGEST)
-        if not hmac.compare_digest(_hash_token(token), digest) or key is None:
+        digest = str(get_value("keys", row, "digest")) if row else _EMPTY_DIGEST
+        if not hmac.compare_digest(_hash_token(token), digest) or row is None:
             return None
+        key = parse_key(row)
         return None if key.is_expired() else key
 
     def find_valid(self, key_id: str) -> Key | None:
         """The key of this id; None if it is unknown, revoked or expired. The caller has authenticated the client."""
-        with self._database.read_connection() as connection:
-            key, _ = (_find_key(connection, key_id) if connection else None) or (None, "")
+        row = self._find_row(key_id)
+        key = parse_key(row) if row else None
         return None if key is None or key.is_expired() else key
 
     def has_any(self) -> bool:
         """Whether there is any key, including expired ones."""
-        with self._database.read_connection() as connection:
-            return bool(connection and connection.execute("SELECT 1 FROM keys LIMIT 1").fetchone())
+        with self._store.read() as reader:
+            return reader is not None and bool(reader.select("keys", limit=1))
 
     def has_ever_had_any(self) -> bool:
         """Whether a key was ever created. Revoking the last one, or removing its wiki, must not open other wikis."""
-        with self._database.read_connection() as connection:
-            return bool(connection and has_mark(connection, KEYED_MARK))
+        with self._store.read() as reader:
+            return reader is not None and reader.has_fact(FIRST_KEY)
+
+    def _find_row(self, key_id: str) -> RegistryRow | None:
+        with self._store.read() as reader:
+            return _find_row(reader, key_id) if reader else None
 
 
 def _validate_key(wiki_id: str | None, scope: Scope, label: str, expires_at: datetime | None, now: datetime) -> None:
@@ -128,15 +124,10 @@ def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _has_row(connection: RegistryConnection, table: str, row_id: str) -> bool:
-    return connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (row_id,)).fetchone() is not None  # noqa: S608
-
-
-def _find_key(connection: RegistryConnection, key_id: str) -> tuple[Key, str] | None:
+def _find_row(reader: RegistryReader, key_id: str) -> RegistryRow | None:
     if not key_id.isascii() or "\0" in key_id:
         return None
-    row = connection.execute(f"SELECT {_KEY_COLUMNS} FROM keys WHERE id = ?", (key_id,)).fetchone()  # noqa: S608
-    return (parse_key(row), str(get_value("keys", row, "digest"))) if row else None
+    return next(iter(reader.select("keys", "id", key_id)), None)
 
 
 def _to_columns(key: Key) -> tuple[str | None, ...]:
@@ -144,10 +135,12 @@ def _to_columns(key: Key) -> tuple[str | None, ...]:
     return key.id, key.wiki_id, str(key.scope), key.label, key.created_at.isoformat(), expires_at
 
 
-def parse_key(row: Sequence[str]) -> Key:
+def parse_key(row: RegistryRow) -> Key:
     """Convert a row of the table `keys`. Raises IndexCorrupt."""
     key_id, wiki_id, scope, label, created_at, expires_at, _ = row
     try:
+        if key_id is None or scope is None or label is None or created_at is None:
+            raise ValueError(row)
         expiry = datetime.fromisoformat(expires_at) if expires_at else None
         return Key(key_id, wiki_id, Scope(scope), label, datetime.fromisoformat(created_at), expiry)
     except (ValueError, TypeError) as error:

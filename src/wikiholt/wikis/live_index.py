@@ -13,7 +13,7 @@ from wikiholt.free_memory import release_free_memory
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.query_embedding import StartedQuery
+from wikiholt.search.query import StartedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
@@ -171,7 +171,7 @@ class LiveIndex:
             keywords,
             self._get_embedder,
             get_head=config.source.get_last_known_head if config.check_head else None,
-            hit_builder=HitBuilder(index, config.url, language, pipeline.dialect),
+            hit_builder=HitBuilder(config.url, language, pipeline.dialect),
             language=language,
             get_lexicon=components.lexicon(index, keywords),
             scale=components.scale(self._recipe),

@@ -1,7 +1,7 @@
-"""What the authorization server for agents stores in the registry: clients, codes and tokens.
+"""What the authorization server for agents stores beside the sign-ins: clients, codes and tokens.
 
 Codes and tokens are stored as digests. A token belongs to a key and is worthless without it: revoking the key, or
-removing its wiki, ends every token at once. The rows are marks, so both kinds of registry have them.
+removing its wiki, ends every token at once.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any
 
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.wikis.keys import KeyStore
-from wikiholt.wikis.registry_schema import OAUTH_MARK_PREFIX, RegistryConnection, RegistryDatabase, RegistryTransaction
+from wikiholt.wikis.small_store import SmallStore, StoreConnection
 
 ACCESS_TOKEN_PREFIX = "wha_"  # noqa: S105 - no secret
 ACCESS_TOKEN_TTL_S = 3600
@@ -56,29 +56,29 @@ class OAuthGrant:
 class OAuthGrants:
     """The clients, codes and tokens of a registry. Changes by other processes take effect immediately."""
 
-    def __init__(self, database: RegistryDatabase, keys: KeyStore) -> None:
-        self._database = database
+    def __init__(self, store: SmallStore, keys: KeyStore) -> None:
+        self._store = store
         self._keys = keys
 
     def add_client(self, client_id: str, metadata: Mapping[str, Any], network: str = "") -> None:
         """Store a client that nobody has approved yet, which was registered from this network."""
-        with self._database.write_transaction() as transaction:
-            _delete_expired(transaction)
-            prefix = f"{OAUTH_MARK_PREFIX}new-client-"
-            rows = [row for row in _read_rows(transaction.connection) if row[0].startswith(prefix)]
+        with self._store.write() as connection:
+            _delete_expired(connection)
+            prefix = "new-client-"
+            rows = [row for row in _read_rows(connection) if row[0].startswith(prefix)]
             clients = sorted(((json.loads(value), name) for name, value in rows), key=lambda row: row[0]["expires"])
             own = [name for document, name in clients if document.get("network") == network]
             surplus = {*own[: max(0, len(own) + 1 - _MAX_NEW_CLIENTS_OF_NETWORK)]}
             surplus |= {name for _, name in clients[: max(0, len(clients) + 1 - _MAX_NEW_CLIENTS)]}
             for name in surplus:
-                transaction.delete("marks", "name", name)
-            transaction.insert("marks", (prefix + client_id, _dump(metadata, _NEW_CLIENT_TTL_S, network)))
+                _delete(connection, name)
+            _insert(connection, prefix + client_id, _dump(metadata, _NEW_CLIENT_TTL_S, network))
 
     def find_client(self, client_id: str) -> Mapping[str, Any] | None:
         """The metadata of a client; None if it is unknown or has expired."""
         if not client_id.isascii() or not client_id.isprintable():
             return None
-        with self._database.read_connection() as connection:
+        with self._store.read() as connection:
             for kind in ("client-", "new-client-"):
                 found = _find_value(connection, f"{kind}{client_id}") if connection else None
                 if found is not None:
@@ -89,21 +89,18 @@ class OAuthGrants:
         """Store what a person approved and return the code for it."""
         code = secrets.token_urlsafe(_SECRET_BYTES)
         client = self.find_client(grant.client_id)
-        with self._database.write_transaction() as transaction:
-            _delete_expired(transaction)
+        with self._store.write() as connection:
+            _delete_expired(connection)
             for kind in ("client-", "new-client-"):
-                transaction.delete("marks", "name", f"{OAUTH_MARK_PREFIX}{kind}{grant.client_id}")
-            transaction.insert(
-                "marks", (f"{OAUTH_MARK_PREFIX}client-{grant.client_id}", _dump(client or {}, _CLIENT_TTL_S))
-            )
-            transaction.insert("marks", (_get_name(GrantKind.CODE, code), _dump(asdict(grant), _CODE_TTL_S)))
+                _delete(connection, f"{kind}{grant.client_id}")
+            _insert(connection, f"client-{grant.client_id}", _dump(client or {}, _CLIENT_TTL_S))
+            _insert(connection, _get_name(GrantKind.CODE, code), _dump(asdict(grant), _CODE_TTL_S))
         return code
 
     def find(self, kind: GrantKind, secret: str) -> OAuthGrant | None:
         """The grant of a code or token; None if it is unknown, used, expired, or its key is gone."""
-        with self._database.read_connection() as connection:
-            name = _get_name(kind, secret).removeprefix(OAUTH_MARK_PREFIX)
-            value = _find_value(connection, name) if connection else None
+        with self._store.read() as connection:
+            value = _find_value(connection, _get_name(kind, secret)) if connection else None
         grant = OAuthGrant(**value) if value is not None else None
         return grant if grant is not None and self.find_key(grant) is not None else None
 
@@ -123,42 +120,50 @@ class OAuthGrants:
         access = ACCESS_TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         refresh = _REFRESH_TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         stored = asdict(grant) | {"code_challenge": "", "redirect_uri": ""}
-        with self._database.write_transaction() as transaction:
-            if not transaction.delete("marks", "name", _get_name(kind, secret)):
+        with self._store.write() as connection:
+            if not _delete(connection, _get_name(kind, secret)):
                 return None  # another request was faster
             narrowed = stored | {"scope": scope or grant.scope}
-            transaction.insert("marks", (_get_name(GrantKind.ACCESS, access), _dump(narrowed, ACCESS_TOKEN_TTL_S)))
-            transaction.insert("marks", (_get_name(GrantKind.REFRESH, refresh), _dump(stored, _REFRESH_TOKEN_TTL_S)))
+            _insert(connection, _get_name(GrantKind.ACCESS, access), _dump(narrowed, ACCESS_TOKEN_TTL_S))
+            _insert(connection, _get_name(GrantKind.REFRESH, refresh), _dump(stored, _REFRESH_TOKEN_TTL_S))
         return access, refresh
 
     def revoke(self, secret: str) -> None:
         """Delete a token, if it exists."""
-        with self._database.write_transaction() as transaction:
+        with self._store.write() as connection:
             for kind in (GrantKind.ACCESS, GrantKind.REFRESH):
-                transaction.delete("marks", "name", _get_name(kind, secret))
+                _delete(connection, _get_name(kind, secret))
 
 
-def _delete_expired(transaction: RegistryTransaction) -> None:
-    for name, value in _read_rows(transaction.connection):
+def _delete_expired(connection: StoreConnection) -> None:
+    for name, value in _read_rows(connection):
         if json.loads(value)["expires"] <= time.time():
-            transaction.delete("marks", "name", name)
+            _delete(connection, name)
+
+
+def _insert(connection: StoreConnection, name: str, value: str) -> None:
+    connection.execute("INSERT INTO grants (name, value) VALUES (?, ?)", (name, value))
+
+
+def _delete(connection: StoreConnection, name: str) -> int:
+    """Delete a row and return whether it was there, as a number."""
+    return connection.execute("DELETE FROM grants WHERE name = ?", (name,)).rowcount
 
 
 def _get_name(kind: GrantKind, secret: str) -> str:
     digest = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
-    return f"{OAUTH_MARK_PREFIX}{kind}-{digest}"
+    return f"{kind}-{digest}"
 
 
 def _dump(value: Mapping[str, Any], ttl_s: float, network: str = "") -> str:
     return json.dumps({"expires": time.time() + ttl_s, "network": network, "value": dict(value)})
 
 
-def _find_value(connection: RegistryConnection, name: str) -> dict[str, Any] | None:
-    row = connection.execute("SELECT value FROM marks WHERE name = ?", (OAUTH_MARK_PREFIX + name,)).fetchone()
+def _find_value(connection: StoreConnection, name: str) -> dict[str, Any] | None:
+    row = connection.execute("SELECT value FROM grants WHERE name = ?", (name,)).fetchone()
     document = json.loads(row[0]) if row else None
     return document["value"] if document and document["expires"] > time.time() else None
 
 
-def _read_rows(connection: RegistryConnection) -> list[tuple[str, str]]:
-    # A range of names would depend on the collation of the database.
-    return connection.execute("SELECT name, value FROM marks WHERE substr(name, 1, 6) = 'oauth-'").fetchall()
+def _read_rows(connection: StoreConnection) -> list[tuple[str, str]]:
+    return connection.execute("SELECT name, value FROM grants").fetchall()

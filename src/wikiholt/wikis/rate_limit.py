@@ -4,9 +4,9 @@ Keys are looked up first: `refuse_key` counts an unknown key, `check` counts a r
 keys therefore never lock out a right one. Webhooks call `check_failures` first, and `record_failure` if their signature
 is wrong. Nodes that serve the same wikis share the buckets; what cannot be counted is denied.
 
-The processes of one service share a table of fixed size in a memory-mapped file. A name belongs to one row of eight
-places. A process locks the row while it changes a place; the system releases the lock of a process that dies. If a row
-is full, the place that was not used for the longest time is taken.
+A process counts in a table of fixed size in memory, which the workers of one service map from one file. A name belongs
+to one row of eight places; if it is full, the place that was not used for the longest time is taken. The system
+releases the lock of a process that dies.
 """
 
 import fcntl
@@ -16,7 +16,6 @@ import os
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,13 +32,12 @@ MAX_FAILURES_PER_MINUTE = 30
 _MIN_BURST_REQUESTS = 20
 _KEY_ID = re.compile(r"wh_[a-z2-7]{12}(?=_)")
 _PREFIX_LENGTH = 8
-_MAX_BUCKETS = 20_000
-"""Maximum number of buckets. The least recently used are dropped; most are full by then."""
 _PLACE = Struct("16sdd")
 """The digest of a name, the level of its bucket, and when that was its level."""
 _PLACES_PER_ROW = 8
 _ROW_BYTES = _PLACE.size * _PLACES_PER_ROW
 _ROWS = 4096
+_TABLE_BYTES = _ROW_BYTES * (1 + _ROWS)
 _SECRET_BYTES = 32
 
 
@@ -98,12 +96,15 @@ class RateLimiter:
         clock: Callable[[], float] = time.monotonic,
         shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets,
     ) -> None:
+        own = BucketTable(clock=clock)
         self._key_size, self._address_size = BucketSize(key_per_minute), BucketSize(address_per_minute)
-        self._keys = shared_buckets("key", self._key_size) or InMemoryBuckets(self._key_size, clock)
-        self._addresses = shared_buckets("address", self._address_size) or InMemoryBuckets(self._address_size, clock)
+        self._keys = shared_buckets("key", self._key_size) or own.open_buckets("key", self._key_size)
+        self._addresses = shared_buckets("address", self._address_size) or own.open_buckets(
+            "address", self._address_size
+        )
         self._failure_size = BucketSize(MAX_FAILURES_PER_MINUTE)
         self._failures, *self._wrong_keys = (
-            _FailureBuckets(InMemoryBuckets(self._failure_size, clock), shared_buckets(kind, self._failure_size))
+            _FailureBuckets(own.open_buckets(kind, self._failure_size), shared_buckets(kind, self._failure_size))
             for kind in ("failure", "wrong-key-address", "wrong-key-prefix")
         )
 
@@ -186,7 +187,7 @@ def get_key_prefix(token: str) -> str:
 class _FailureBuckets:
     """Wrong keys or signatures, counted in this process and, if shared, across nodes."""
 
-    own: "InMemoryBuckets"
+    own: "TableBuckets"
     shared: TokenBuckets | None
 
     def count(self, name: str) -> None:
@@ -197,67 +198,24 @@ class _FailureBuckets:
             self.own.set_level(name, self.shared.consume(name))
 
 
-class InMemoryBuckets:
-    """Buckets in the memory of this process."""
-
-    def __init__(self, size: BucketSize, clock: Callable[[], float]) -> None:
-        self._size = size
-        self._clock = clock
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = Lock()
-
-    def take(self, name: str) -> float:
-        with self._lock:
-            remaining = self._compute_level(name) - 1
-            if remaining >= 0:
-                self._store_level(name, remaining)
-            elif name in self._levels:
-                self._levels.move_to_end(name)  # keep the bucket of a persistent client
-            return remaining
-
-    def consume(self, name: str) -> float:
-        with self._lock:
-            remaining = max(0.0, self._compute_level(name) - 1)
-            self._store_level(name, remaining)
-            return remaining
-
-    def read_level(self, name: str) -> float:
-        """The number of tokens in a bucket."""
-        with self._lock:
-            if name in self._levels:
-                self._levels.move_to_end(name)
-            return self._compute_level(name)
-
-    def set_level(self, name: str, level: float) -> None:
-        """Set the number of tokens in a bucket."""
-        with self._lock:
-            self._store_level(name, level)
-
-    def _compute_level(self, name: str) -> float:
-        level, updated_at = self._levels.get(name, (self._size.capacity, 0.0))
-        return min(self._size.capacity, level + (self._clock() - updated_at) * self._size.per_second)
-
-    def _store_level(self, name: str, level: float) -> None:
-        self._levels[name] = (level, self._clock())
-        self._levels.move_to_end(name)
-        if len(self._levels) > _MAX_BUCKETS:
-            self._levels.popitem(last=False)
-
-
 class BucketTable:
-    """The table in its file. Safe to use from many threads and processes; one object per process and file."""
+    """The table, in the memory of this process or in a file. Safe to use from many threads and processes."""
 
-    def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Open the table that `create_table` made. `clock` must be the same in all processes."""
-        self._descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-        self._map = mmap.mmap(self._descriptor, 0)
+    def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """With `file`, open the table that `create_table` made. `clock` must be the same in all processes."""
+        self._descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC) if file else None
+        if self._descriptor is None:  # a forked child gets a copy
+            self._map = mmap.mmap(-1, _TABLE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._map[:_SECRET_BYTES] = secrets.token_bytes(_SECRET_BYTES)
+        else:
+            self._map = mmap.mmap(self._descriptor, 0)
         self._secret = self._map[:_SECRET_BYTES]
         self._clock = clock
         # The lock of the file belongs to the process, not to the thread.
-        self._lock = Lock()
+        self._thread_lock = Lock()
 
-    def open_buckets(self, kind: str, size: BucketSize) -> "SharedBuckets":
-        return SharedBuckets(self, kind, size)
+    def open_buckets(self, kind: str, size: BucketSize) -> "TableBuckets":
+        return TableBuckets(self, kind, size)
 
     def digest_name(self, kind: str, name: str) -> bytes:
         """Digests depend on the table, so that no client can choose names of the same row."""
@@ -266,7 +224,7 @@ class BucketTable:
     def update_level(self, digest: bytes, size: BucketSize, change: Callable[[float], float]) -> float:
         """Replace the level of a bucket with what `change` returns for it, and return the level before."""
         start = _ROW_BYTES * (1 + int.from_bytes(digest[:4]) % _ROWS)
-        with self._lock_row(start):
+        with self._lock():
             now = self._clock()
             places = [_PLACE.unpack_from(self._map, start + _PLACE.size * n) for n in range(_PLACES_PER_ROW)]
             position = next((n for n, place in enumerate(places) if place[0] == digest), None)
@@ -283,26 +241,30 @@ class BucketTable:
 
     def close(self) -> None:
         self._map.close()
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
     @contextmanager
-    def _lock_row(self, start: int) -> Iterator[None]:
-        with self._lock:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX, _ROW_BYTES, start)
+    def _lock(self) -> Iterator[None]:
+        with self._thread_lock:
+            if self._descriptor is None:
+                yield
+                return
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             try:
                 yield
             finally:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, _ROW_BYTES, start)
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
 
 def create_table(file: Path) -> None:
     """Create an empty table: every bucket is full."""
     with file.open("xb") as opened:
         opened.write(secrets.token_bytes(_SECRET_BYTES))
-        opened.truncate(_ROW_BYTES * (1 + _ROWS))
+        opened.truncate(_TABLE_BYTES)
 
 
-class SharedBuckets:
+class TableBuckets:
     """`TokenBuckets` of one kind and size in a table."""
 
     def __init__(self, table: BucketTable, kind: str, size: BucketSize) -> None:
@@ -315,6 +277,14 @@ class SharedBuckets:
 
     def consume(self, name: str) -> float:
         return max(0.0, self._update(name, lambda level: max(0.0, level - 1)) - 1)
+
+    def read_level(self, name: str) -> float:
+        """The number of tokens in a bucket."""
+        return self._update(name, lambda level: level)
+
+    def set_level(self, name: str, level: float) -> None:
+        """Set the number of tokens in a bucket."""
+        self._update(name, lambda _: level)
 
     def _update(self, name: str, change: Callable[[float], float]) -> float:
         return self._table.update_level(self._table.digest_name(self._kind, name), self._size, change)

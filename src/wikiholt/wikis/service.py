@@ -2,7 +2,7 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from wikiholt.domain.wiki import MANAGED_KIND, Wiki
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
+    IndexUnavailable,
     InvalidSetting,
     InvalidSource,
     NoCommits,
@@ -32,10 +33,9 @@ from wikiholt.errors import (
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
-from wikiholt.wikis.pending_removals import PendingRemovals
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.registry import Registry, RemovedWiki, make_wiki_id
-from wikiholt.wikis.registry_recovery import RECOVERY_HINT
+from wikiholt.wikis.registry import Registry, RemovedWiki, keep_no_record, make_wiki_id
+from wikiholt.wikis.registry_schema import RECOVERY_HINT
 from wikiholt.wikis.slugs import validate_slug
 
 _LOG = logging.getLogger(__name__)
@@ -74,18 +74,13 @@ class WikiService:
         self._config_for = config_for
         self._max_open = max_open
         self._handles: OrderedDict[str, WikiHandle] = OrderedDict()
-        self._removals = PendingRemovals(
-            components.store, components.lock_timeout_s, shared=components.databases is not None
-        )
         self.on_damage: Callable[[str], None] = lambda _: None
         """Called with the id of a wiki whose index proves damaged."""
         self._lock = Lock()
         self._repositories = repositories
         self._complete_settings = complete_settings
         self._managed_repositories = managed_repositories
-        registry.backups.remove_leftovers = self._remove_leftovers
-        if repositories is not None:
-            registry.bind = repositories.bind
+        self._bind = repositories.bind if repositories is not None else keep_no_record
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, after checking its repository and settings."""
@@ -93,7 +88,11 @@ class WikiService:
         _require_same_kind("", settings.get("kind", ""))
         settings = self._complete_settings(source, settings)
         self._validate(Wiki("", slug, source, datetime.now(UTC), settings))
-        return self.registry.add(slug, source, settings)
+        return self.registry.add(slug, source, settings, bind=self._bind)
+
+    def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> Sequence[Wiki]:
+        """Register (slug, source, settings) tuples whose sources were just read, skipping slugs that are taken."""
+        return self.registry.add_many(wikis, bind=self._bind)
 
     def create(self, slug: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki whose repository Wikiholt keeps, and create that repository, without pages.
@@ -105,7 +104,7 @@ class WikiService:
         wiki_id = make_wiki_id()
         repositories.create(wiki_id)
         try:
-            return self.registry.add(slug, "", settings, wiki_id)
+            return self.registry.add(slug, "", settings, wiki_id, bind=self._bind)
         except BaseException:
             repositories.delete(wiki_id)
             raise
@@ -123,44 +122,66 @@ class WikiService:
         self._validate(replace(wiki, settings=settings))
         changed = self.registry.update_settings(slug, changes)
         # Directories and repositories are identified in different ways.
-        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed)
+        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed, self._bind)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
-        """Remove a wiki's index, then its registration, keys and hosts, and of a managed wiki also its repository.
+        """Unregister a wiki with its keys and hosts, then delete its index and, of a managed wiki, its repository.
 
-        The pages and commits of other wikis are never touched.
-        With `wiki_id`, only if the slug still belongs to that wiki. Raises WikiNotFound.
+        The pages and commits of other wikis are never touched. A running sync stops at its next batch; what is still in
+        use after a while is deleted later. With `wiki_id`, only if the slug still belongs to that wiki. Raises
+        WikiNotFound.
         """
         wiki = self.registry.get(slug)
         if wiki_id not in (None, wiki.id):
             raise WikiNotFound("The wiki no longer exists.", hint="`wikiholt list` shows all wikis.")
         handle = self._get_handle(wiki, interactive=True)
-        with self._removals.mark_removing(wiki.id):  # a running sync stops at its next batch
+        unregistered = self.registry.remove(slug, wiki.id)
+        with self._lock:
+            self._handles.pop(wiki.id, None)
+        if self._repositories is not None:
+            self._repositories.release(wiki)
+        if self.components.vector_engine is not None:
+            self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
+        removed: Sequence[str] = ()
+        with suppress(Busy):
             removed = handle.remove()
-            with self._lock:
-                self._handles.pop(wiki.id, None)
-            unregistered = self.registry.remove(slug, wiki.id)
-            if self._repositories is not None:
-                self._repositories.release(wiki)
-            if self.components.vector_engine is not None:
-                self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
-            # A sync may have created the index again in between; from now on none can.
-            return replace(unregistered, files=(*removed, *handle.remove()))
+        self._remove_leftovers_of(wiki.id)
+        self.registry.backups.purge()
+        return replace(unregistered, files=tuple(removed))
 
-    def _remove_leftovers(self, wiki_id: str) -> None:
+    def remove_leftovers(self) -> None:
+        """Delete what is left of removed wikis: a removal was interrupted, or another node has removed them.
+
+        What is in use is only logged; the next call tries again.
+        """
+        self.registry.get_version()  # takes over what other nodes have removed
+        self.registry.backups.purge()
+        for wiki_id in filter(self.registry.is_removed, self._list_stored_ids()):
+            self._remove_leftovers_of(wiki_id)
+
+    def _list_stored_ids(self) -> set[str]:
+        stored = set(self.components.store.list_wiki_ids())
+        if self._managed_repositories is not None:
+            stored |= self._managed_repositories.list_ids()
+        return stored | self.components.backup_policy.list_ids()
+
+    def _remove_leftovers_of(self, wiki_id: str) -> None:
         """Delete the managed repository of a removed wiki, and what a sync created again while it was removed."""
         components = self.components
-        if self._managed_repositories is not None:
-            self._managed_repositories.delete(wiki_id)
         backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout_s)
         store, timeout_s = components.store, components.lock_timeout_s
-        with store.write_lock(wiki_id, timeout_s) if store.exists(wiki_id) else nullcontext():
-            backups.delete_all()
-            store.delete(wiki_id)
+        try:
+            if self._managed_repositories is not None:
+                self._managed_repositories.delete(wiki_id)
+            with store.write_lock(wiki_id, timeout_s) if store.exists(wiki_id) else nullcontext():
+                backups.delete_all()
+                store.delete(wiki_id)
+        except (Busy, IndexUnavailable) as error:
+            _LOG.warning("data of a removed wiki will be removed later: %s", error.message)
 
     def is_being_removed(self, wiki_id: str) -> bool:
-        """Whether this wiki is being removed, so that its index should not be written."""
-        return wiki_id in self._removals
+        """Whether this wiki was unregistered, so that its index should not be written."""
+        return self.registry.is_removed(wiki_id)
 
     def list_wikis(self) -> Sequence[Wiki]:
         """All wikis, by slug. Raises IndexCorrupt if the registry is empty but there are indexes."""
@@ -168,7 +189,8 @@ class WikiService:
         store = self.components.store
         if wikis or self.registry.is_rebuilt():
             return wikis
-        if any(store.get_published(wiki_id) is not None for wiki_id in store.list_wiki_ids()):
+        stored = (wiki_id for wiki_id in store.list_wiki_ids() if not self.registry.is_removed(wiki_id))
+        if any(store.get_published(wiki_id) is not None for wiki_id in stored):
             raise IndexCorrupt("The registry lists no wiki, but there are indexes.", hint=RECOVERY_HINT)
         return wikis
 
@@ -245,7 +267,7 @@ class WikiService:
         """Accept the repository at the wiki's path as the wiki's own. Index, keys and backups stay."""
         wiki = self.registry.get(slug)
         self._validate(wiki)
-        return self.registry.rebind(wiki)
+        return self.registry.rebind(wiki, self._bind)
 
     def forget(self, path_or_slug: str) -> Sequence[RemovedWiki]:
         """Remove the wiki with this slug, or every wiki whose repository is at or below this path.
@@ -301,7 +323,7 @@ class WikiService:
         if not repository or repository == wiki.repository:
             return wiki
         try:
-            return self.registry.rebind(wiki)
+            return self.registry.rebind(wiki, self._bind)
         except WikiholtError:  # the registry is read-only
             return wiki
 

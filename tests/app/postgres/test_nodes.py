@@ -13,6 +13,7 @@ import pytest
 from tests.app.postgres.server_node import LOCK_TIMEOUT_S, SLOW_TEXT_S, ServerNode, get_block_file, run_node
 from tests.support.git_repository import Repository
 from tests.support.postgres_hostile import holding_everything
+from tests.support.postgres_registry import open_node
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
@@ -106,7 +107,7 @@ def two_nodes(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> I
         repository.commit({"Home.md": f"# Home\n\nAll about {slug}.\n"})
     home = Catalog(store, TABLE_SETS, lock_timeout_s=TIMEOUT_S)
     with closing(home), ExitStack() as stack:
-        registry = Registry(place / "none", database=home_tables.PostgresRegistry(home, TIMEOUT_S))
+        registry = open_node(home, place, TIMEOUT_S)
         registry.add(POLLED_SLUG, str(wikis / POLLED_SLUG), {"interval": "1"})
         registry.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
         _, token = registry.keys.create(None, Scope.ADMIN)
@@ -302,7 +303,7 @@ def test_two_nodes_with_the_real_model_give_the_same_answers(database: str, tmp_
         {"Frost.md": "# Frost\n\nCover tender plants on cold nights.\n", "Compost.md": "# Compost\n\nTurn the heap.\n"}
     )
     with closing(Catalog(database, TABLE_SETS)) as home:
-        registry = Registry(tmp_path / "none", database=home_tables.PostgresRegistry(home))
+        registry = open_node(home, tmp_path)
         _, token = registry.keys.create(None, Scope.ADMIN)
     with run_node(tmp_path / "one", database, token, wikis) as one, run_node(tmp_path / "two", database, token) as two:
         query = "w/garden/api/v1/search?q=protecting+seedlings+from+freezing&n=2"

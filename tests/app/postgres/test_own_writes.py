@@ -9,12 +9,11 @@ import pytest
 from tests.app.postgres.server_node import ServerNode, run_node
 from tests.app.postgres.test_nodes import TABLE_SETS
 from tests.support.git_repository import Repository
+from tests.support.postgres_registry import open_node
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
-from wikiholt.storage.postgres import home_tables
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.wikis.registry import Registry
 
 SLUG = "handbook"
 
@@ -26,7 +25,7 @@ def nodes(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     repository.commit({"Home.md": "# Home\n\nWelcome.\n"})
     home = Catalog(store, TABLE_SETS, lock_timeout_s=TIMEOUT_S)
     with closing(home), ExitStack() as stack:
-        registry = Registry(place / "none", database=home_tables.PostgresRegistry(home))
+        registry = open_node(home, place)
         _, token = registry.keys.create(None, Scope.ADMIN)
         started = [
             run_node(place / name, store, token, place / "wikis", delay_file=place / "slow")

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.served_application import serve_application
 
-MAX_STATEMENTS = 10
+MAX_STATEMENTS = 9
 
 
 @contextmanager

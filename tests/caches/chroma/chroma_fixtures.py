@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.domain.index import FloatArray, IndexChange, Recipe, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -40,8 +40,8 @@ class ChromaFixture:
         place = {
             "path": self.path,
             "timeout_s": 60.0,
-            "heartbeat_timeout_s": 30.0,
-            "background_timeout_s": 60.0,
+            "read_timeout_s": 30.0,
+            "write_timeout_s": 60.0,
             **options,
         }
         engine = ChromaEngine(ChromaConfig(**place), self.place / "chroma-owner", lambda: list(self.open_indexes))  # type: ignore[arg-type]
@@ -50,12 +50,14 @@ class ChromaFixture:
         finally:
             engine.close()
 
-    def open_cache(self, engine: ChromaEngine, wiki_id: str = WIKI_ID, slug: str = "one") -> ChromaVectorCache:
-        return engine.open_cache(self.open_indexes[wiki_id], self.store.get_directory(wiki_id), wiki_id, slug)
+    def open_cache(self, engine: ChromaEngine, wiki_id: str = WIKI_ID, slug: str = "one") -> ChromaSearcher:
+        index, directory = self.open_indexes[wiki_id], self.store.get_directory(wiki_id)
+        return engine.open_searcher(index, directory, wiki_id, slug)
 
     def get_child_pid(self, engine: ChromaEngine) -> int:
         """The process that hosts Chroma."""
-        process = engine._worker.host._process  # type: ignore[attr-defined]
+        assert engine._server is not None
+        process = engine._server._process
         assert process is not None
         return int(process.pid)
 
@@ -67,14 +69,16 @@ class ChromaFixture:
 QUERY = EMBEDDER.embed_query("the old river bridge stone3")
 
 
-def is_helped_by_chroma(cache: ChromaVectorCache, query: FloatArray = QUERY) -> bool:
+def is_helped_by_chroma(cache: ChromaSearcher, query: FloatArray = QUERY) -> bool:
     """Whether Chroma takes part in a search."""
     cache.refresh()
-    return not cache.search(query, 10, None).degraded
+    before = cache._engine.metrics.counts["queries"]
+    is_degraded = cache.search(query, 10, None).degraded
+    return not is_degraded and (cache._engine.metrics.counts["queries"] > before or not cache._index.get_state().chunks)
 
 
 def assert_same_as_store(
-    cache: ChromaVectorCache, index: WikiIndex, limit: int = 10, query: FloatArray = QUERY
+    cache: ChromaSearcher, index: WikiIndex, limit: int = 10, query: FloatArray = QUERY
 ) -> VectorHits:
     """The cache gives the same answer as the store."""
     cache.refresh()

@@ -8,27 +8,27 @@ from hypothesis.stateful import rule
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
 from tests.caches.chroma.chroma_fixtures import WIKI_ID
 from tests.support.wait import wait_until
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.searcher import ChromaSearcher
 
 
 class ChromaCacheMachine(VectorCacheMachine):
     """Adds to the operations of any cache: the child is killed, and completes its work."""
 
-    cache: ChromaVectorCache
+    cache: ChromaSearcher
 
     def prepare(self) -> None:
-        place = ChromaConfig(
-            path=self.folder / "chroma", timeout_s=60.0, heartbeat_timeout_s=30.0, background_timeout_s=60.0
-        )
+        place = ChromaConfig(path=self.folder / "chroma", timeout_s=60.0, read_timeout_s=30.0, write_timeout_s=60.0)
         self.engine = ChromaEngine(place, self.folder / "owner", lambda: [WIKI_ID])
 
-    def make_cache(self) -> ChromaVectorCache:
-        return self.engine.open_cache(self.index.as_index(), self.folder, WIKI_ID, "one")
+    def make_cache(self) -> ChromaSearcher:
+        index = self.index.as_index()
+        return self.engine.open_searcher(index, self.folder, WIKI_ID, "one")
 
     @rule()
     def kill_the_child(self) -> None:
-        process = self.engine._worker.host._process  # type: ignore[attr-defined]
+        assert self.engine._server is not None
+        process = self.engine._server._process
         if process is not None:
             os.kill(process.pid, signal.SIGKILL)
 

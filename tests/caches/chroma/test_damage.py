@@ -21,9 +21,9 @@ from tests.caches.chroma.chroma_fixtures import (
 )
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
-from wikiholt.caches.chroma import rest_api
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma import client
 from wikiholt.caches.chroma.engine import ChromaEngine
+from wikiholt.caches.chroma.searcher import ChromaSearcher
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.testing.fakes import make_entry
@@ -91,7 +91,7 @@ class DamageFixture:
         shutil.copytree(self.fixture.path, self.saved)
         self.number = 0
 
-    def open_caches(self, engine: ChromaEngine) -> tuple[ChromaVectorCache, ChromaVectorCache]:
+    def open_caches(self, engine: ChromaEngine) -> tuple[ChromaSearcher, ChromaSearcher]:
         return self.fixture.open_cache(engine), self.fixture.open_cache(engine, OTHER_WIKI_ID, "other")
 
     def restore_files(self) -> None:
@@ -106,12 +106,12 @@ class DamageFixture:
     def apply_damage(self, file: str, damage: Damage) -> None:
         damage((self.fixture.path if file.endswith("sqlite3") else self.segment) / file)
 
-    def _find_segment(self, cache: ChromaVectorCache) -> Path:
-        assert cache._verified is not None
+    def _find_segment(self, cache: ChromaSearcher) -> Path:
+        assert cache._ready is not None
         with closing(sqlite3.connect(self.fixture.path / "chroma.sqlite3")) as database:
             sql = "SELECT id FROM segments WHERE collection = ? AND scope = 'VECTOR'"
             return self.fixture.path / str(
-                database.execute(sql, (cache._verified.collection._path.rpartition("/")[2],)).fetchone()[0]
+                database.execute(sql, (cache._ready.records._path.rpartition("/")[2],)).fetchone()[0]
             )
 
 
@@ -119,22 +119,20 @@ class DamageFixture:
 def damaged_wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture]:
     """Segments are written to disk after a few rows, not after a thousand."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(
-            rest_api.INDEX_CONFIGURATION, "hnsw", {**rest_api.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20}
-        )
+        patch.setitem(client.INDEX_CONFIGURATION, "hnsw", {**client.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20})
         made = DamageFixture(tmp_path_factory.mktemp("damage"))
         yield made
         made.fixture.close()
 
 
-def wait_until_recovered(cache: ChromaVectorCache, index: WikiIndex, engine: ChromaEngine) -> None:
+def wait_until_recovered(cache: ChromaSearcher, index: WikiIndex, engine: ChromaEngine) -> None:
     """Search until Chroma takes part again; every answer until then must be right."""
 
     def back() -> bool:
         assert_same_as_store(cache, index)
         return is_helped_by_chroma(cache)
 
-    wait_until(back, f"Chroma helps again: {engine.get_metrics()} {engine._worker.unavailable_reason}")
+    wait_until(back, f"Chroma helps again: {engine.get_metrics()} {engine._unavailable_reason}")
 
 
 def may_hang(file: str) -> bool:
@@ -144,7 +142,7 @@ def may_hang(file: str) -> bool:
 
 def get_timeouts(file: str) -> dict[str, object]:
     seconds = choose(10, 4) if may_hang(file) else 60.0
-    return {"background_timeout_s": seconds, "heartbeat_timeout_s": seconds}
+    return {"write_timeout_s": seconds, "read_timeout_s": seconds}
 
 
 def hangs_at_start(file: str, damage: Damage) -> bool:

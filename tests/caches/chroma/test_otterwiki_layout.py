@@ -61,7 +61,7 @@ def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> N
         )
         assert_same_as_store(cache, index)
         assert cache.wait_idle(60)
-        assert get_metric(engine, "rows_removed") == 4
+        assert get_metric(engine, "rows_removed") == 5
         assert_same_as_store(cache, index)
         assert is_helped_by_chroma(cache)
         cache.close()
@@ -96,8 +96,8 @@ def test_a_removed_wiki_leaves_no_byte_and_the_other_wiki_unchanged(fixture: Chr
     with fixture.open_engine(layout=layout) as engine:
         gone, stays = fixture.open_cache(engine), fixture.open_cache(engine, OTHER_WIKI_ID, "other")
         wait_until(lambda: is_helped_by_chroma(gone) and is_helped_by_chroma(stays), "both use Chroma")
-        chroma = engine._worker.api
-        before = chroma.find_collection(stays._collection._owner.name)
+        chroma = engine.client
+        before = chroma.find_collection(stays._collection._name)
         gone.close()
         fixture.open_indexes.pop(WIKI_ID).close()
         engine.delete_wiki(WIKI_ID, "one")
@@ -122,6 +122,6 @@ def test_a_wiki_removed_while_chroma_was_unavailable_is_deleted_later(fixture: C
     with fixture.open_engine(layout="seed") as engine:
         cache = fixture.open_cache(engine, OTHER_WIKI_ID, "other")
         wait_until(lambda: is_helped_by_chroma(cache), "the remaining wiki")
-        assert [found.name for found in engine._worker.api.iter_collections()] == ["otterwiki_pages_other"]
+        assert [found.name for found in engine.client.iter_collections()] == ["otterwiki_pages_other"]
         cache.close()
     assert not [file for file in fixture.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]

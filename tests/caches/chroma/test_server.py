@@ -153,9 +153,7 @@ def test_a_server_that_is_not_chroma_is_ignored_and_searches_are_right(
     index = fixture.create_index(WIKI_ID)
     with (
         run_fake_server(reply) as url,
-        fixture.open_engine(
-            path=None, url=url, timeout_s=1.0, heartbeat_timeout_s=1.0, background_timeout_s=1.0
-        ) as engine,
+        fixture.open_engine(path=None, url=url, timeout_s=1.0, read_timeout_s=1.0, write_timeout_s=1.0) as engine,
     ):
         cache = fixture.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded

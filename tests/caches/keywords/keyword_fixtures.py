@@ -23,8 +23,8 @@ def make_page(file: str, name: str = "", headings: str = "", body: str = "") -> 
     return PageEntry("0" * 40, parsed, (), (), np.empty((0, 4), np.float32), PageTerms(name, headings, body))
 
 
-def create_index(root: Path, pages: Iterable[PageEntry] = ()) -> SqliteIndex:
-    index = SqliteStore(root).create(WIKI, Recipe("none", 4, "words"))
+def create_index(root: Path, pages: Iterable[PageEntry] = (), wiki: str = WIKI) -> SqliteIndex:
+    index = SqliteStore(root).create(wiki, Recipe("none", 4, "words"))
     index.apply(IndexChange(tuple(pages)))
     return index
 
@@ -41,14 +41,14 @@ def make_random_pages(count: int, seed: int = 0, start: int = 0) -> list[PageEnt
 
 
 def open_cache(index: SqliteIndex, root: Path, **options: object) -> FileKeywordCache:
-    chosen = {"background": False, "with_positions": True, **options}
+    chosen = {"background": False, **options}
     cache = FileKeywordCache(index, root / WIKI, **chosen)  # type: ignore[arg-type]
     cache.refresh()
     return cache
 
 
 def list_files(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / WIKI).glob("words-*"))
+    return sorted(path.name for path in (root / WIKI).glob("*.keywords*"))
 
 
 def assert_same_hits(ours: Sequence[KeywordHit], theirs: Sequence[KeywordHit]) -> None:
@@ -64,33 +64,20 @@ QUERIES = (
     KeywordQuery(("disk",), prefix="disk"),
     KeywordQuery(prefix="m"),
     KeywordQuery(prefix="über"),
-    KeywordQuery(("日本", "c++"), excluded=(("raid",),)),
-    KeywordQuery(("backup", "mirr"), excluded=(("disk",), ("x",)), prefix="mirr"),
+    KeywordQuery(("日本", "c++")),
+    KeywordQuery(("backup", "mirr"), prefix="mirr"),
     KeywordQuery(("nowhere",), prefix="zz"),
     KeywordQuery(),
-    KeywordQuery(phrases=(("disk",),)),
-    KeywordQuery(phrases=(("disk", "disk"),)),
-    KeywordQuery(("raid", "x"), phrases=(("diskette", "disk"),)),
-    KeywordQuery(("raid",), phrases=(("disk", "disk"), ("disk", "diskette")), prefix="m"),
-    KeywordQuery(phrases=(("disk", "disk", "disk"),), excluded=(("raid",), ("discover", "disk"))),
-    KeywordQuery(("disk disk", "x"), prefix="ra"),
-    KeywordQuery(phrases=(("nowhere", "disk"),)),
-    KeywordQuery(("disk",), phrases=(("disk", "nowhere"),), prefix="dis"),
 )
 
 
 def assert_agree(cache: FileKeywordCache, index: SqliteIndex, limits: Iterable[int] = (1, 5, 300)) -> None:
-    """Every query gives the store's result, at the store's version."""
+    """Every query gives the index's result, at the index's version."""
     assert cache.version == index.get_version()
     for query in QUERIES:
         for limit in limits:
             assert_same_hits(cache.search(query, limit, None), index.search_keywords(query, limit, PageFilter()))
-        assert_same_matches(cache, index, query)
-
-
-def assert_same_matches(cache: FileKeywordCache, index: SqliteIndex, query: KeywordQuery) -> None:
-    assert cache.get_max_score(query) == pytest.approx(index.get_max_keyword_score(query), rel=1e-12)
-    assert cache.find_matching_page_ids(query).tolist() == index.find_matching_page_ids(query).tolist()
+        assert cache.get_max_score(query) == pytest.approx(index.get_max_keyword_score(query), rel=1e-12)
 
 
 def get_page_ids(index: SqliteIndex) -> Mapping[str, int]:

@@ -1,6 +1,7 @@
 """The cache's files: reopened, damaged, shared, not writable; and its threads."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -22,10 +23,12 @@ from tests.caches.keywords.keyword_fixtures import (
 from tests.support.fork_server import ForkedPopen
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
-from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
+from wikiholt.caches.keywords import keyword_cache
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
+from wikiholt.caches.keywords.keyword_file import CacheBroken, open_draft
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery
+from wikiholt.errors import CacheCannotAnswer
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.store import SqliteStore
 
@@ -64,10 +67,10 @@ def test_a_file_is_opened_again_without_building(tmp_path: Path, monkeypatch: py
     open_cache(index, tmp_path).close()
     index.apply(IndexChange(tuple(make_random_pages(10, seed=3, start=95))))
 
-    def refuse(_: SqliteIndex) -> None:
+    def refuse(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr(SqliteIndex, "open_keyword_rows", refuse)
+    monkeypatch.setattr(keyword_cache, "write_keyword_file", refuse)
     assert_agree(open_cache(index, tmp_path), index)
 
 
@@ -91,26 +94,31 @@ def test_a_file_damaged_in_use_is_not_read_and_soon_replaced(tmp_path: Path, dam
     assert_agree(cache, index)
 
 
-def test_a_file_with_a_wrong_name_is_not_used(tmp_path: Path) -> None:
+def test_a_file_of_another_generation_or_wiki_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = create_index(tmp_path, make_random_pages(50))
     open_cache(index, tmp_path).close()
-    index.apply(IndexChange((make_page("p1", body="disk disk"),)))
-    get_only_file(tmp_path).rename(tmp_path / WIKI / f"words-g000001-v{index.get_version()}.postings")
-    assert_agree(open_cache(index, tmp_path), index)
+    (tmp_path / "other").mkdir()
+    other = create_index(tmp_path / "other", make_random_pages(50), "wikiwikiwiki")
+    shutil.copy(get_only_file(tmp_path), tmp_path / "other" / "wikiwikiwiki")
+    with caplog.at_level("WARNING"):
+        cache = FileKeywordCache(other, tmp_path / "other" / "wikiwikiwiki", background=False)
+        cache.refresh()
+    assert_agree(cache, other)
+    assert "belongs to another wiki" in caplog.text
 
 
-def test_a_file_of_another_history_is_not_used(tmp_path: Path) -> None:
+def test_a_file_of_another_history_gives_the_pages_of_this_one(tmp_path: Path) -> None:
     """A quarantined and rebuilt index has the same generation and may reach the same version."""
     index = create_index(tmp_path, make_random_pages(80))
     open_cache(index, tmp_path).close()
     index.close()
     SqliteStore(tmp_path).quarantine(WIKI, "broken")
     other = create_index(tmp_path, list(reversed(make_random_pages(80))))
-    assert list_files(tmp_path) == [f"words-g000001-v{other.get_version()}.postings"]
+    assert list_files(tmp_path) == ["g000001.keywords"]
     assert_agree(open_cache(other, tmp_path), other)
 
 
-def test_a_file_with_a_version_the_index_never_reached_is_not_used(tmp_path: Path) -> None:
+def test_a_file_of_a_version_that_a_restored_index_has_not_reached_gives_the_pages_of_the_index(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(30))
     index.write_backup(tmp_path / "copy")
     index.apply(IndexChange(deleted=("p1",)))
@@ -126,10 +134,10 @@ def test_a_file_with_a_version_the_index_never_reached_is_not_used(tmp_path: Pat
 def test_a_read_only_directory_is_not_needed(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(100))
     (tmp_path / "file").write_text("in the way")
-    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", with_positions=True, background=False)
+    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", background=False)
     cache.refresh()
     assert_agree(cache, index)
-    index.apply(IndexChange(tuple(make_random_pages(250, seed=3, start=50))))
+    index.apply(IndexChange(tuple(make_random_pages(450, seed=3, start=50))))
     cache.refresh()
     assert_agree(cache, index)
 
@@ -146,64 +154,90 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list_files(tmp_path) == []
 
 
-def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tmp_path: Path) -> None:
+def test_a_draft_of_a_killed_writer_is_used_again_and_that_of_a_live_one_is_not(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(10))
-    folder = tmp_path / WIKI
-    (folder / "words-g000001-v1.postings.0123.writing").write_bytes(b"half")
-    (folder / "vectors-g000001-v1.exact").write_bytes(b"not ours")
-    live = CacheDirectory(folder, "words")
-    cache = FileKeywordCache(index, folder, with_positions=True, background=False)
-    from wikiholt.caches.keywords.keyword_cache import make_file_name
+    file = tmp_path / WIKI / "g000001.keywords"
+    with open_draft(file):
+        waiting = open_cache(index, tmp_path)
+        assert waiting.version is None
+        assert list_files(tmp_path) == ["g000001.keywords.writing"]
+    (tmp_path / WIKI / "g000001.keywords.writing").write_bytes(b"half" * 9_000)
+    assert_agree(open_cache(index, tmp_path), index)
+    assert list_files(tmp_path) == ["g000001.keywords"]
 
-    with live.open_for_writing(make_file_name(1, 0)):
+
+def test_a_file_that_another_process_built_is_used_instead_of_building(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = create_index(tmp_path, make_random_pages(30))
+    mine = open_cache(index, tmp_path, background=True)
+    mine.wait_idle(TIMEOUT_S)
+    mine.refresh()
+    index.apply(IndexChange(tuple(make_random_pages(400, seed=2))))
+    open_cache(index, tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(keyword_cache, "build_postings", refuse)
+    mine.refresh()
+    assert_agree(mine, index)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_damage_never_changes_an_answer(tmp_path: Path, seed: int) -> None:
+    """A damaged file is noticed when it is opened, while it is used, and by a verification."""
+    rng = random.Random(seed)
+    index = create_index(tmp_path, make_random_pages(60))
+    cache = open_cache(index, tmp_path)
+    file = get_only_file(tmp_path)
+    for _ in range(8):
+        data = bytearray(file.read_bytes())
+        start = rng.choice((rng.randrange(len(data)), rng.randrange(200)))
+        status = file.stat()
+        damaged = data[:start] if rng.random() < 0.3 else data[:start] + bytes([data[start] ^ 1]) + data[start + 1 :]
+        file.write_bytes(damaged)
+        way = rng.choice(("open", "use", "verify"))
+        if way == "open":
+            cache.close()
+            cache = open_cache(index, tmp_path)
+        elif way == "use":
+            with pytest.raises(CacheBroken):
+                cache.search(KeywordQuery(("disk",)), 5, None)
+        elif start >= 4096 or len(damaged) < len(data):
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # as a disk damages a file
+            with pytest.raises(CacheBroken):
+                cache.verify()
+            assert list_files(tmp_path) == []
         cache.refresh()
-        assert len(list(folder.glob("*.writing"))) == 1
-    assert_agree(cache, index)
-    assert (folder / "vectors-g000001-v1.exact").exists()
+        assert_agree(cache, index, (5,))
+    assert list_files(tmp_path) == [file.name]
 
 
-def test_files_of_a_killed_writer_are_removed_if_another_has_written_the_cache(tmp_path: Path) -> None:
-    index = create_index(tmp_path, make_random_pages(10))
-    open_cache(index, tmp_path)
-    (written,) = list_files(tmp_path)
-    (tmp_path / WIKI / f"{written}.0123.writing").write_bytes(b"half")
-    open_cache(index, tmp_path)
-    assert not list((tmp_path / WIKI).glob("*.writing"))
-    assert list_files(tmp_path) == [written]
-
-
-def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
+def test_postings_are_built_in_the_background(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(120))
-    cache = open_cache(index, tmp_path, background=True, inline_build_pages=50)
-    if cache.version is None:
-        with pytest.raises(CacheNotReady):
-            cache.search(KeywordQuery(("disk",)), 5, None)
-    assert cache.wait_idle(TIMEOUT_S)
-    cache.refresh()
-    assert_agree(cache, index)
-    index.apply(IndexChange(tuple(make_random_pages(80, seed=4))))
-    cache.refresh()
-    assert cache.version is None
+    cache = open_cache(index, tmp_path, background=True)
+    with pytest.raises(CacheCannotAnswer):
+        cache.search(KeywordQuery(("disk",)), 5, None)
     assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
-    with pytest.raises(CacheNotReady):
+    with pytest.raises(CacheCannotAnswer):
         cache.refresh()
 
 
-def test_a_failed_build_is_logged_and_retried_at_the_next_version(
+def test_a_failed_build_is_logged_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     index = create_index(tmp_path, make_random_pages(20))
+    monkeypatch.setattr(keyword_cache, "RETRY_DELAY_S", 0.0)
     with monkeypatch.context() as patched:
-        patched.delattr(SqliteIndex, "open_keyword_rows")
-        cache = open_cache(index, tmp_path, background=True, inline_build_pages=5)
+        patched.delattr(SqliteIndex, "open_keywords")
+        cache = open_cache(index, tmp_path, background=True)
         assert cache.wait_idle(TIMEOUT_S)
-        cache.refresh()
     assert cache.version is None
     assert "could not be built" in caplog.text
-    index.apply(IndexChange(deleted=("p1",)))
     cache.refresh()
     assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
@@ -216,6 +250,8 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
         tmp_path, [make_page(f"p{n}", body="token") for n in range(40)] + [make_page("q", body="x")] * 1
     )
     cache = open_cache(index, tmp_path, background=True)
+    cache.wait_idle(TIMEOUT_S)
+    cache.refresh()
     stop, faults = threading.Event(), list[object]()
 
     def search() -> None:
@@ -252,10 +288,9 @@ index = SqliteStore(root).open(WIKI)
 for turn in range(6):
     if sys.argv[2] == "writer":
         with SqliteStore(root).write_lock(WIKI, 30):
-            index.apply(IndexChange(tuple(make_random_pages(120, seed=turn, start=60 * turn))))
+            index.apply(IndexChange(tuple(make_random_pages(120, seed=turn, start=90 * turn))))
     cache = open_cache(index, root)
     cache.refresh()
-    assert cache.version is not None
     cache.close()
 if sys.argv[2] == "writer":
     assert_agree(open_cache(index, root), index)

@@ -120,7 +120,7 @@ def _check_backups(service: WikiService, wiki: WikiHandle) -> None:
 
 def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
     """Finish the removals of killed processes; then nothing may be left of removed wikis."""
-    service.registry.backups.create_if_changed()
+    service.remove_leftovers()
     registered = {wiki.slug: wiki.id for wiki in service.list_wikis()}
     assert service.components.databases is not None
     service.components.databases.remove_leftovers(registered.values())
@@ -143,6 +143,7 @@ def _assert_nothing_on_disk(directory: Path, others: set[str]) -> None:
     for node in ("data", "other"):
         with closing(build_test_service(directory / node)) as service:
             assert service.components.databases is not None
+            service.remove_leftovers()
             service.components.databases.remove_leftovers(others)
         for file in list_files(directory / node):
             content = read_stored_bytes(file) if not others & set(file.parts) else b""

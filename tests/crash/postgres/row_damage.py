@@ -9,7 +9,7 @@ from psycopg import sql
 Connection = psycopg.Connection[tuple[object, ...]]
 ALL_STATE_GONE = "all state gone"
 """The damage after which the schema of a wiki is quarantined."""
-REGISTRY_DAMAGES = ("registry key", "registry wiki", "registry seal")
+REGISTRY_DAMAGES = ("registry key", "registry wiki", "registry version")
 """Damage to the registry, which is repaired from its backup."""
 
 
@@ -71,8 +71,8 @@ _DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
     "notes garbled": _make_statement("UPDATE state SET text = '{{' WHERE name IN ('health', 'reindex', 'mark')"),
     "notes gone": _make_statement("DELETE FROM state WHERE name <> 'layout' AND name NOT LIKE '#%'"),
     "table gone": _make_statement("DROP TABLE {chunks}"),
-    "registry key": _make_statement("DELETE FROM wikiholt.keys WHERE id = (SELECT min(id) FROM wikiholt.keys)"),
+    "registry key": _make_statement("UPDATE wikiholt.keys SET wiki_id = 'aaaaaaaaaaaa'"),
     "registry wiki": _make_statement("UPDATE wikiholt.wikis SET source = '/elsewhere'"),
-    "registry seal": _make_statement("UPDATE wikiholt.sealed SET digest = 'x'"),
+    "registry version": _make_statement("DELETE FROM wikiholt.state"),
 }
 ROW_DAMAGES = tuple(_DAMAGE_STATEMENTS)

@@ -124,7 +124,7 @@ def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     code, out, err = run("restore", "--registry")
     assert (code, err) == (0, "")
     assert "1 wiki, 1 key" in out
-    assert f"check `{run.program} key list`" in out
+    assert "Not restored" not in out
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
     assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0

@@ -112,9 +112,9 @@ def test_a_sign_in_ends_with_the_expiry_of_its_key(served: ServedApplication) ->
     client = make_client(served)
     post_key(client, token, "/w/alpha/")
     assert client.get("/w/alpha/api/v1/status").status_code == 200
-    with registry._database.write_transaction() as transaction:
-        (row,) = transaction.delete("keys", "id", key.id)
-        transaction.insert("keys", (*row[:5], (datetime.now(UTC) - timedelta(hours=1)).isoformat(), row[6]))
+    with registry._store.write() as writer:
+        (row,) = writer.delete("keys", "id", key.id)
+        writer.insert("keys", (*row[:5], (datetime.now(UTC) - timedelta(hours=1)).isoformat(), row[6]))
     assert client.get("/w/alpha/api/v1/status").status_code == 401
 
 

@@ -215,10 +215,16 @@ def test_a_token_has_the_scope_of_the_key_and_is_refreshed_once(served: ServedAp
     assert agent.refresh(tokens["refresh_token"], scope="write").json()["error"] == "invalid_scope"
 
 
+def read_grants(served: ServedApplication) -> list[tuple[str, str]]:
+    with served.application.service.registry.oauth._store.read() as connection:
+        assert connection is not None
+        return connection.execute("SELECT name, value FROM grants").fetchall()
+
+
 def test_only_digests_are_stored(served: ServedApplication, agent: Agent) -> None:
     tokens = get_token(served, agent)
-    rows = json.dumps(served.application.service.registry.read_rows()["marks"])
-    assert "oauth-access-" in rows
+    rows = json.dumps(read_grants(served))
+    assert "access-" in rows
     assert tokens["access_token"] not in rows
     assert tokens["refresh_token"] not in rows
     assert served.tokens["write"] not in rows
@@ -423,9 +429,9 @@ def test_clients_that_nobody_approved_expire(
     expired.register()
     assert expired.start().status_code == 400
     get_token(served, agent)
-    names = [row[0] for row in served.application.service.registry.read_rows()["marks"]]
-    assert f"oauth-new-client-{expired.client_id}" not in names
-    assert f"oauth-client-{agent.client_id}" in names
+    names = [name for name, _ in read_grants(served)]
+    assert f"new-client-{expired.client_id}" not in names
+    assert f"client-{agent.client_id}" in names
 
 
 def test_it_is_off_by_default_and_needs_the_public_url(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -20,7 +20,7 @@ from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.service import WikiService
 
-pytest.importorskip("chromadb_rust_bindings", reason="the extra chroma is not installed")
+pytest.importorskip("chromadb", reason="the extra chroma is not installed")
 
 WIKIS = 5
 

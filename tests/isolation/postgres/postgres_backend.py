@@ -126,7 +126,7 @@ class PostgresBackend:
         # A search may build the copy of an index, with what belongs to it.
         return {
             **found,
-            **{name: data for name, data in files.items() if not name.startswith(("copy-", "words-", "vectors-"))},
+            **{name: data for name, data in files.items() if not name.startswith(("copy-", "g000001.keywords"))},
         }
 
     def find_wiki_codes(self, wiki_id: str) -> set[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.support.postgres_registry import open_node
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
@@ -16,7 +17,6 @@ from wikiholt.storage.postgres import assignments as shifts_module
 from wikiholt.storage.postgres import home_tables as registry_module
 from wikiholt.storage.postgres.assignments import PostgresAssignments
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.home_tables import PostgresRegistry
 from wikiholt.wikis.registry import Registry
 
 PARTS = (registry_module.REGISTRY_TABLES, shifts_module.ASSIGNMENT_TABLES)
@@ -51,7 +51,7 @@ def home(database: str) -> Iterator[Catalog]:
 
 @pytest.fixture
 def registry(home: Catalog, tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "none", database=PostgresRegistry(home))
+    return open_node(home, tmp_path)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_message_for_a_wiki_without_a_node_waits_for_the_next_node(
     registry: Registry, node: Callable[..., AssignedNode]
 ) -> None:
     (wiki_id,) = register_wikis(registry, 1)
-    sender = PostgresAssignments(registry._database._catalog)  # type: ignore[attr-defined]
+    sender = PostgresAssignments(registry._store.store._catalog)  # type: ignore[attr-defined]
     for message in (NodeMessage.CHANGED, NodeMessage.REINDEX, NodeMessage.CHANGED):
         sender.send(wiki_id, message)
     sender.close()

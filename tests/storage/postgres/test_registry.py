@@ -1,15 +1,16 @@
 """The registry in PostgreSQL passes the tests of the registry file, and tests with several nodes."""
 
 import inspect
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.support.postgres_registry import open_node
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.wikis import test_keys, test_oauth_grants, test_registry
@@ -17,12 +18,14 @@ from tests.wikis.sign_in_cases import SignInCases
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.indexing.backup_directory import BackupPolicy
-from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.home_tables import REGISTRY_TABLES, PostgresRegistry, describe_leftover_schemas
-from wikiholt.wikis import registry_backups as backups_module
-from wikiholt.wikis import registry_schema
+from wikiholt.storage.postgres.catalog import Catalog, TableSet
+from wikiholt.storage.postgres.home_tables import (
+    REGISTRY_TABLES,
+    describe_leftover_schemas,
+)
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
+from wikiholt.wikis.registry_schema import TABLE_COLUMNS
 
 _FILE_ONLY_TESTS = {
     "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_is_not_slower",
@@ -58,19 +61,9 @@ def home(pg: PostgresServer) -> Iterator[Catalog]:
 @pytest.fixture
 def empty(home: Catalog) -> Catalog:
     with home.write_transaction() as connection:
-        for table in registry_schema.TABLE_COLUMNS:
+        for table in (*TABLE_COLUMNS, "grants", "sign_ins"):
             connection.execute(f"DELETE FROM {table}")
-        connection.execute("DELETE FROM sealed")
-        connection.execute(
-            "INSERT INTO sealed VALUES (1, %s)",
-            (registry_schema.compute_checksum({t: [] for t in registry_schema.TABLE_COLUMNS}),),
-        )
     return home
-
-
-def open_registry(home: Catalog, place: Path, timeout: float = 120.0) -> Registry:
-    plan = BackupPolicy(place / "backups", 5)
-    return Registry(place / "none", backups=plan, database=PostgresRegistry(home, timeout))
 
 
 @pytest.mark.parametrize("left", ["backups of the registry", "schemas of wikis"])
@@ -83,8 +76,7 @@ def test_a_lost_home_database_is_not_mistaken_for_a_new_one(pg: PostgresServer, 
             remains = LeftoverData(
                 place / "wikis", place / "backups", lambda: describe_leftover_schemas(home), place / "registry.sqlite"
             )
-            plan = BackupPolicy(place / "backups", 5)
-            yield Registry(place / "none", backups=plan, database=PostgresRegistry(home, remains=remains))
+            yield open_node(home, place, leftovers=remains)
 
     with node(tmp_path) as first:
         first.keys.create(first.add("garden", "/srv/garden").id, Scope.READ)
@@ -94,6 +86,8 @@ def test_a_lost_home_database_is_not_mistaken_for_a_new_one(pg: PostgresServer, 
         if left == "schemas of wikis":
             database.execute("CREATE SCHEMA w_abcdefghijklmnopqrst")
     place = tmp_path if left == "backups of the registry" else tmp_path / "another node"
+    if left == "backups of the registry":
+        left = "older copy"
     with node(place) as lost:
         for act in (lost.list_wikis, lost.keys.has_ever_had_any, lambda: lost.add("garden", "/srv/garden")):
             with pytest.raises(IndexCorrupt, match=left) as caught:
@@ -110,18 +104,14 @@ def test_a_lost_home_database_is_not_mistaken_for_a_new_one(pg: PostgresServer, 
 
 
 def test_a_home_database_older_than_the_first_key_is_not_taken_for_the_latest(empty: Catalog, tmp_path: Path) -> None:
-    with closing(open_registry(empty, tmp_path)) as first:
+    with closing(open_node(empty, tmp_path)) as first:
         garden = first.add("garden", "/srv/garden")
-        before = first.read_rows()
         first.keys.create(garden.id, Scope.READ)
         first.backups.create()
         with empty.write_transaction() as connection:
-            for table in ("keys", "marks"):
+            for table in ("keys", "revoked"):
                 connection.execute(f"DELETE FROM {table}")
-            connection.execute("UPDATE sealed SET digest = %s", (registry_schema.compute_checksum(before),))
-    remains = LeftoverData(tmp_path / "wikis", tmp_path / "backups")
-    plan = BackupPolicy(tmp_path / "backups", 5)
-    older = Registry(tmp_path / "none", backups=plan, database=PostgresRegistry(empty, remains=remains))
+    older = open_node(empty, tmp_path, leftovers=LeftoverData(tmp_path / "wikis", tmp_path / "backups"))
     with pytest.raises(IndexCorrupt, match="older copy"):
         older.keys.has_ever_had_any()
     older.backups.restore()
@@ -130,7 +120,7 @@ def test_a_home_database_older_than_the_first_key_is_not_taken_for_the_latest(em
 
 @pytest.fixture
 def registry(empty: Catalog, tmp_path: Path) -> Iterator[Registry]:
-    with closing(open_registry(empty, tmp_path)) as made:
+    with closing(open_node(empty, tmp_path)) as made:
         yield made
 
 
@@ -149,7 +139,7 @@ def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer,
     ready = threading.Barrier(8)
 
     def add(number: int) -> None:
-        node = open_registry(homes[number % 2], tmp_path)
+        node = open_node(homes[number % 2], tmp_path)
         ready.wait()
         try:
             outcomes.append(node.add("garden", f"/srv/{number}").source)
@@ -162,7 +152,7 @@ def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer,
     for thread in threads:
         thread.join()
     assert outcomes.count("refused") == 7
-    with closing(open_registry(homes[0], tmp_path)) as registry:
+    with closing(open_node(homes[0], tmp_path)) as registry:
         assert registry.get("garden").source in outcomes
     for home in homes:
         home.close()
@@ -171,7 +161,7 @@ def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer,
 def test_a_key_revoked_on_one_node_is_refused_on_another_at_once(
     registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
 ) -> None:
-    elsewhere = open_registry(empty, tmp_path / "elsewhere")
+    elsewhere = open_node(empty, tmp_path / "elsewhere")
     key, token = registry.keys.create(garden.id, Scope.READ)
     assert elsewhere.keys.find_by_token(token) == key
     elsewhere.keys.revoke(key.id)
@@ -191,16 +181,16 @@ def test_the_mark_changes_with_the_registry_and_only_then(registry: Registry) ->
 def test_a_node_that_locks_the_registry_makes_others_busy_and_blocks_no_reader(
     registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
 ) -> None:
-    hasty = open_registry(empty, tmp_path / "hasty", timeout=0.05)
-    with registry._database.write_transaction() as ledger:
-        ledger.insert("marks", ("in the", "middle"))
+    hasty = open_node(empty, tmp_path / "hasty", timeout=0.05)
+    with registry._store.write() as writer:
+        writer.insert("hosts", ("in.the.middle", "nobody"))
         assert hasty.list_wikis() == [garden]
         with pytest.raises(Busy):
             hasty.add("other", "/srv/other")
     assert hasty.add("other", "/srv/other").slug == "other"
 
 
-@pytest.mark.parametrize("order", ["UPDATE keys SET wiki_id = NULL", "DELETE FROM wikis", "DELETE FROM sealed"])
+@pytest.mark.parametrize("order", ["UPDATE keys SET wiki_id = NULL", "DELETE FROM state"])
 def test_rows_changed_by_hand_are_damage_and_a_backup_replaces_them(
     registry: Registry, garden: Wiki, empty: Catalog, order: str
 ) -> None:
@@ -223,46 +213,91 @@ def test_a_backup_of_it_can_be_restored_to_a_registry_file(registry: Registry, g
     _, token = registry.keys.create(garden.id, Scope.READ, "ключ")
     registry.backups.create()
     plan = BackupPolicy(tmp_path / "backups", 5)
+    (tmp_path / "data").mkdir()
+    shutil.copy(tmp_path / "revoked", tmp_path / "data" / "revoked")
     with closing(Registry(tmp_path / "data" / "registry.sqlite", backups=plan)) as file:
         file.backups.restore()
         assert file.list_wikis() == [garden]
         assert file.keys.find_by_token(token) == registry.keys.find_by_token(token)
-        assert file.get_version() == registry.get_version()
+        assert file.read_rows() == registry.read_rows()
 
 
-def test_a_removed_wiki_is_deleted_from_the_backups(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
-    registry.backups.create()
-    registry.remove("garden")
-    files = list((tmp_path / "backups").rglob("*.sqlite*"))
-    assert files
-    assert all(garden.id.encode() not in file.read_bytes() for file in files)
+def restore_database(home: Catalog, tables: dict[str, list[tuple[object, ...]]]) -> None:
+    """Restore the registry's tables to the state that `copy_database` returned."""
+    with home.write_transaction() as connection:
+        for table, rows in tables.items():
+            connection.execute(f"DELETE FROM {table}")
+            for row in rows:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
 
 
-def test_a_removed_wiki_is_deleted_from_the_backups_of_every_node(
+def copy_database(home: Catalog) -> dict[str, list[tuple[object, ...]]]:
+    with home.read_connection() as connection:
+        return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in (*TABLE_COLUMNS, "state")}
+
+
+@pytest.mark.parametrize("reader", ["the node that revoked", "a node that read", "a new node"])
+def test_after_a_restore_of_the_database_revoked_keys_and_removed_wikis_stay_gone(
+    registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path, reader: str
+) -> None:
+    registry.add("removed", "/srv/removed")
+    valid, valid_token = registry.keys.create(garden.id, Scope.READ)
+    revoked, revoked_token = registry.keys.create(garden.id, Scope.ADMIN)
+    elsewhere = open_node(empty, tmp_path / "elsewhere")
+    assert elsewhere.get_version() == registry.get_version()
+    copied = copy_database(empty)
+    registry.keys.revoke(revoked.id)
+    registry.remove("removed")
+    elsewhere.get_version()  # as every running node does now and then
+    restore_database(empty, copied)
+    for running in (registry, elsewhere):
+        assert running.keys.find_by_token(revoked_token) is None
+        assert [wiki.slug for wiki in running.list_wikis()] == ["garden"]
+    places = {"the node that revoked": tmp_path, "a node that read": tmp_path / "elsewhere"}
+    if reader == "a new node":  # once one of the others has noticed the restore
+        registry.get_version()
+    started = open_node(empty, places.get(reader, tmp_path / "new"))
+    assert started.keys.find_by_token(revoked_token) is None
+    assert started.keys.find_by_token(valid_token) == valid
+    assert [wiki.slug for wiki in started.list_wikis()] == ["garden"]
+    assert [key.id for key in started.keys.list()] == [valid.id]
+    assert started.add("removed", "/srv/new")
+
+
+def test_a_node_whose_lists_are_missing_gets_them_from_the_database(
     registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
 ) -> None:
-    elsewhere = open_registry(empty, tmp_path / "elsewhere")
-    dropped: list[str] = []
-    elsewhere.backups.remove_leftovers = dropped.append
-    for opened in (registry, elsewhere):
-        opened.backups.create()
-    registry.remove("garden")
-    for _ in range(2):
-        elsewhere.backups.finish_purges()
-    assert dropped == [garden.id]
-    assert [backup.wikis for opened in (registry, elsewhere) for backup in opened.backups.list()] == [0, 0]
-    with empty.read_connection() as connection:
-        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
+    key, token = registry.keys.create(garden.id, Scope.READ)
+    registry.keys.revoke(key.id)
+    for file in (tmp_path / "revoked", tmp_path / "backups" / "registry" / "revoked"):
+        file.unlink()
+    started = open_node(empty, tmp_path)
+    assert started.keys.find_by_token(token) is None
+    assert len((tmp_path / "revoked").read_text().splitlines()) == 2
 
 
-def test_the_record_of_a_removed_wiki_expires_after_a_month(
-    registry: Registry, garden: Wiki, empty: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry.remove("garden")
-    monkeypatch.setattr(backups_module, "_PURGE_MARK_TTL", timedelta(0))
-    registry.backups.finish_purges()
-    with empty.read_connection() as connection:
-        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (0,)
+def test_a_database_of_version_2_is_upgraded(pg: PostgresServer, tmp_path: Path) -> None:
+    address = pg.create_database()
+    older = TableSet("registry", REGISTRY_TABLES.steps[:10])
+    with closing(Catalog(address, (older,))) as home, home.write_transaction() as connection:
+        connection.execute(
+            "INSERT INTO wikis VALUES ('aaaaaaaa', 'garden', '/srv', '{\"a\": \"\u00fc\"}', '2026-01-01')"
+        )
+        connection.execute("INSERT INTO hosts VALUES ('garden.example', 'aaaaaaaa')")
+        connection.execute(
+            "INSERT INTO keys VALUES ('abcdefghijkl', NULL, 'admin', 'a', '2026-01-01T00:00:00+00:00', NULL, 'x')"
+        )
+        for mark in (("keyed", "2026"), ("repository-aaaaaaaa", "marked 7"), ("struck-bbbbbbbb", "2026")):
+            connection.execute("INSERT INTO marks VALUES (%s, %s)", mark)
+    with closing(Catalog(address, (REGISTRY_TABLES,))) as home, closing(open_node(home, tmp_path)) as registry:
+        garden = registry.get("garden")
+        assert (garden.settings, garden.repository) == ({"a": "ü"}, "marked 7")
+        assert registry.find_by_host("garden.example") == garden
+        assert registry.keys.find_valid("abcdefghijkl") == registry.keys.list()[0]
+        assert registry.keys.has_ever_had_any()
+        assert (registry.is_removed("bbbbbbbb"), registry.is_removed("aaaaaaaa")) == (True, False)
+        assert registry.get_version()
+    pg.drop_database(address)
 
 
 @pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])
@@ -279,7 +314,7 @@ def test_text_that_postgresql_cannot_store_is_refused_and_nothing_changes(regist
 def test_a_registry_with_an_unavailable_database_raises_and_recovers(
     pg: PostgresServer, database: str, tmp_path: Path
 ) -> None:
-    with closing(Catalog(database, (REGISTRY_TABLES,))) as home, closing(open_registry(home, tmp_path)) as registry:
+    with closing(Catalog(database, (REGISTRY_TABLES,))) as home, closing(open_node(home, tmp_path)) as registry:
         wiki = registry.add("garden", "/srv/garden")
         _, token = registry.keys.create(wiki.id, Scope.READ)
         pg.stop()

@@ -1,6 +1,7 @@
 """Copies between the stores are bit-identical in both directions, and damage is found."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,11 +56,11 @@ def create_filled_index(store: IndexStore) -> WikiIndex:
     return index
 
 
-def read_content(file: Path) -> dict[str, Any]:
+def read_content(file: Path, tables: Sequence[str] = (*TABLES, "packed_vectors")) -> dict[str, Any]:
     """The complete content of a file of the embedded store, except its generation."""
     with closing(sqlite3.connect(file)) as db:
         found: dict[str, Any] = {
-            table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in TABLES
+            table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in tables
         }
         # The checksum of the state covers how far back its dropped rows go, which a copy of a database does not have.
         found["checksums"] = [row for row in found["checksums"] if row[0]]

@@ -1,8 +1,10 @@
 """An index of an older schema is refused with a clear message, and the next sync builds a new one."""
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.indexed_wiki import WIKI_ID, IndexedWiki
@@ -11,6 +13,7 @@ from wikiholt.errors import IndexCorrupt
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.page_table import SQLITE_SCHEMA_VERSION
+from wikiholt.storage.rows import encode_vectors
 from wikiholt.storage.sqlite.schema import open_connection
 
 
@@ -43,6 +46,43 @@ def test_an_index_of_an_older_schema_is_refused_and_rebuilt_by_a_sync(tmp_path: 
     assert [name.rpartition("Z-")[2] for name in wiki.store.list_quarantined(WIKI_ID)] == [
         "the-index-was-written-by-an-older-wikiho"
     ]
+    reopened.close()
+
+
+_SCHEMA_5 = """
+CREATE TABLE state (
+    one INTEGER PRIMARY KEY, schema INTEGER, generation INTEGER, fingerprint TEXT, dimensions INTEGER, pipeline TEXT,
+    version INTEGER, horizon INTEGER, revision TEXT, synced_at REAL, seal INTEGER);
+CREATE TABLE owner (one INTEGER PRIMARY KEY, wiki_id TEXT, seal INTEGER);
+CREATE TABLE vectors (chunk_id INTEGER PRIMARY KEY, page_id INTEGER, hash BLOB, vector BLOB);
+"""
+
+
+def test_an_index_of_the_schema_with_vectors_in_a_table_keeps_them(tmp_path: Path) -> None:
+    pages = {"home.md": "# Home\n\nSee [[heap]].\n", "heap.md": "# Heap\n\nAir.\n"}
+    wiki = IndexedWiki(tmp_path, pages).sync()
+    file = wiki.store.get_directory(WIKI_ID) / "g000001.sqlite"
+    recipe = wiki.store.open(WIKI_ID).recipe
+    with closing(open_connection(file)) as db:
+        hashes = [digest for (digest,) in db.execute("SELECT hash FROM chunks ORDER BY id")]
+    vectors = wiki.store.open(WIKI_ID).find_vectors_by_hash(hashes)
+    wiki.close()
+    for part in file.parent.glob("g000001*"):
+        part.unlink()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executescript(_SCHEMA_5)
+        header = (5, 1, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
+        seal = compute_row_checksum(header)
+        db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 3, 0, 'r', 1.0, ?)", (*header, seal))
+        db.execute("INSERT INTO owner VALUES (1, ?, ?)", (WIKI_ID, compute_row_checksum((WIKI_ID,))))
+        encoded = encode_vectors(np.stack([vectors[digest] for digest in hashes]))
+        rows = [(number, number, *each) for number, each in enumerate(zip(hashes, encoded, strict=True), 1)]
+        db.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
+    reopened = IndexedWiki(tmp_path)
+    report = reopened.handle.sync()
+    assert (report.rebuilt, report.chunks_embedded, report.chunks_reused) == (True, 0, 2)
+    assert reopened.handle.search(SearchRequest("air")).hits[0].path == "heap"
+    assert "older" in wiki.store.list_quarantined(WIKI_ID)[0]
     reopened.close()
 
 

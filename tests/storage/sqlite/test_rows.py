@@ -116,10 +116,10 @@ def test_a_damaged_text_is_reported_when_it_is_read(file: Path) -> None:
 def test_lost_words_are_reported_by_whatever_needs_them(file: Path) -> None:
     alter(file, "DELETE FROM page_words WHERE page_id = 1")
     with closing(SqliteIndex(file)) as index:
-        with index.open_keyword_rows() as (_, pages), pytest.raises(IndexCorrupt):
-            list(pages)
-        with pytest.raises(IndexCorrupt):
-            index.get_keyword_changes(0)
+        with index.open_keywords() as keywords:
+            for page_ids in (None, [1]):
+                with pytest.raises(IndexCorrupt):
+                    list(keywords.iter_terms(page_ids))
         for change in (IndexChange(deleted=("a.md",)), IndexChange((make_entry("a.md", ["new"], EMBEDDER),))):
             with pytest.raises(IndexCorrupt):
                 index.apply(change)

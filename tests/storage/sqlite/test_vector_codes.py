@@ -1,5 +1,6 @@
 """Codes find the nearest vectors of a large index, and losing or damaging them loses nothing."""
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -7,15 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.caches.brute_force_index import DIMENSIONS, assert_same, measure_recall, normalize, random_vectors
+from tests.caches.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.storage.sqlite.vector_index import VectorIndex, flip_byte
+from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
 from wikiholt.storage.sqlite import vector_codes
 from wikiholt.storage.sqlite.faiss_codes import FaissCodes, make_codes_choice
 from wikiholt.storage.sqlite.vector_codes import EXCLUDED_DIFFERENCE, QuantizedCodes, select_closest
 
 KINDS = ["exact", "faiss"]
-QUERIES = random_vectors(5, seed=9)
+DIMENSIONS = 96
+_TURN = np.linalg.qr(np.random.default_rng(4).normal(size=(DIMENSIONS, DIMENSIONS)))[0]
+"""Rotated, all dimensions have the same variance, as in real text."""
+
+
+def make_vectors(count: int, seed: int = 0) -> FloatArray:
+    return normalize(random_vectors(count, seed, DIMENSIONS) @ _TURN)
+
+
+QUERIES = make_vectors(5, seed=9)
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +35,20 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_codes, "CODED_MIN_ROWS", 500)
 
 
-def make_index(directory: Path, kind: str = "exact", count: int = 3_000, dimensions: int = DIMENSIONS) -> VectorIndex:
+def make_index(directory: Path, kind: str = "exact", count: int = 3_000) -> VectorIndex:
+    """An index with codes in use."""
     if kind == "faiss":
         pytest.importorskip("faiss")
-    vectors = VectorIndex(directory, dimensions, make_codes_choice(kind, 0))
-    vectors.write_many(random_vectors(count, dimensions=dimensions))
+    vectors = VectorIndex(directory, DIMENSIONS, make_codes_choice(kind, 0))
+    vectors.write_many(make_vectors(count))
+    assert has_codes(vectors)
     return vectors
+
+
+def has_codes(vectors: VectorIndex) -> bool:
+    """Whether searches use codes."""
+    with closing(vectors.open()) as index:
+        return index._read_vectors().codes is not None
 
 
 def get_codes_file(vectors: VectorIndex) -> Path:
@@ -53,7 +72,7 @@ def test_codes_are_written_by_the_end_of_a_sync_and_find_what_later_rows_do_not_
     vectors = make_index(tmp_path, kind)
     assert get_codes_file(vectors).suffix == f".{kind}"
     assert measure(vectors, 20) >= 0.99
-    vectors.write({"p3.md": random_vectors(4, seed=70), "new.md": QUERIES[:2]}, deleted=("p7.md", "p8.md"))
+    vectors.write({"p3.md": make_vectors(4, seed=70), "new.md": QUERIES[:2]}, deleted=("p7.md", "p8.md"))
     assert measure(vectors, 20) >= 0.99
     assert vectors.index.search_vectors(QUERIES[1], 1, None).distances[0] < 1e-4, "a row without a code is found"
     assert not set(vectors.index.search_vectors(QUERIES[0], 3_000, None).page_ids.tolist()) - set(
@@ -79,21 +98,22 @@ def test_a_filter_never_reduces_recall(
 @pytest.mark.parametrize("limit", [1, 10, 100, 500])
 @pytest.mark.parametrize("turned", [True, False])
 def test_codes_find_ninety_nine_of_a_hundred(tmp_path: Path, limit: int, turned: bool) -> None:
-    """Also if a few dimensions have most of the variance; rotated, all have the same, as in real text."""
-    turn = np.linalg.qr(np.random.default_rng(4).normal(size=(96, 96)))[0] if turned else np.eye(96)
-    vectors = VectorIndex(tmp_path, 96)
-    rows = normalize(random_vectors(20_000, dimensions=96) @ turn)
-    vectors.write_many(rows)
+    """Also if a few dimensions have most of the variance; codes then carry too little, and are not used."""
+    turn = _TURN if turned else np.eye(DIMENSIONS)
+    vectors = VectorIndex(tmp_path, DIMENSIONS)
+    vectors.write_many(normalize(random_vectors(20_000, dimensions=DIMENSIONS) @ turn))
+    assert has_codes(vectors) == turned
     found = [
         measure_recall(vectors.index.search_vectors(query, limit, None), vectors.find_expected(query, limit))
-        for query in normalize(random_vectors(5, seed=3, dimensions=96) @ turn)
+        for query in normalize(random_vectors(5, seed=3, dimensions=DIMENSIONS) @ turn)
     ]
     assert np.mean(found) >= 0.99
 
 
 @pytest.mark.parametrize("dimensions", [1, 24, 64, 100, 600])
 def test_codes_are_made_of_vectors_of_any_length(tmp_path: Path, dimensions: int) -> None:
-    vectors = make_index(tmp_path, count=900, dimensions=dimensions)
+    vectors = VectorIndex(tmp_path, dimensions)
+    vectors.write_many(random_vectors(900, dimensions=dimensions))
     query = random_vectors(1, seed=5, dimensions=dimensions)[0]
     found = vectors.index.search_vectors(query, 20, None)
     assert measure_recall(found, vectors.find_expected(query, 20)) >= 0.95
@@ -122,7 +142,7 @@ def test_without_codes_every_row_is_compared_and_the_next_sync_makes_them_again(
         assert_same(vectors.index.search_vectors(query, 20, None), vectors.find_expected(query, 20))
     vectors.write({}, revision="again")
     assert get_codes_file(vectors).is_file()
-    assert vectors.open()._read_vectors().codes is not None
+    assert has_codes(vectors)
 
 
 def test_a_check_removes_codes_with_a_flipped_bit(tmp_path: Path) -> None:
@@ -137,9 +157,9 @@ def test_a_check_removes_codes_with_a_flipped_bit(tmp_path: Path) -> None:
 def test_codes_are_made_again_when_a_tenth_of_the_rows_has_none(tmp_path: Path) -> None:
     vectors = make_index(tmp_path)
     first = get_codes_file(vectors).stat()
-    vectors.write({"one.md": random_vectors(10, seed=1)}, revision="one")
+    vectors.write({"one.md": make_vectors(10, seed=1)}, revision="one")
     assert get_codes_file(vectors).stat().st_ino == first.st_ino
-    vectors.write({f"more{n}.md": random_vectors(10, seed=n) for n in range(60)})
+    vectors.write({f"more{n}.md": make_vectors(10, seed=n) for n in range(60)})
     vectors.write({}, revision="more")
     assert get_codes_file(vectors).stat().st_size > first.st_size
     assert measure(vectors, 20) >= 0.99
@@ -147,8 +167,10 @@ def test_codes_are_made_again_when_a_tenth_of_the_rows_has_none(tmp_path: Path) 
 
 def test_codes_that_cannot_be_written_only_cost_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "g000001-1.exact.writing").mkdir()
-    vectors = make_index(tmp_path)
+    vectors = VectorIndex(tmp_path, DIMENSIONS)
+    vectors.write_many(make_vectors(3_000))
     assert "could not be written" in caplog.text
+    assert not has_codes(vectors)
     for query in QUERIES:
         assert_same(vectors.index.search_vectors(query, 20, None), vectors.find_expected(query, 20))
 

@@ -284,6 +284,15 @@ def test_a_file_truncated_while_it_is_in_use_ends_no_process(vectors: VectorInde
         vectors.index.search_vectors(QUERY, 3, None)
 
 
+def test_a_lack_of_memory_is_no_damage(vectors: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(vector_file.mmap, "mmap", fail)
+    with pytest.raises(StorageError, match="memory"):
+        vectors.open()
+
+
 def test_a_lost_row_is_noticed_when_the_index_is_opened(vectors: VectorIndex) -> None:
     ids = np.array([1], "<i8").tobytes()
     content = vectors.vector_file.read_bytes()

@@ -1,6 +1,5 @@
 """Backups of the registry: data that git does not have, and that must not reach the wrong wiki."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -16,8 +15,6 @@ from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
 from wikiholt.indexing.backup_directory import BackupDirectory, BackupPolicy
 from wikiholt.wikis import registry_backups
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_file import replace_file
-from wikiholt.wikis.registry_schema import RegistryRows
 
 
 def open_registry(directory: Path) -> Registry:
@@ -92,31 +89,35 @@ def test_a_revoked_key_does_not_come_back(registry: Registry) -> None:
     assert registry.keys.find_by_token(valid) == stays
 
 
-def test_with_a_damaged_registry_the_newest_backup_shows_which_keys_were_revoked(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_a_key_revoked_after_the_newest_backup_does_not_come_back(registry: Registry, tmp_path: Path) -> None:
     goes, revoked = registry.keys.create(registry.get("garden").id, Scope.ADMIN)
-    older = registry.backups.create()
-    set_age(get_backup_directory(tmp_path).list_files()[0], 1)
-    registry.keys.revoke(goes.id)
-    registry.backups.create()
-    registry.close()
-    (tmp_path / "registry.sqlite").write_bytes(b"nothing that could be a registry")
-    restored = registry.backups.restore(older.taken_at - timedelta(days=1))
-    assert [key.id for key in restored.omitted_keys] == [goes.id]
-    assert restored.revocations_known
-    assert registry.keys.find_by_token(revoked) is None
-
-
-def test_without_a_record_of_revoked_keys_the_report_says_so(registry: Registry, tmp_path: Path) -> None:
-    goes, token = registry.keys.create(registry.get("garden").id, Scope.ADMIN)
+    stays, valid = registry.keys.create(None, Scope.ADMIN)
     registry.backups.create()
     registry.keys.revoke(goes.id)
     registry.close()
     (tmp_path / "registry.sqlite").write_bytes(b"nothing that could be a registry")
     restored = registry.backups.restore()
+    assert [key.id for key in restored.omitted_keys] == [goes.id]
+    assert restored.revocations_known
+    assert registry.keys.find_by_token(revoked) is None
+    assert registry.keys.find_by_token(valid) == stays
+
+
+def test_without_the_list_of_revoked_keys_no_key_is_restored(registry: Registry, tmp_path: Path) -> None:
+    goes, revoked = registry.keys.create(registry.get("garden").id, Scope.ADMIN)
+    stays, valid = registry.keys.create(None, Scope.ADMIN)
+    registry.backups.create()
+    registry.keys.revoke(goes.id)
+    registry.close()
+    for file in (tmp_path / "registry.sqlite", *tmp_path.rglob("revoked")):
+        file.unlink()
+    restored = registry.backups.restore()
+    assert {key.id for key in restored.omitted_keys} == {goes.id, stays.id}
     assert not restored.revocations_known
-    assert registry.keys.find_by_token(token) == goes
+    assert registry.keys.find_by_token(revoked) is registry.keys.find_by_token(valid) is None
+    assert registry.keys.has_ever_had_any()
+    assert len(registry.list_wikis()) == 2
+    assert registry.keys.create(None, Scope.ADMIN)
 
 
 def test_after_the_first_key_a_restored_registry_grants_nothing_without_one(registry: Registry) -> None:
@@ -163,15 +164,16 @@ def test_a_damaged_registry_names_the_command_and_is_never_replaced_automaticall
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_the_log_of_a_damaged_registry_is_not_applied_to_the_restored_one(registry: Registry, tmp_path: Path) -> None:
+def test_the_journal_of_a_damaged_registry_is_not_applied_to_the_restored_one(
+    registry: Registry, tmp_path: Path
+) -> None:
+    registry.backups.create()
     registry.close()
-    rows: RegistryRows = {"wikis": [], "hosts": [], "keys": [], "marks": []}
     (tmp_path / "registry.sqlite").write_bytes(b"broken")
-    (tmp_path / "registry.sqlite-wal").write_bytes(b"a log of something else")
-    aside = replace_file(tmp_path / "registry.sqlite", rows)
-    assert (tmp_path / f"{aside}-wal").read_bytes() == b"a log of something else"
-    assert not (tmp_path / "registry.sqlite-wal").exists()
-    assert registry.list_wikis() == []
+    (tmp_path / "registry.sqlite-journal").write_bytes(b"a journal of something else")
+    registry.backups.restore()
+    assert not (tmp_path / "registry.sqlite-journal").exists()
+    assert len(registry.list_wikis()) == 2
 
 
 def test_a_missing_registry_is_restored(registry: Registry, tmp_path: Path) -> None:
@@ -240,39 +242,41 @@ def test_a_periodic_backup_is_made_only_after_a_change_or_damage(registry: Regis
     assert registry.backups.create_if_changed() is not None
 
 
-def test_a_removed_wiki_is_deleted_from_all_backups_and_others_are_not(registry: Registry, tmp_path: Path) -> None:
+def test_a_removed_wiki_is_not_restored_and_others_are(registry: Registry, tmp_path: Path) -> None:
     garden = registry.get("garden")
     _, token = registry.keys.create(garden.id, Scope.ADMIN, "gardenlabel")
     kept, valid = registry.keys.create(registry.get("kitchen").id, Scope.READ)
     registry.backups.create()
+    registry.remove("garden")
+    restored = registry.backups.restore()
+    assert (restored.backup.wikis, [key.label for key in restored.omitted_keys]) == (2, ["gardenlabel"])
+    assert registry.keys.find_by_token(token) is None
+    assert registry.keys.find_by_token(valid) == kept
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
+    assert registry.find_by_host("garden.example") is None
+    assert registry.add("garden", "/repositories/new", {"hosts": "garden.example"}).id != garden.id
+
+
+def test_a_removed_wiki_is_deleted_from_all_backups_and_others_are_not(registry: Registry, tmp_path: Path) -> None:
+    garden = registry.get("garden")
+    registry.keys.create(garden.id, Scope.ADMIN, "gardenlabel")
+    registry.keys.create(registry.get("kitchen").id, Scope.READ)
+    registry.backups.create()
     set_age(get_backup_directory(tmp_path).list_files()[0], 1)
     registry.backups.create()
     registry.remove("garden")
-    registry.close()
+    registry.backups.purge()
     for name, content in count_bytes(tmp_path).items():
         for text in (garden.id, "garden.example", "gardenlabel", "repositories/garden"):
             assert text.encode() not in content, (name, text)
     assert [(backup.wikis, backup.keys, backup.fault) for backup in registry.backups.list()] == [(1, 1, ""), (1, 1, "")]
-    registry.backups.restore()
-    assert registry.keys.find_by_token(token) is None
-    assert registry.keys.find_by_token(valid) == kept
-    assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
 
 
 def test_a_damaged_backup_that_may_contain_a_removed_wiki_is_deleted(registry: Registry, tmp_path: Path) -> None:
     registry.backups.create()
     flip_bits(get_backup_directory(tmp_path).list_files()[0].file, 0.9)
     registry.remove("garden")
-    assert registry.backups.list() == []
-
-
-def test_a_backup_that_cannot_be_rewritten_is_deleted(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(file: Path, _: object) -> bool:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    registry.backups.create()
-    monkeypatch.setattr(registry_backups, "delete_wikis", fail)
-    registry.remove("garden")
+    registry.backups.purge()
     assert registry.backups.list() == []
     assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
-from wikiholt.caches.keywords.keyword_cache import PatchedKeywordCache
+from wikiholt.caches.keywords.keyword_cache import build_patched_cache
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import InvalidEvaluation, NothingIndexed
 from wikiholt.text.keyword_query import parse_query
@@ -92,7 +92,7 @@ def test_a_description_does_not_answer_itself(notes: IndexedWiki) -> None:
     (question,) = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS]).questions
     words = notes.handle.build_terms_without([question])
     with notes.handle._open_index() as index:
-        revised = PatchedKeywordCache(index, words)
+        revised = build_patched_cache(index, words)
         seeing = run_evaluation("", SearchMode.KEYWORD, [question], lambda _, request: notes.handle.search(request))
         assert seeing.outcomes[0].returned[0].path == "worms"
         word = parse_query("earthworms")

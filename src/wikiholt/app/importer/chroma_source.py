@@ -1,32 +1,33 @@
 """Shared Chroma collections, in a directory or on a server.
 
-A directory is copied first, because opening it writes to it, and read through a child process, because Chroma may crash
-or hang. A server needs no chromadb package here.
+A directory is copied first, because opening it writes to it, and read through Chroma's own server, because Chroma may
+crash or hang. A server needs no chromadb package here.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_row_id
 from wikiholt.caches.chroma.client import (
+    ChromaClient,
     ChromaError,
-    ChromaHttpClient,
     ChromaMetrics,
     ChromaUnavailable,
-    build_token_headers,
-    get_host_header,
+    CollectionInfo,
+    Connector,
+    make_connector,
+    make_reply_error,
 )
-from wikiholt.caches.chroma.embedded_chroma import DATABASE_FILE
-from wikiholt.caches.chroma.hosts import ChildProcess, ChromaServerHost
-from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
-from wikiholt.domain.index import FloatArray
-from wikiholt.errors import InvalidImport, StorageError
+from wikiholt.caches.chroma.server import DATABASE_FILE, VERSION_FILE, OwnServer
+from wikiholt.errors import InvalidImport, MissingDependency, StorageError, make_extra_hint
 
 RETRY_HINT = "`wikiholt sync` builds the same indexes from git, without the old vectors"
 _BATCH_ROWS = 500
@@ -46,7 +47,7 @@ class ImportedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ChromaDirectory:
-    """A Chroma directory, copied to `work_directory`. The child is killed if it does not respond for `timeout_s`."""
+    """A Chroma directory, copied to `work_directory`. The server is killed if it does not respond for `timeout_s`."""
 
     directory: Path
     work_directory: Path
@@ -58,17 +59,17 @@ class ChromaDirectory:
         return f"{self.target.collection} of Chroma in {self.directory}"
 
     def iter_rows(self) -> SharedRows:
-        child = ChildProcess(self._copy_directory(), ChromaMetrics(), as_is=True, start_timeout_s=self.timeout_s)
+        server = OwnServer(self._copy_directory(), ChromaMetrics(), self.timeout_s)
         try:
-            child.start()
-            with closing(ChromaHttpClient(child.connect, {}, "localhost")) as client:
-                yield from _iter_rows(client, self.target, self.timeout_s)
+            server.start()
+            yield from _iter_rows(server.connect, "http://localhost", self.target, self.timeout_s)
         except (ChromaUnavailable, ChromaError) as error:
             raise InvalidImport(
                 f"Chroma cannot read the directory, which may be damaged: {error.message}", hint=RETRY_HINT
             ) from error
         finally:
-            child.stop()
+            server.kill()
+            server.close()
 
     def _copy_directory(self) -> Path:
         if not (self.directory / DATABASE_FILE).is_file():
@@ -85,34 +86,12 @@ class ChromaDirectory:
                     hint="free some space; a crash of Chroma may have left a file with a nonsensical size",
                 )
             shutil.copytree(self.directory, copy, ignore=_list_ignored)
+            (copy / VERSION_FILE).write_text(metadata.version("chromadb"), "utf-8")  # the copy is ours
+        except metadata.PackageNotFoundError as error:
+            raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma")) from error
         except (OSError, shutil.Error) as error:
             raise InvalidImport(f"{self.directory} cannot be copied ({error})", hint="check its permissions") from error
         return copy
-
-
-def parse_batch(
-    document: Mapping[str, object],
-    vectors: Sequence[FloatArray],
-    collection_metadata: Mapping[str, object],
-    owner_field: str = "",
-) -> Iterator[SharedRow]:
-    """The rows of a batch, which has parallel lists of ids, documents and metadata.
-
-    With `owner_field`, that field of the metadata is the tenant; a row without it has the empty one.
-    """
-    ids, texts, metadatas = (document.get(name) for name in ("ids", "documents", "metadatas"))
-    if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
-        raise InvalidImport("the response of Chroma is malformed", hint=RETRY_HINT)
-    if not len(ids) == len(texts) == len(metadatas) == len(vectors):
-        raise InvalidImport(
-            "Chroma returned rows without a text or a vector: the directory is damaged", hint=RETRY_HINT
-        )
-    model = collection_metadata.get("model")
-    for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
-        page, index = parse_row_id(str(row_id), metadata)
-        owner = metadata.get(owner_field) if isinstance(metadata, dict) else None
-        tenant = str(owner or "") if owner_field else None
-        yield SharedRow(page, text or "", vector, tenant, index, model if isinstance(model, str) else "")
 
 
 def _list_ignored(directory: str, names: list[str]) -> list[str]:
@@ -137,39 +116,33 @@ class ChromaServer:
 
     def iter_rows(self) -> SharedRows:
         try:
-            host = ChromaServerHost(self.url, default_port=_HTTP_PORT)
+            yield from _iter_rows(
+                make_connector(self.url, _HTTP_PORT), self.url, self.target, self.timeout_s, self.token
+            )
         except ValueError as error:
             raise InvalidImport(f"the address of Chroma is invalid ({error})", hint="check the address") from error
-        headers = build_token_headers(self.token)
-        with closing(ChromaHttpClient(host.connect, headers, get_host_header(self.url))) as client:
-            prefix = urlsplit(self.url).path.rstrip("/")
-            try:
-                yield from _iter_rows(client, self.target, self.timeout_s, prefix)
-            except ChromaUnavailable as error:
-                raise InvalidImport(
-                    f"the Chroma server failed: {error.message}",
-                    hint="check the address, and that the server is running",
-                ) from error
-            except ChromaError as error:
-                raise _build_refused_error(error.http_status) from error
+        except ChromaUnavailable as error:
+            raise InvalidImport(
+                f"the Chroma server failed: {error.message}",
+                hint="check the address, and that the server is running",
+            ) from error
+        except ChromaError as error:
+            raise _build_refused_error(error.http_status) from error
 
 
 def _iter_rows(
-    client: ChromaHttpClient, target: ImportedCollection, timeout_s: float, path_prefix: str = ""
+    connect: Connector, url: str, target: ImportedCollection, timeout_s: float, token: str = ""
 ) -> SharedRows:
     """Every row of the collection. Raises InvalidImport, ChromaUnavailable and ChromaError."""
-    api = ChromaApi(client, target.tenant, target.database, timeout_s, path_prefix=path_prefix)
-    collection = _find_collection(api, target.collection)
-    rows = api.open_rows(collection)
-    count = rows.count()
-    seen = 0
-    while True:
-        batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
-        vectors = _parse_vectors(batch.get("embeddings"))
-        yield from parse_batch(batch, vectors, collection.metadata, target.owner_field)
-        seen += len(vectors)
-        if len(vectors) < _BATCH_ROWS:
-            break
+    with closing(
+        ChromaClient(connect, url, target.tenant, target.database, token=token, read_timeout_s=timeout_s)
+    ) as client:
+        collection = _find_collection(client, target.collection)
+        records = client.open_records(collection)
+        count, seen = records.count(), 0
+        for batch in records.iter_batches(("documents", "metadatas", "embeddings"), _BATCH_ROWS):
+            yield from _parse_batch(batch, collection, target.owner_field)
+            seen += len(batch[0])
     if seen != count:
         raise InvalidImport(
             f"Chroma counts {count} rows but returned {seen}: it is damaged, or a program is writing to it",
@@ -177,13 +150,23 @@ def _iter_rows(
         )
 
 
-def _find_collection(api: ChromaApi, name: str) -> CollectionInfo:
+def _parse_batch(batch: list[list[Any]], collection: CollectionInfo, owner_field: str) -> Iterator[SharedRow]:
+    """The rows of a batch. With `owner_field`, that field is the tenant; a row without it has the empty one."""
+    model = collection.metadata.get("model")
+    for row_id, text, row_metadata, embedding in zip(*batch, strict=True):
+        try:
+            vector = np.array(embedding, np.float32)
+        except (TypeError, ValueError) as error:
+            raise make_reply_error() from error
+        page, index = parse_row_id(str(row_id), row_metadata)
+        owner = row_metadata.get(owner_field) if isinstance(row_metadata, dict) else None
+        tenant = str(owner or "") if owner_field else None
+        yield SharedRow(page, str(text or ""), vector, tenant, index, model if isinstance(model, str) else "")
+
+
+def _find_collection(client: ChromaClient, name: str) -> CollectionInfo:
     """The collection. Raises InvalidImport, with the names of the existing ones, if there is none."""
-    collections: dict[str, CollectionInfo] = {}
-    for collection in api.iter_collections():
-        if collection.name in collections:
-            break  # the server ignores the offset
-        collections[collection.name] = collection
+    collections = {collection.name: collection for collection in client.iter_collections()}
     if name not in collections:
         listed = ", ".join(sorted(collections)[:20]) or "none, the database may be damaged"
         raise InvalidImport(
@@ -201,18 +184,5 @@ def _build_refused_error(status: int) -> InvalidImport:
             hint="use --chroma-tenant and --chroma-database, or stop the server and import its directory",
         )
     if status == 0 or status // 100 == 2:
-        return _build_response_error()
+        return InvalidImport("the server is not Chroma, or of an unsupported version", hint="check the address")
     return InvalidImport(f"Chroma returned status {status}", hint=RETRY_HINT)
-
-
-def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
-    if not isinstance(embeddings, list):
-        raise _build_response_error()
-    try:
-        return [np.array(vector, np.float32) for vector in embeddings]
-    except (TypeError, ValueError) as error:
-        raise _build_response_error() from error
-
-
-def _build_response_error() -> InvalidImport:
-    return InvalidImport("the server is not Chroma, or of an unsupported version", hint="check the address")

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from wikiholt.app.importer.importer import ImportProof, ProgressOpener, count_chunks, ignore_progress, verify_index
+from wikiholt.app.importer.importer import (
+    ImportProof,
+    ProgressOpener,
+    count_chunks,
+    ignore_progress,
+    read_rows,
+    verify_index,
+)
 from wikiholt.app.importer.shared_index import (
     IGNORE,
     MAX_EXAMPLES,
@@ -20,7 +27,7 @@ from wikiholt.app.importer.shared_index import (
     SharedRow,
     UnclearOwnership,
 )
-from wikiholt.app.importer.spool import DocumentSpool, open_work_directory
+from wikiholt.app.importer.spool import RowSpool, open_work_directory
 from wikiholt.domain.git import Author
 from wikiholt.errors import InvalidImport, InvalidSlug, WikiholtError
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkOutcome, iter_batches
@@ -28,7 +35,6 @@ from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import validate_slug
 
 IMPORT_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
-_READ_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +94,10 @@ class DocumentImporter:
         """Import, unless the owner of a row is unclear. Raises InvalidImport, and then nothing was written."""
         wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
         owners = _OwnerMap(self._options, frozenset(wikis))
-        with (
-            open_work_directory(self._data) as directory,
-            closing(DocumentSpool(directory / "documents.sqlite")) as spool,
-        ):
+        with open_work_directory(self._data) as directory, closing(RowSpool(directory / "rows.sqlite")) as spool:
             shared = open_shared_index(directory)
-            with closing(shared.iter_rows()) as rows:
-                while batch := list(islice(rows, _READ_ROWS)):
-                    spool.add(entry for row in batch if (entry := owners.assign(row)) is not None)
+            for rows in read_rows(shared, owners.assign):
+                spool.add_documents(rows)
             counts = spool.count_rows()
             for slug in counts:
                 if slug in wikis and not wikis[slug].is_managed:
@@ -110,7 +112,7 @@ class DocumentImporter:
             shared.name, owners.rows, owners.excluded, owners.unclear, tuple(results), self._options.dry_run
         )
 
-    def _import_wiki(self, planned: DocumentImport, spool: DocumentSpool) -> DocumentImport:
+    def _import_wiki(self, planned: DocumentImport, spool: RowSpool) -> DocumentImport:
         slug, outcomes, failed = planned.slug, Counter[str](), dict[str, str]()
         proof, fault = None, None
         try:
@@ -159,14 +161,14 @@ class _OwnerMap:
             if slug not in slugs and not options.create:
                 raise InvalidImport(f"there is no wiki {slug!r}", hint="create it, or use --create")
 
-    def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
-        """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
+    def assign(self, row: SharedRow) -> str | None:
+        """The wiki of a row; None if it is excluded or its owner is unclear."""
         self.rows += 1
         owner = self._options.rules.find_wiki(row.tenant, row.page, self._slugs)
         if owner is None and row.tenant and self._options.create and _is_slug(row.tenant):
             owner = row.tenant
         if owner is None:
-            self.unclear.add(row.page, row.tenant)
+            self.unclear.add(row)
             return None
         if owner == IGNORE:
             self.excluded += 1
@@ -179,7 +181,7 @@ class _OwnerMap:
                 f"the tenants {other!r} and {tenant!r} would share the wiki {owner}",
                 hint="name a wiki for each: --tenant NAME=SLUG",
             )
-        return owner, row.page.strip("/"), row.index, row.text
+        return owner
 
 
 def _is_slug(text: str) -> bool:

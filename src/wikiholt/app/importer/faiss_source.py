@@ -3,6 +3,7 @@
 Both files are parsed here. FAISS is not needed, and nothing in the directory is ever executed.
 """
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_json, parse_row_id
+from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_row_id
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidImport
 
@@ -99,10 +100,10 @@ def _open_vectors(file: Path) -> FloatArray:
 
 def _read_entries(file: Path) -> Sequence[object]:
     try:
-        entries = parse_json(file.read_bytes())
+        entries = json.loads(file.read_bytes())
     except OSError as error:
         raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_RETRY_HINT) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidImport(f"{file} is damaged: it is not JSON ({error})", hint=_RETRY_HINT) from error
     if not isinstance(entries, list):
         raise InvalidImport(f"{file} is not from otterwiki-semantic-search: it is not a list", hint=_RETRY_HINT)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from wikiholt.app.importer.shared_index import SharedRow, SharedRows
+from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_number
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidImport, MissingDependency, make_extra_hint
 
@@ -96,13 +96,12 @@ def _build_columns_error(problem: str, existing: list[str]) -> InvalidImport:
 
 
 def _to_row(values: Mapping[str, str | None]) -> SharedRow:
-    index = values.get("index") or ""
     return SharedRow(
         page=values["page"] or "",
         text=values["text"] or "",
         vector=_parse_vector(values.get("vector") or ""),
         tenant=values["tenant"] or "",
-        index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else None,
+        index=parse_number(values.get("index") or ""),
         model=values.get("model") or "",
     )
 

@@ -1,23 +1,19 @@
-"""An index that several wikis share: its rows, the wiki that owns each row, and reading them into a spool."""
+"""An index that several wikis share: its rows, and the wiki that owns each row."""
 
-import json
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import Protocol
 
-import numpy as np
-
-from wikiholt.app.importer.spool import VectorSpool
 from wikiholt.domain.index import FloatArray
-from wikiholt.indexing.pipeline import hash_text
 from wikiholt.text.links import fold_path
 
 _CHUNK_MARKER = "::chunk_"
+MAX_EXAMPLES = 10
+IGNORE = "-"
+"""In a rule, the owner of rows to exclude."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +52,13 @@ def parse_row_id(row_id: str, metadata: object) -> tuple[str, int | None]:
     if not isinstance(page, str) or not page:
         page = stem if marker else ""
     if not isinstance(index, int) or isinstance(index, bool):
-        index = int(number) if marker and number.isascii() and number.isdigit() and len(number) < 10 else None
+        index = parse_number(number) if marker else None
     return page, index
 
 
-def parse_json(text: str | bytes) -> object:
-    """Parse untrusted JSON. Raises only ValueError."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-# The owner of a row: named by the operator or the index, or the only wiki with the page. Never guessed.
-
-
-IGNORE = "-"
-"""In a rule, the owner of rows to exclude."""
+def parse_number(text: str) -> int | None:
+    """A small number in decimal digits, or None."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 class RowOutcome(StrEnum):
@@ -115,7 +101,7 @@ class Ownership:
 
 
 class OwnershipResolver:
-    """Finds the owner of a row by the pages that each wiki has at HEAD."""
+    """Finds the owner of a row: named by the operator or the index, or the only wiki with the page. Never guesses."""
 
     def __init__(self, pages: Mapping[str, Iterable[str]], rules: OwnershipRules) -> None:
         """`pages` are the files of each wiki, by slug."""
@@ -140,15 +126,6 @@ class OwnershipResolver:
         return Ownership(RowOutcome.OWNED, (candidates[0],)) if candidates else Ownership(RowOutcome.NO_PAGE)
 
 
-# Reading rows into the spool.
-
-
-MAX_EXAMPLES = 10
-_BATCH_ROWS = 1000
-_WRONG_DIMENSIONS = "wrong-dimensions"
-_UNUSABLE_VECTOR = "unusable-vector"
-
-
 @dataclass(frozen=True, slots=True)
 class DroppedRows:
     """Rows that were not imported, by reason, with examples of their pages."""
@@ -156,10 +133,10 @@ class DroppedRows:
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, reason: str, page: str, tenant: str | None) -> None:
+    def add(self, reason: str, row: SharedRow) -> None:
         self.counts[reason] += 1
         examples = self.examples.setdefault(reason, [])
-        name = page if tenant is None else f"{tenant}: {page}"
+        name = row.page if row.tenant is None else f"{row.tenant}: {row.page}"
         if len(examples) < MAX_EXAMPLES and name not in examples:
             examples.append(name)
 
@@ -173,59 +150,11 @@ class UnclearOwnership:
     tenants: Counter[str] = field(default_factory=Counter)
     """Tenants that are not wikis here, with their number of rows."""
 
-    def add(self, page: str, tenant: str | None, wikis: tuple[str, ...] = ()) -> None:
-        if tenant is None:
-            self.pages[page] = wikis
+    def add(self, row: SharedRow, wikis: tuple[str, ...] = ()) -> None:
+        if row.tenant is None:
+            self.pages[row.page] = wikis
         else:
-            self.tenants[tenant] += 1
+            self.tenants[row.tenant] += 1
 
     def __bool__(self) -> bool:
         return bool(self.pages or self.tenants)
-
-
-@dataclass(slots=True)
-class ReadSummary:
-    """Counts of the rows that were read, and those that were dropped or are unclear."""
-
-    rows: int = 0
-    rows_by_wiki: Counter[str] = field(default_factory=Counter)
-    dropped: DroppedRows = field(default_factory=DroppedRows)
-    unclear: UnclearOwnership = field(default_factory=UnclearOwnership)
-
-
-def read_shared_index(
-    shared_index: SharedIndex, resolver: OwnershipResolver, dimensions: int, spool: VectorSpool
-) -> ReadSummary:
-    """Write every row with an owner to the spool, and count the others."""
-    summary = ReadSummary()
-    with closing(shared_index.iter_rows()) as rows:
-        while batch := list(islice(rows, _BATCH_ROWS)):
-            spool.add(_iter_owned_rows(batch, resolver, dimensions, summary))
-    pages, tenants = dict(sorted(summary.unclear.pages.items())), Counter(dict(sorted(summary.unclear.tenants.items())))
-    summary.unclear = UnclearOwnership(pages, tenants)
-    return summary
-
-
-def _iter_owned_rows(
-    rows: list[SharedRow], resolver: OwnershipResolver, dimensions: int, summary: ReadSummary
-) -> Iterator[tuple[str, bytes, str, FloatArray]]:
-    for row in rows:
-        summary.rows += 1
-        ownership = resolver.resolve(row.tenant, row.page)
-        if ownership.outcome in (RowOutcome.SEVERAL_WIKIS, RowOutcome.UNKNOWN_TENANT):
-            summary.unclear.add(row.page, row.tenant, ownership.wikis)
-        elif ownership.outcome is not RowOutcome.OWNED:
-            summary.dropped.add(str(ownership.outcome), row.page, row.tenant)
-        elif (fault := _find_vector_fault(row.vector, dimensions)) is not None:
-            summary.dropped.add(fault, row.page, row.tenant)
-        else:
-            slug = ownership.wikis[0]
-            summary.rows_by_wiki[slug] += 1
-            yield slug, hash_text(row.text), row.model, row.vector
-
-
-def _find_vector_fault(vector: FloatArray, dimensions: int) -> str | None:
-    if vector.shape != (dimensions,):
-        return _WRONG_DIMENSIONS
-    norm = float(np.linalg.norm(vector))
-    return None if abs(norm - 1) < 1e-3 else _UNUSABLE_VECTOR

@@ -1,167 +1,127 @@
-"""Lexicons: the terms of one wiki by prefix and suffix, for spelling correction and query expansion.
+"""Lexicons: the terms of one wiki by prefix and suffix, for spelling correction and query expansion."""
 
-A lexicon is immutable. Terms with a prefix are adjacent. Terms with a suffix are found by comparing the last bytes of
-all terms at once, which takes half a millisecond for a hundred thousand terms.
-"""
-
-import logging
-import os
-from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.caches.keywords.keyword_view import KeywordView, make_view
-from wikiholt.caches.keywords.postings import PostingsBuilder
+from wikiholt.caches.keywords.keyword_state import KeywordState
+from wikiholt.caches.keywords.postings import Vocabulary, make_vocabulary
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.protocols import KeywordCache, Lexicon
 from wikiholt.domain.storage_protocols import WikiIndex
 
-_LOG = logging.getLogger(__name__)
 _MAX_CHARACTER_BYTES = 4
 """The most bytes a character takes in UTF-8."""
 
 
-class ViewLexicon:
-    """The `Lexicon` of one view. It contains only terms of live pages."""
+class TermTable(NamedTuple):
+    """Terms, each with the number of pages that contain it, or did when the table was built."""
 
-    def __init__(self, view: KeywordView) -> None:
-        self._view = view
+    terms: Vocabulary
+    page_counts: IntArray
+    is_live: Callable[[int], bool] = lambda _: True
+    """Whether a page still contains the term with this number."""
 
-    def count_pages(self, term: str) -> int:
-        postings = self._view.get_posting_list(term)
-        return 0 if postings is None else len(postings[0])
-
-    def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
-        return [any(map(self.count_pages, terms)) for terms in term_groups]
-
-    def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        view = self._view
-        numbers = np.arange(*view.postings.terms.find_prefix_range(prefix))
-        added = view.find_added_by_prefix(prefix)
-        return self._take_terms(self._filter_by_length(numbers, lengths), added, limit, lengths)
-
-    def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        terms, encoded = self._view.postings.terms, suffix.encode()
-        text, ends = np.frombuffer(terms.text, np.uint8), np.frombuffer(terms.ends, np.int64)
-        numbers = self._filter_by_length(np.flatnonzero(np.diff(ends, prepend=0) >= len(encoded)), lengths)
-        for distance, byte in enumerate(reversed(encoded), 1):
-            numbers = numbers[text[ends[numbers] - distance] == byte]
-        added = [term for term in self._view.added_terms if term.endswith(suffix)]
-        page_counts = np.diff(self._view.postings.offsets)[numbers]
-        built = self._take_terms(numbers[np.argsort(-page_counts, kind="stable")], (), limit + len(added), lengths)
-        candidates = {*built, *self._take_terms(numbers[:0], added, len(added), lengths)}
-        return sorted(candidates, key=lambda term: (-self.count_pages(term), term))[:limit]
-
-    def _filter_by_length(self, numbers: IntArray, lengths: range | None) -> IntArray:
+    def drop_unfit(self, numbers: IntArray, lengths: range | None) -> IntArray:
         """Drop the terms whose byte length rules out the lengths in characters."""
-        if lengths is None or not len(numbers):
+        if lengths is None:
             return numbers
-        ends = np.frombuffer(self._view.postings.terms.ends, np.int64)
-        sizes = ends[numbers] - np.where(numbers > 0, ends[numbers - 1], 0)
+        sizes = np.diff(self.terms.ends, prepend=0)[numbers]
         return numbers[(sizes >= lengths.start) & (sizes < lengths.stop * _MAX_CHARACTER_BYTES)]
 
-    def _take_terms(self, numbers: IntArray, added: Sequence[str], limit: int, lengths: range | None) -> list[str]:
-        terms: list[str] = []
-        for term in self._iter_live_terms(numbers, added):
-            if len(terms) >= limit:
-                break
-            if lengths is None or len(term) in lengths:
-                terms.append(term)
-        return terms
-
-    def _iter_live_terms(self, numbers: IntArray, added: Sequence[str]) -> Iterator[str]:
-        view = self._view
-        terms, offsets, rows = view.postings.terms, view.postings.offsets, view.postings.rows
-        remaining = set(added)
+    def take_terms(self, numbers: IntArray, limit: int, lengths: range | None) -> list[str]:
+        """Return the first of these terms that are live; with `lengths`, only terms of these lengths."""
+        taken: list[str] = []
         for number in numbers.tolist():
-            if view.alive is None or view.alive[rows[offsets[number] : offsets[number + 1]]].any():
-                term = terms.get_term(number)
-                remaining.discard(term)
-                yield term
-        yield from (term for term in added if term in remaining and self.count_pages(term))
+            if len(taken) >= limit:
+                break
+            term = self.terms.get_term(number)
+            if (lengths is None or len(term) in lengths) and self.is_live(number):
+                taken.append(term)
+        return taken
 
 
-class _LazyLexicon:
-    """A `Lexicon` that loads the terms at the first prefix or suffix search. Counts come from the index until then.
+class TermLexicon:
+    """The `Lexicon` of some tables, which are loaded at the first search by prefix or suffix."""
 
-    If the index cannot be read, prefix and suffix searches find nothing.
-    """
-
-    def __init__(self, index: WikiIndex, load: Callable[[], Lexicon | None]) -> None:
-        self._index = index
-        self._load = load
-        self._lexicon: Lexicon | None = None
+    def __init__(
+        self,
+        count_pages: Callable[[Sequence[str]], Mapping[str, int]],
+        load_tables: Callable[[], Sequence[TermTable]],
+    ) -> None:
+        self._count_pages = count_pages
+        self._load_tables = load_tables
 
     def count_pages(self, term: str) -> int:
-        if self._lexicon is not None:
-            return self._lexicon.count_pages(term)
-        return self._index.count_pages([term])[term] if term else 0
+        return self._count_pages([term])[term] if term else 0
 
     def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
-        if self._lexicon is not None:
-            return self._lexicon.has_any(term_groups)
-        counts = self._index.count_pages([term for terms in term_groups for term in terms if term])
+        counts = self._count_pages([term for terms in term_groups for term in terms if term])
         return [any(counts.get(term, 0) for term in terms) for terms in term_groups]
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._get_loaded()
-        return lexicon.find_by_prefix(prefix, limit, lengths) if lexicon is not None else ()
+        found = set[str]()
+        for table in self._load_tables():
+            numbers = table.drop_unfit(np.arange(*table.terms.find_prefix_range(prefix)), lengths)
+            found.update(table.take_terms(numbers, limit, lengths))
+        return sorted(found)[:limit]
 
     def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._get_loaded()
-        return lexicon.find_by_suffix(suffix, limit, lengths) if lexicon is not None else ()
+        tables = self._load_tables()
+        found = [table.drop_unfit(table.terms.find_suffix(suffix), lengths) for table in tables]
+        total = sum(map(len, found))
+        candidates = set[str]()
+        for table, numbers in zip(tables, found, strict=True):
+            by_count = numbers[np.argsort(-table.page_counts[numbers], kind="stable")]
+            # With the pages of other tables, a term of those may come before the first ones of this table.
+            candidates.update(table.take_terms(by_count, limit + total - len(numbers), lengths))
+        # Terms on as many pages are in alphabetical order, so that every process finds the same ones.
+        return sorted(candidates, key=lambda term: (-self.count_pages(term), term))[:limit]
 
-    def _get_loaded(self) -> Lexicon | None:
-        self._lexicon = self._lexicon or self._load()
-        return self._lexicon
+
+def make_state_lexicon(state: KeywordState) -> TermLexicon:
+    """Return the lexicon of a keyword state."""
+    built, recent = state.postings, state.recent
+    return TermLexicon(
+        lambda terms: {term: len(state.get_list(term)[0]) for term in terms},
+        lambda: (
+            TermTable(built.terms, np.diff(built.offsets), state.is_live),
+            TermTable(recent.terms, np.diff(recent.offsets)),
+        ),
+    )
 
 
 class LexiconProvider:
-    """Returns the current lexicon of one index: that of its keyword cache, or its own if there is no such cache.
+    """Returns the current lexicon of one index: that of its keyword cache, or of the index if there is no such cache.
 
-    Safe to use from many threads. Its own lexicon is built at the first search, which takes a tenth of a second for
-    three hundred pages, and then follows the changes of the index.
+    Safe to use from many threads. The terms of an index are read at the first search by prefix or suffix, which takes
+    some thirty milliseconds for a thousand pages, and kept until it changes. Before that the index counts.
     """
 
     def __init__(self, index: WikiIndex, keyword_cache: KeywordCache | None) -> None:
         self._index = index
         self._keyword_cache = keyword_cache
-        self._view: KeywordView | None = None
-        self._process_id, self._lock = os.getpid(), Lock()
+        self._loaded: tuple[int, TermTable] | None = None
 
-    def __call__(self) -> Lexicon | None:
-        """Return the lexicon. Raises the errors of the keyword cache (CacheNotReady, CacheBroken)."""
+    def __call__(self) -> Lexicon:
+        """Return the lexicon. Raises the errors of the keyword cache (CacheCannotAnswer, CacheBroken)."""
         if self._keyword_cache is not None:
             self._keyword_cache.refresh()
             return self._keyword_cache.get_lexicon()
-        return _LazyLexicon(self._index, self._build_lexicon) if self._view is None else self._build_lexicon()
+        return TermLexicon(self._count_pages, lambda: (self._load_table(),))
 
-    def _build_lexicon(self) -> Lexicon | None:
-        try:
-            return ViewLexicon(self._get_view())
-        except Exception as error:  # noqa: BLE001 - a search goes on without a lexicon
-            _LOG.info("the lexicon is unavailable: %s", error)
-            return None
+    def _count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        loaded = self._loaded
+        if loaded is None or loaded[0] != self._index.get_version():
+            return self._index.count_pages(terms)
+        numbers = {term: loaded[1].terms.find_number(term) for term in terms}
+        return {term: 0 if at is None else int(loaded[1].page_counts[at]) for term, at in numbers.items()}
 
-    def _get_view(self) -> KeywordView:
-        if self._process_id != os.getpid():
-            self._process_id, self._lock = os.getpid(), Lock()
-        with self._lock:
-            view = self._view
-            if view is None or view.version != self._index.get_version():
-                view = self._view = self._apply_changes(view) or self._build_view()
-            return view
-
-    def _apply_changes(self, view: KeywordView | None) -> KeywordView | None:
-        """Return the view at the index's version; None if a rebuild is needed or costs no more."""
-        if view is None or view.needs_merge:
-            return None
-        delta = self._index.get_keyword_changes(view.version)
-        return None if delta is None else view.apply(delta)
-
-    def _build_view(self) -> KeywordView:
-        builder = PostingsBuilder()
-        with self._index.open_keyword_rows() as (version, rows):
-            builder.add_all(rows)
-        return make_view(builder.build(version))
+    def _load_table(self) -> TermTable:
+        loaded = self._loaded
+        if loaded is None or loaded[0] != self._index.get_version():
+            version, counts = self._index.count_terms()
+            table = TermTable(make_vocabulary(counts), np.fromiter(counts.values(), np.int64, len(counts)))
+            self._loaded = loaded = version, table
+        return loaded[1]

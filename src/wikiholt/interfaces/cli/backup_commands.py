@@ -61,6 +61,7 @@ def run_backup(context: CommandContext) -> int:
         lines.append(_format_done(context, slug, _format_backup(backup, context.style)))
     document: dict[str, Any] = {"wikis": documents}
     if not arguments.slug:
+        service.remove_leftovers()
         registry_backup = service.registry.backups.create()
         document["registry"] = build_registry_backup_document(registry_backup)
         lines.append(_format_done(context, _REGISTRY_LABEL, _format_backup(registry_backup, context.style)))
@@ -99,10 +100,10 @@ def _restore_registry(context: CommandContext, at: datetime | None) -> int:
     if restored.quarantined_as:
         lines.append(f"The previous registry was renamed to {restored.quarantined_as}.")
     if omitted:
-        lines.append(f"Not restored, because they were revoked since: {', '.join(omitted)}")
-    if not restored.revocations_known and restored.backup.keys:
-        text = "Keys that were revoked after the backup are valid again: check `wikiholt key list`."
-        lines.append(context.complete(text))
+        reason = "they were revoked" if restored.revocations_known else "the list of revoked keys is lost"
+        lines.append(f"Not restored, because {reason}: {', '.join(omitted)}")
+    if not restored.revocations_known:
+        lines.append(context.complete("Next: wikiholt key create --operator, and new keys for the wikis"))
     document = {
         "registry": build_registry_backup_document(restored.backup),
         "omitted_keys": omitted,
@@ -129,6 +130,7 @@ def _start_empty_registry(context: CommandContext) -> int:
 def backup_registry_if_due(service: WikiService, min_interval_s: float) -> None:
     """Back up the registry after a command that may have changed it. A failure is only logged."""
     try:
+        service.remove_leftovers()
         service.registry.backups.create_if_changed(min_interval_s, BackupReason.AFTER_CHANGE)
     except WikiholtError as error:
         _log.warning("the registry could not be backed up: %s", error.message)

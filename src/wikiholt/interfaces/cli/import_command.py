@@ -20,8 +20,8 @@ from wikiholt.app.importer.document_importer import (
 from wikiholt.app.importer.faiss_source import FaissDirectory
 from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
 from wikiholt.app.importer.postgres_source import PostgresTable
+from wikiholt.app.importer.reuse import ModelAgreement
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
-from wikiholt.app.importer.spool import ModelAgreement
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (

@@ -38,7 +38,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
-from wikiholt.search.hit_facets import count_hit_facets
+from wikiholt.search.hits import count_hit_facets
 from wikiholt.search.request import MAX_HITS, SearchRequest
 from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession

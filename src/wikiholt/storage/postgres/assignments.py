@@ -128,7 +128,7 @@ class PostgresAssignments:
         """Become a new node without wikis: those of the old node may belong to another node by now."""
         self._node_id = secrets.token_hex(8)
         self._is_joined = False
-        self._registry_checksum: str | None = None
+        self._registry_version: str | None = None
         self._assigned: frozenset[str] = frozenset()
         self._assigned_until = 0.0
 
@@ -208,14 +208,14 @@ class PostgresAssignments:
 
     def _sync_registry(self, connection: Connection) -> bool:
         """Create a row of `work` for every registered wiki. Returns whether the registry changed."""
-        (checksum,) = connection.execute("SELECT digest FROM sealed").fetchone() or (None,)
-        if checksum is None or checksum == self._registry_checksum:
+        (version,) = connection.execute("SELECT value FROM state WHERE name = 'version'").fetchone() or (None,)
+        if version is None or version == self._registry_version:
             return False
         connection.execute(_INSERT_WORK)
         connection.execute(_DELETE_WORK)
         assigned = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node_id,))
         self._assigned = frozenset(wiki_id for (wiki_id,) in assigned)
-        self._registry_checksum = checksum
+        self._registry_version = version
         return True
 
     def _balance(self, connection: Connection, share: int) -> None:

@@ -1,8 +1,7 @@
 """What all nodes share in the home database: the registry, the sign-ins, and the token buckets of rate limits.
 
-The registry has the same tables and checksum as the registry file. Writers of all nodes are serialized; readers never
-wait. Readers see the last committed state, so a key that one node revokes is rejected by all others at once. Every
-write notifies the nodes.
+Writers of all nodes are serialized; readers never wait. Readers see the last committed state, so a key that one node
+revokes is rejected by all others at once. Every write of the registry notifies the nodes.
 
 A token bucket is one row, and takes one statement per request. All times are the database's. The table is unlogged, so
 every bucket is full after a crash of the server. If the home database is unreachable, the operations raise
@@ -11,31 +10,30 @@ DatabaseUnavailable, and the request is rejected.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
-from wikiholt.errors import IndexCorrupt, InvalidSetting
 from wikiholt.storage.postgres.assignments import REGISTRY_CHANGED, notify_nodes
 from wikiholt.storage.postgres.catalog import Catalog, TableSet
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.wikis import registry_schema
 from wikiholt.wikis.rate_limit import BucketSize
-from wikiholt.wikis.registry_file import write_file
-from wikiholt.wikis.registry_recovery import (
-    EMPTY_CHECKSUM,
-    LeftoverData,
-    make_lost_registry_error,
-    make_outdated_registry_error,
+from wikiholt.wikis.registry_schema import (
+    CREATE_GRANTS,
+    CREATE_REVOKED,
+    CREATE_STATE,
+    TABLE_COLUMNS,
+    format_row_check_sql,
 )
-from wikiholt.wikis.registry_schema import RESTORE_HINT, ResultRows
+from wikiholt.wikis.small_store import ResultRows, StoreConnection, Value, make_text_error
 
-# Slugs and host names sort by their bytes, as in the registry file.
+_EMPTY_OLD_CHECKSUM = "0" * 32
+# The first nine steps are the registry of version 2. The others upgrade it: marks become a column and the table
+# `revoked`, and the agents' grants are approved again.
 REGISTRY_TABLES = TableSet(
     "registry",
     (
@@ -48,10 +46,25 @@ REGISTRY_TABLES = TableSet(
         "CREATE INDEX keys_of_a_wiki ON keys (wiki_id)",
         "CREATE TABLE marks (name text PRIMARY KEY, value text NOT NULL)",
         "CREATE TABLE sealed (one int4 PRIMARY KEY CHECK (one = 1), digest text NOT NULL)",
-        f"INSERT INTO sealed VALUES (1, '{EMPTY_CHECKSUM}')",
+        f"INSERT INTO sealed VALUES (1, '{_EMPTY_OLD_CHECKSUM}')",
         "CREATE TABLE sign_ins (digest text PRIMARY KEY, client text NOT NULL, person text NOT NULL,"
         ' created_at text COLLATE "C" NOT NULL, expires_at text COLLATE "C" NOT NULL)',
         "CREATE INDEX sign_ins_of_a_client ON sign_ins (client)",
+        "ALTER TABLE wikis ADD repository text NOT NULL DEFAULT ''",
+        "UPDATE wikis SET repository = value FROM marks WHERE name = 'repository-' || id",
+        *(f"ALTER TABLE {table} ADD row_check text NOT NULL DEFAULT ''" for table in ("wikis", "hosts", "keys")),
+        *(f"UPDATE {table} SET row_check = {format_row_check_sql(table)}" for table in ("wikis", "hosts", "keys")),
+        CREATE_REVOKED,
+        "INSERT INTO revoked SELECT 'fact', 'first-key', '' FROM marks WHERE name = 'keyed'",
+        "INSERT INTO revoked SELECT 'fact', 'started-empty', '' FROM marks WHERE name = 'rebuilt'",
+        "INSERT INTO revoked SELECT 'wiki', left(encode(sha256(convert_to(substr(name, 8), 'UTF8')), 'hex'), 32), ''"
+        " FROM marks WHERE substr(name, 1, 7) = 'struck-'",
+        f"UPDATE revoked SET row_check = {format_row_check_sql('revoked')}",
+        CREATE_STATE,
+        "INSERT INTO state SELECT 'version', md5(random()::text)",
+        "DROP TABLE sealed",
+        "DROP TABLE marks",
+        CREATE_GRANTS,
     ),
 )
 
@@ -89,105 +102,71 @@ RETURNING rest
 _CLEANUP_STATEMENT = "DELETE FROM buckets WHERE kind = %s AND at < statement_timestamp() - make_interval(secs => %s)"
 
 
-class PostgresRegistry:
-    """`RegistryDatabase` in the home database. Each process verifies the checksum before its first access."""
+class SharedStore:
+    """A `SmallStore` in the home database."""
 
     is_shared = True
 
-    def __init__(self, catalog: Catalog, timeout_s: float = 10.0, remains: LeftoverData | None = None) -> None:
+    def __init__(self, catalog: Catalog, tables: Sequence[str], *, notifies: bool, timeout_s: float = 10.0) -> None:
+        """Writers lock the first of the tables. With `notifies`, each write notifies the nodes."""
         self._catalog = catalog
-        self.remains = remains
+        self._tables = tables
+        self._notifies = notifies
         self._timeout_s = timeout_s
-        self._verified_pid: int | None = None
 
     @contextmanager
-    def read_connection(self) -> Iterator["_PostgresRegistryConnection"]:
-        self._verify()
+    def read(self) -> Iterator[StoreConnection]:
         with self._catalog.read_connection() as connection:
-            yield _PostgresRegistryConnection(connection)
+            yield PlaceholderConnection(connection)
 
     @contextmanager
-    def write_transaction(self) -> Iterator[registry_schema.RegistryTransaction]:
-        self._verify()
-        with self._lock_registry() as connection, _translate_text_errors():
-            transaction = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
-            yield transaction
-            transaction.write_checksum()
-            notify_nodes(connection, REGISTRY_CHANGED)
-
-    def write_copy(self, to: Path) -> str | None:
-        self._verify()
+    def read_snapshot(self) -> Iterator[StoreConnection]:
         with self._catalog.read_snapshot() as connection:
-            registry = _PostgresRegistryConnection(connection)
-            rows, checksum = registry_schema.read_rows(registry), registry_schema.read_checksum(registry)
-        write_file(to, rows)
-        return checksum
+            yield PlaceholderConnection(connection)
 
-    def replace_contents(self, rows: registry_schema.RegistryRows) -> str | None:
+    @contextmanager
+    def write(self) -> Iterator[StoreConnection]:
+        with self._lock_tables() as connection:
+            yield PlaceholderConnection(connection)
+
+    def get_identity(self) -> object:
+        """A process checks the tables once: readers of other nodes see every committed change."""
+        return os.getpid()
+
+    def replace(self, fill: Callable[[StoreConnection], None]) -> str | None:
         name = f"broken_{datetime.now(UTC):%Y%m%dt%H%M%S%fz}"
-        with self._lock_registry() as connection:
+        with self._lock_tables() as connection:
             quarantine = sql.Identifier(name)
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(quarantine))
-            for table in (*registry_schema.TABLE_COLUMNS, "sealed"):
+            for table in self._tables:
                 copy = sql.SQL("CREATE TABLE {}.{} AS TABLE {}").format(quarantine, *[sql.Identifier(table)] * 2)
                 connection.execute(copy)
-            transaction = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
-            transaction.replace_all(rows)
-            connection.execute("DELETE FROM sealed")
-            connection.execute("INSERT INTO sealed VALUES (1, %s)", (registry_schema.compute_checksum(rows),))
-            notify_nodes(connection, REGISTRY_CHANGED)
+            fill(PlaceholderConnection(connection))
         return name
 
-    def open_sign_ins(self) -> "PostgresSignIns":
-        return PostgresSignIns(self._catalog)
-
-    def close(self) -> None:
-        self._verified_pid = None
+    def check(self) -> None:
+        """Check nothing: PostgreSQL reports its own damage."""
 
     @contextmanager
-    def _lock_registry(self) -> Iterator[Connection]:
+    def _lock_tables(self) -> Iterator[Connection]:
         """A write transaction that excludes writers of all nodes. Raises Busy."""
-        with self._catalog.write_transaction() as connection:
+        with self._catalog.write_transaction() as connection, _translate_text_errors():
             # Both end with the transaction.
             connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{self._timeout_s:.3f}s"))
-            connection.execute("LOCK TABLE sealed IN EXCLUSIVE MODE")
+            connection.execute(sql.SQL("LOCK TABLE {} IN EXCLUSIVE MODE").format(sql.Identifier(self._tables[0])))
             yield connection
-
-    def _verify(self) -> None:
-        """Verify the registry once per process. Raises IndexCorrupt if it is damaged or was lost."""
-        if self._verified_pid == os.getpid():
-            return
-        with self._catalog.read_snapshot() as connection:
-            registry = _PostgresRegistryConnection(connection)
-            if not registry_schema.is_checksum_valid(registry):
-                raise IndexCorrupt(
-                    "The registry is damaged: its rows are not those that were written.", hint=RESTORE_HINT
-                )
-            is_empty = registry_schema.read_checksum(registry) == EMPTY_CHECKSUM
-            has_keys = registry_schema.has_mark(registry, registry_schema.KEYED_MARK)
-        if self.remains is not None and not has_keys:
-            if is_empty and (leftovers := self.remains.find()):
-                raise make_lost_registry_error("The registry in PostgreSQL", leftovers)
-            if self.remains.had_keys():
-                raise make_outdated_registry_error("The registry in PostgreSQL")
-        self._verified_pid = os.getpid()
+            if self._notifies:
+                notify_nodes(connection, REGISTRY_CHANGED)
 
 
-class PostgresSignIns:
-    """`SignInDatabase` in the home database, so that all nodes see the same sign-ins."""
+def open_registry(catalog: Catalog, timeout_s: float = 10.0) -> SharedStore:
+    """The tables of the registry."""
+    return SharedStore(catalog, ("state", *TABLE_COLUMNS), notifies=True, timeout_s=timeout_s)
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
 
-    @contextmanager
-    def read_connection(self) -> Iterator["_PostgresRegistryConnection"]:
-        with self._catalog.read_connection() as connection:
-            yield _PostgresRegistryConnection(connection)
-
-    @contextmanager
-    def write_transaction(self) -> Iterator["_PostgresRegistryConnection"]:
-        with self._catalog.write_transaction() as connection, _translate_text_errors():
-            yield _PostgresRegistryConnection(connection)
+def open_sessions(catalog: Catalog) -> SharedStore:
+    """The sign-ins and grants, so that all nodes see the same."""
+    return SharedStore(catalog, ("grants", "sign_ins"), notifies=False)
 
 
 def describe_leftover_schemas(catalog: Catalog) -> str:
@@ -197,13 +176,13 @@ def describe_leftover_schemas(catalog: Catalog) -> str:
         return "schemas of wikis" if row else ""
 
 
-class _PostgresRegistryConnection:
-    """Adapts a connection to the registry's SQLite-style statements."""
+class PlaceholderConnection:
+    """Adapts a connection to statements with `?` placeholders."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, values: Sequence[str | None] = (), /) -> ResultRows:
+    def execute(self, statement: str, values: Sequence[Value] = (), /) -> ResultRows:
         return self._connection.execute(_convert_placeholders(statement), values)
 
 
@@ -218,9 +197,7 @@ def _translate_text_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
-        raise InvalidSetting(
-            "a name or setting contains invalid text", hint="remove NUL characters and unpaired surrogates"
-        ) from error
+        raise make_text_error() from error
 
 
 class PostgresBuckets:

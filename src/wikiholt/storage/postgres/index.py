@@ -3,9 +3,10 @@
 Any thread may read. A write is one transaction; the writer's lease ensures that only one process writes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,11 @@ from wikiholt.domain.index import (
     IndexChange,
     IndexState,
     IntArray,
-    KeywordDelta,
-    KeywordRow,
     PageContents,
-    VectorDelta,
     VectorHits,
     VectorRows,
 )
-from wikiholt.domain.page import Facets, PageProblem, PageWarnings
+from wikiholt.domain.page import Facets, PageProblem, PageTerms, PageWarnings
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -34,7 +32,7 @@ from wikiholt.domain.search import (
     StoredLink,
     StoredPage,
 )
-from wikiholt.domain.storage_protocols import VectorSnapshot
+from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import (
     HAS_ALIAS,
@@ -57,6 +55,7 @@ from wikiholt.storage.postgres.queries import build_where_clause
 from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.rows import decode_terms, to_datetime, to_id_array
+from wikiholt.text.bm25 import split_terms
 
 Row = tuple[Any, ...]
 
@@ -228,18 +227,18 @@ class PostgresIndex:
             state, _ = generation_rows.read_state(db, self.generation)
             yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
-    def get_vector_changes(self, version: int) -> VectorDelta | None:  # noqa: ARG002
-        """None: nothing follows the vectors of a database. A node's copy has its changes (see `local_copy`)."""
-        return None
-
     @contextmanager
-    def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
+    def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._connections.read_snapshot() as db:
-            yield generation_rows.read_state(db, self.generation)[0].version, self._iter_keyword_rows(db)
+            version = generation_rows.read_state(db, self.generation)[0].version
+            sql = f"SELECT id << 32 | seal FROM {self._tables.pages} ORDER BY id"
+            keys = to_id_array(db.execute(sql, binary=True).fetchall())
+            yield KeywordSnapshot(version, keys, lambda page_ids: self._iter_page_terms(db, page_ids))
 
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:  # noqa: ARG002
-        """None, as for vectors. A lexicon is built again."""
-        return None
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
+        with self.open_keywords() as snapshot:
+            pages = (set(chain.from_iterable(map(split_terms, terms.fields))) for _, terms in snapshot.iter_terms())
+            return snapshot.version, dict(sorted(Counter(chain.from_iterable(pages)).items()))
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
@@ -248,12 +247,13 @@ class PostgresIndex:
             last_id, *_ = batch[-1]
             yield rows.to_vector_rows(batch, self.recipe.dimensions)
 
-    def _iter_keyword_rows(self, db: Connection) -> Iterator[KeywordRow]:
-        sql = f"SELECT id, words FROM {self._tables.pages} WHERE id > %s ORDER BY id LIMIT %s"
+    def _iter_page_terms(self, db: Connection, page_ids: Sequence[int] | None) -> Iterator[tuple[int, PageTerms]]:
+        clause, values = ("true", ()) if page_ids is None else ("id = ANY(%s)", (list(page_ids),))
+        sql = f"SELECT id, words FROM {self._tables.pages} WHERE id > %s AND {clause} ORDER BY id LIMIT %s"
         last_id = 0
-        while batch := db.execute(sql, (last_id, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
+        while batch := db.execute(sql, (last_id, *values, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
             for page_id, packed in batch:
-                yield KeywordRow(page_id, decode_terms(packed))
+                yield page_id, decode_terms(packed)
             last_id, _ = batch[-1]
 
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────

@@ -134,8 +134,9 @@ class LocalCopy:
                 self._remove_files()
 
     def _remove_files(self) -> None:
-        """Remove the copies of all generations: only the published one is searched."""
-        for file in self._file.parent.glob(f"{_FILE_PREFIX}*"):
+        """Remove the copies of all generations and what was built from them: only the published one is searched."""
+        directory = self._file.parent
+        for file in (*directory.glob(f"{_FILE_PREFIX}*"), *directory.glob("g*.keywords")):
             if file != self._lock_file:
                 file.unlink(missing_ok=True)
 

@@ -4,31 +4,24 @@ The table is created on first use, because most wikis do not log queries and tab
 wikis. All nodes write to it. A move to another database does not copy it.
 """
 
-import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from psycopg import sql
 
-from wikiholt.domain.search import QueryRecord, QueryRecords, QueryRetention
 from wikiholt.errors import IndexMissing
 from wikiholt.storage.postgres import locks
+from wikiholt.storage.postgres.home_tables import PlaceholderConnection
 from wikiholt.storage.postgres.placements import PlacementCatalog
-from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
-from wikiholt.storage.sqlite.query_log import QUERY_COLUMNS, from_query_row, to_query_row
-
-_T = TypeVar("_T")
+from wikiholt.wikis.query_log_table import SEARCHES_COLUMNS, QueryLogTable
+from wikiholt.wikis.small_store import StoreConnection
 
 _CREATE_TABLE = (
-    "CREATE TABLE IF NOT EXISTS {schema}.searches (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
-    " at float8 NOT NULL, interface text NOT NULL, query text NOT NULL, mode text NOT NULL, filtered int2 NOT NULL,"
-    " hits int4 NOT NULL, nothing_relevant int2 NOT NULL, degraded int2 NOT NULL, score float8 NOT NULL,"
-    " ms float8 NOT NULL, did_you_mean text NOT NULL, pages text NOT NULL, lost int8 NOT NULL)"
+    "CREATE TABLE IF NOT EXISTS {schema}.searches"
+    f" (id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {SEARCHES_COLUMNS})"
 )
 _GRANT = "GRANT SELECT, INSERT, DELETE ON {schema}.searches TO {role}"
-_INSERT = f"INSERT INTO searches ({QUERY_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_SELECT_SINCE = f"SELECT {QUERY_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
 _OWNER = "COMMENT ON TABLE {schema}.searches IS {wiki}"
 """Stores the wiki id with the table, so that a table copied from another schema is detected."""
 _SELECT_TABLE_STATE = (
@@ -39,57 +32,57 @@ _SELECT_TABLE_STATE = (
 _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
 
 
-class PostgresQueryLog:
-    """A `QueryLog` in a wiki's schema."""
+class PostgresQueryLog(QueryLogTable):
+    """The query log in a wiki's schema."""
+
+    def __init__(self, placements: PlacementCatalog, wiki_id: str) -> None:
+        super().__init__(_QueryLogSchema(placements, wiki_id))
+
+
+class _QueryLogSchema:
+    """A `QueryLogStore` at the wiki's current place."""
 
     def __init__(self, placements: PlacementCatalog, wiki_id: str) -> None:
         self._placements = placements
         self._wiki_id = wiki_id
         self._connections = placements.get_connections(wiki_id)
 
-    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        rows = [to_query_row(record) for record in records]
+    def read(self) -> AbstractContextManager[StoreConnection | None]:
+        return self.write()
 
-        def add(connection: Connection) -> bool:
-            with connection.cursor() as cursor:
-                cursor.executemany(_INSERT, rows)
-            _delete_expired(connection, retention)
-            return True
+    @contextmanager
+    def write(self, *, creates: bool = False) -> Iterator[StoreConnection | None]:
+        with ExitStack() as stack:
+            connection = None
+            with suppress(IndexMissing):  # the wiki was removed
+                connection = self._begin(stack)
+                if connection is None and creates and self._create_table():
+                    connection = self._begin(stack)
+            yield connection
 
-        if self._run_transaction(add) is None and self._create_table():
-            self._run_transaction(add)
+    def discard(self, identity: object) -> bool:  # noqa: ARG002 - PostgreSQL repairs or reports its own damage
+        return False
 
-    def read(self, since: float) -> QueryRecords | None:
-        def select(connection: Connection) -> QueryRecords:
-            return QueryRecords(tuple(map(from_query_row, connection.execute(_SELECT_SINCE, (since,)))))
+    def get_identity(self) -> object:
+        return None
 
-        return self._run_transaction(select)
-
-    def trim(self, retention: QueryRetention) -> None:
-        self._run_transaction(lambda connection: _delete_expired(connection, retention))
-
-    def clear(self) -> int:
-        return self._run_transaction(lambda connection: connection.execute("DELETE FROM searches").rowcount) or 0
-
-    def _run_transaction(self, action: Callable[[Connection], _T]) -> _T | None:
-        """Run the action in one transaction at the wiki's current place. Returns None if there is no table."""
-        try:
-            for _ in range(2):
-                with self._connections.write_transaction() as connection:
-                    layout, owner = connection.execute(_SELECT_TABLE_STATE).fetchone() or (MOVED_MARK, "")
-                    if layout != MOVED_MARK:
-                        return action(connection) if owner == self._wiki_id else None
-                self._placements.invalidate(self._wiki_id)
-        except IndexMissing:  # the wiki was removed
-            pass
+    def _begin(self, stack: ExitStack) -> StoreConnection | None:
+        """Begin a transaction at the wiki's current place, which ends with the stack; None if there is no table."""
+        for _ in range(2):
+            with ExitStack() as opened:
+                connection = opened.enter_context(self._connections.write_transaction())
+                layout, owner = connection.execute(_SELECT_TABLE_STATE).fetchone() or (MOVED_MARK, "")
+                if layout != MOVED_MARK:
+                    if owner == self._wiki_id:
+                        stack.enter_context(opened.pop_all())
+                        return PlaceholderConnection(connection)
+                    return None
+            self._placements.invalidate(self._wiki_id)
         return None
 
     def _create_table(self) -> bool:
         """Create the table, replacing one of another wiki. Returns False if the wiki has no schema."""
-        try:
-            placement = self._placements.get(self._wiki_id, refresh=True)
-        except IndexMissing:
-            return False
+        placement = self._placements.get(self._wiki_id, refresh=True)
         with self._placements.get_operator_connections(placement).write_transaction() as connection:
             locks.acquire_lock(connection, placement.schema)
             if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
@@ -103,8 +96,3 @@ class PostgresQueryLog:
             connection.execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))
             connection.execute(sql.SQL(_GRANT).format(role=sql.Identifier(placement.role), **names))
         return True
-
-
-def _delete_expired(connection: Connection, retention: QueryRetention) -> None:
-    connection.execute("DELETE FROM searches WHERE at < %s", (time.time() - retention.max_days * 86_400,))
-    connection.execute("DELETE FROM searches WHERE id <= (SELECT max(id) FROM searches) - %s", (retention.max_records,))

@@ -52,9 +52,10 @@ class FaissCodes:
         self._faiss = faiss
         self._index = index
         self.row_count = int(index.ntotal)
+        self.is_useful = True
 
     @classmethod
-    def encode(cls, vectors: VectorFile, count: int) -> dict[str, Array]:
+    def encode(cls, vectors: VectorFile, count: int, chunks: IntArray) -> dict[str, Array]:  # noqa: ARG003
         faiss = import_faiss()
         _use_one_thread(faiss)
         dimensions = vectors.dimensions

@@ -154,7 +154,7 @@ class GenerationFiles:
 
     def remove(self, number: int) -> None:
         """Remove a generation with its caches; its origin file is removed last."""
-        for pattern in (f"g{number:06d}.sqlite*", f"g{number:06d}-*", f"*-g{number:06d}-*"):
+        for pattern in (f"g{number:06d}.keywords*", f"g{number:06d}.sqlite*", f"g{number:06d}-*"):
             for file in sorted(self._directory.glob(pattern)):
                 file.unlink(missing_ok=True)
 

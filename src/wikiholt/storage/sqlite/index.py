@@ -7,6 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,7 @@ from wikiholt.domain.index import (
     IndexChange,
     IndexState,
     IntArray,
-    KeywordDelta,
-    KeywordRow,
     PageContents,
-    VectorDelta,
     VectorHits,
     VectorRows,
 )
@@ -34,7 +32,7 @@ from wikiholt.domain.search import (
     StoredLink,
     StoredPage,
 )
-from wikiholt.domain.storage_protocols import VectorSnapshot
+from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.regular_files import fsync_path
 from wikiholt.storage import rows
@@ -183,7 +181,8 @@ class SqliteIndex:
     def update_codes(self) -> None:
         """Make the codes of vectors if too many have none. Only for the writer, whose changes are all committed."""
         with self._pool.read_snapshot() as db:
-            self._vectors.update_codes(db)
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            self._vectors.update_codes(db, version)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
@@ -293,48 +292,19 @@ class SqliteIndex:
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         table = self._read_vectors()
         slots = table.chunk_slots
-        parts = (slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS))
+        parts = [slots[start : start + _BLOCK_ROWS] for start in range(0, len(slots), _BLOCK_ROWS)]
         yield VectorSnapshot(table.version, len(table), lambda: map(table.read_chunks, parts))
 
-    def get_vector_changes(self, version: int) -> VectorDelta | None:
-        with self._pool.read_snapshot() as db:
-            now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
-            if not horizon <= version <= now:
-                return None
-            # INDEXED BY and CROSS JOIN force the query plan: from the few changed pages to their chunks.
-            added = db.execute(
-                "SELECT chunks.id FROM pages INDEXED BY pages_version CROSS JOIN chunks ON chunks.page_id = pages.id"
-                " WHERE pages.version > ?",
-                (version,),
-            ).fetchall()
-            sql = "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL"
-            dropped = rows.to_id_array(db.execute(sql, (version,)).fetchall())
-            table = self._get_vectors(db)
-        return VectorDelta(now, table.read_chunks(table.find_slots(rows.to_id_array(added))), dropped)
-
     @contextmanager
-    def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
+    def open_keywords(self) -> Iterator[KeywordSnapshot]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            # LEFT JOIN, here and in other places: words that are lost are an error, not a page less.
-            pages = db.execute("SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id ORDER BY id")
-            yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
+            yield KeywordSnapshot(version, queries.read_page_keys(db), partial(queries.iter_page_terms, db))
 
-    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
         with self._pool.read_snapshot() as db:
-            now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
-            if not horizon <= version <= now:
-                return None
-            sql = (
-                "SELECT id, words FROM pages INDEXED BY pages_version LEFT JOIN page_words ON page_id = id"
-                " WHERE version > ?"
-            )
-            pages = sorted(db.execute(sql, (version,)))
-            dropped = db.execute(
-                "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)
-            ).fetchall()
-        changed = tuple(KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
-        return KeywordDelta(now, changed, rows.to_id_array(dropped))
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            return version, queries.count_terms(db)
 
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 

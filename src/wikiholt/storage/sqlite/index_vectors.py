@@ -1,7 +1,7 @@
 """The vectors of one index: what its transactions say about the file of vectors, and how both change together.
 
 Rows are on the disk before the transaction that counts them commits. Dead rows are removed by writing the others to
-another file, which that transaction names; whoever reads the old file keeps it.
+another file, which that transaction names; readers keep the old one.
 """
 
 import logging
@@ -125,19 +125,21 @@ class IndexVectors:
         return VectorFile(self._get_path(state), self._header, state.rows)
 
     def _open_codes(self, state: VectorState) -> VectorCodes | None:
-        return self._get_codes_file(state).open(state.rows)
+        codes = self._get_codes_file(state).open(state.rows)
+        return codes if codes is not None and codes.is_useful else None
 
     def _get_codes_file(self, state: VectorState) -> CodesFile:
         return CodesFile(self._get_path(state), self._header, self._choose_codes(state.rows))
 
-    def update_codes(self, db: sqlite3.Connection) -> None:
+    def update_codes(self, db: sqlite3.Connection, version: int) -> None:
         """Make the codes of all rows if too many have none. Only for the writer, whose rows are all committed."""
         state = read_vector_state(db)
         codes = self._get_codes_file(state)
         if not codes.is_needed(state.rows):
             return
+        table = self.read(db, version)
         try:
-            codes.write(self._open(state), state.rows)
+            codes.write(table.file, state.rows, table.chunk_slots)
         except (OSError, ValueError) as error:
             _LOG.warning("the codes of vectors could not be written, so searches compare all vectors: %s", error)
         self._known = None

@@ -4,7 +4,8 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from wikiholt.domain.page import Link
+from wikiholt.domain.index import IntArray
+from wikiholt.domain.page import Link, PageTerms
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage import rows
 from wikiholt.storage.page_table import SQLITE, build_where_clause
@@ -128,3 +129,29 @@ def _join_all(phrases: Sequence[Sequence[str]]) -> str:
 
 def _quote_phrase(terms: Sequence[str]) -> str:
     return '"' + " ".join(terms).replace('"', '""') + '"'
+
+
+# ── terms, for keyword caches and lexicons ───────────────────────────────────────────────────────
+
+
+def read_page_keys(db: sqlite3.Connection) -> IntArray:
+    """The id and the checksum of each page in one number, sorted."""
+    sql = "SELECT page_id << 32 | full_page FROM checksums WHERE page_id > 0 ORDER BY page_id"
+    return rows.to_id_array(db.execute(sql).fetchall())
+
+
+def iter_page_terms(db: sqlite3.Connection, page_ids: Sequence[int] | None) -> Iterator[tuple[int, PageTerms]]:
+    """The terms of these pages (sorted ids), or of all, in the order of their ids."""
+    # LEFT JOIN: words that are lost are an error, not a page less.
+    sql = "SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id"
+    if page_ids is None:
+        found: Iterable[rows.Row] = db.execute(f"{sql} ORDER BY id")
+    else:
+        found = select_in_batches(db, f"{sql} WHERE id IN ({{0}}) ORDER BY id", page_ids)
+    return ((page_id, rows.decode_terms(terms)) for page_id, terms in found)
+
+
+def count_terms(db: sqlite3.Connection) -> dict[str, int]:
+    """Every term, sorted, with the number of pages that contain it."""
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab(main, words, row)")
+    return dict(db.execute("SELECT term, doc FROM temp.terms"))

@@ -262,8 +262,8 @@ def get_owner(db: sqlite3.Connection) -> str:
             "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
         )
     with translate_errors():
-        row = db.execute("SELECT wiki_id, checksum FROM owner").fetchone()
-    wiki_id, checksum = row or (None, None)
+        row = db.execute("SELECT * FROM owner").fetchone()  # the checksum has the same place in every schema
+    wiki_id, checksum = row[1:] if row else (None, None)
     if wiki_id is None or compute_row_checksum((wiki_id,)) != checksum:
         raise _make_lost_error("owner")
     return str(wiki_id)

@@ -4,7 +4,7 @@
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
 <root>/<wiki id>/g000001-1.vectors  its vectors (with .exact or .faiss beside it in a large wiki)
 <root>/<wiki id>/write.lock         locked by the writing process
-<root>/<wiki id>/vectors-…          caches, derived from the above
+<root>/<wiki id>/words-…            caches, derived from the above
 """
 
 import os
@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe
@@ -23,15 +23,15 @@ from wikiholt.storage.sqlite.errors import translate_os_errors
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.storage.sqlite.older_index import OlderIndex
 from wikiholt.storage.sqlite.wiki_directory import lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
-    r"|queries\.sqlite(?:-journal)?|g\d{6}-\d+\.[a-z]+|words-g\d+-v\d+\.[a-z]+"
+    r"|queries\.sqlite(?:-journal)?|g\d{6}-\d+\.[a-z]+|g\d{6}\.keywords"
 )
 """Names in a wiki's directory that must be regular files."""
-_CACHE_VERSION = re.compile(r"-v(\d+)\.")
 _STALE_NOTE_S = 600.0
 
 
@@ -130,7 +130,6 @@ class SqliteStore:
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_file(self.get_directory(wiki_id) / "write.lock", timeout_s):
             self._remove_leftovers(wiki_id)
-            self._remove_newer_caches(wiki_id)
             yield
 
     def get_change_token(self, wiki_id: str) -> str:
@@ -155,10 +154,12 @@ class SqliteStore:
             self._get_generations(wiki_id).quarantine(directory)
         return name
 
-    def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
+    def open_quarantined(self, wiki_id: str) -> SqliteIndex | OlderIndex | None:
         for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
             with suppress(IndexUnavailable, Busy):
                 return SqliteIndex(file, wiki_id, check=False)
+            with suppress(IndexUnavailable, Busy):
+                return OlderIndex(file, wiki_id)
         return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
@@ -199,20 +200,6 @@ class SqliteStore:
                 if is_stale_note or _UNFINISHED_FILE.match(file.name):
                     file.unlink(missing_ok=True)
             self._get_generations(wiki_id).remove_leftovers()
-
-    def _remove_newer_caches(self, wiki_id: str) -> None:
-        """Remove caches of versions that a lost log has undone: these versions will be assigned again."""
-        published = self.get_published(wiki_id)
-        caches = list(self.get_directory(wiki_id).glob(f"*-g{published:06d}-v*")) if published is not None else []
-        if not caches:
-            return
-        version = 0
-        with suppress(IndexUnavailable, Busy), closing(self.open(wiki_id)) as index:
-            version = index.get_version()
-        for file in caches:
-            match = _CACHE_VERSION.search(file.name)
-            if match is None or int(match[1]) > version:
-                move_away(file)
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)

@@ -75,6 +75,10 @@ class VectorCodes(Protocol):
     def row_count(self) -> int:
         """The number of rows with codes."""
 
+    @property
+    def is_useful(self) -> bool:
+        """Whether a search with them takes less time than comparing all vectors."""
+
     def find(self, vector: FloatArray, limit: int, allowed: IntArray | None, excluded: IntArray) -> IntArray:
         """Slots that likely include the `limit` nearest rows, without `excluded`.
 
@@ -82,8 +86,8 @@ class VectorCodes(Protocol):
         """
 
     @classmethod
-    def encode(cls, vectors: VectorFile, count: int) -> dict[str, Array]:
-        """Make the arrays of the file for the first `count` rows."""
+    def encode(cls, vectors: VectorFile, count: int, chunks: IntArray) -> dict[str, Array]:
+        """Make the arrays of the file for the first `count` rows, of which `chunks` can be found."""
 
     @classmethod
     def decode(cls, arrays: Mapping[str, Array], count: int, dimensions: int) -> "VectorCodes":
@@ -116,16 +120,16 @@ class CodesFile:
             return None
 
     def is_needed(self, count: int) -> bool:
-        """Whether so many of the first `count` rows have no codes that they should be made."""
+        """Whether to make codes of the first `count` rows: there are none, or too many rows have none."""
         if count <= CODED_MIN_ROWS:
             return False
         codes = self.open(count)
         return codes is None or count - codes.row_count > count * _MAX_UNCODED_SHARE
 
-    def write(self, vectors: VectorFile, count: int) -> None:
-        """Make the codes of the first `count` rows. Raises OSError."""
+    def write(self, vectors: VectorFile, count: int, chunks: IntArray) -> None:
+        """Make the codes of the first `count` rows, of which `chunks` can be found. Raises OSError."""
         arrays = {"rows": np.array(count), "owner": np.frombuffer(self._owner, np.uint8)}
-        arrays |= self._codes.encode(vectors, count)
+        arrays |= self._codes.encode(vectors, count, chunks)
         arrays["crc"] = np.array(_compute_checksum(arrays), np.uint32)
         draft = self.path.with_name(f"{self.path.name}.writing")
         layout = np.dtype([(name, array.dtype, array.shape) for name, array in arrays.items()])
@@ -242,20 +246,19 @@ def select_closest(differences: BitDifferences, count: int) -> NDArray[np.bool_]
 
 # The number of rows that must pass the one-bit codes for the target recall. Measured on real text, it grows with the
 # square root of the limit and of the row count. The factor depends on the vectors, so it is estimated from a sample
-# when a cache is built. If a few dimensions dominate, the codes carry too little information: every row passes, and
-# a search costs as much as scoring one byte per dimension.
+# when codes are made. If a few dimensions dominate, the codes carry too little information, and are not used.
 
 
 def count_candidates(factor: float, limit: int, count: int) -> int:
     """Return how many of `count` rows must pass to include the `limit` nearest."""
-    if factor > MAX_PASS_FACTOR:
-        return count
     return max(count // 50, _MIN_PASSED_ROWS + int(factor * math.sqrt(limit * count)))
 
 
 def estimate_pass_factor(sample: FloatArray, mean: FloatArray) -> float:
     """Estimate the factor at which the rows of a sample find their nearest 10 and 100 rows."""
     codes = encode_signs([sample], mean)
+    if not len(sample):
+        return MIN_PASS_FACTOR
     depths = [min(depth, len(sample)) for depth in (10, 100)]
     needed: list[list[int]] = [[] for _ in depths]
     for vector in sample[:: -(-len(sample) // _SAMPLE_QUERIES)]:
@@ -279,6 +282,7 @@ class QuantizedCodes:
     def __init__(self, arrays: Mapping[str, Array], count: int, dimensions: int) -> None:
         self.row_count = count
         self._factor = float(arrays["factor"])
+        self.is_useful = self._factor <= MAX_PASS_FACTOR
         self._scales, self._signs, self._bytes = arrays["scales"], arrays["signs"], arrays["bytes"]
         if self._bytes.shape != (count, dimensions) or len(self._signs) != count * count_code_words(dimensions):
             raise ValueError("the number of rows and codes differs")
@@ -288,10 +292,11 @@ class QuantizedCodes:
         return cls(arrays, count, dimensions)
 
     @classmethod
-    def encode(cls, vectors: VectorFile, count: int) -> dict[str, Array]:
+    def encode(cls, vectors: VectorFile, count: int, chunks: IntArray) -> dict[str, Array]:
         mean, largest = _compute_mean_and_max(vectors, count)
         scales = largest / np.float32(127)
-        sample = vectors.sample(np.arange(0, count, -(-count // _SAMPLE_ROWS)))
+        # Not means of pages, which are close to each other.
+        sample = vectors.sample(chunks[:: max(1, -(-len(chunks) // _SAMPLE_ROWS))])
         quantized = np.empty((count, vectors.dimensions), np.int8)
         for start, block in zip(range(0, count, _READ_ROWS), vectors.iter_vectors(count, _READ_ROWS), strict=True):
             quantized[start : start + len(block)] = np.rint(block / scales)

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.errors import IndexCorrupt
-from wikiholt.regular_files import fsync_path, move_away, open_regular, read_regular
+from wikiholt.regular_files import NotRegularFile, fsync_path, move_away, open_regular, read_regular
+from wikiholt.storage.sqlite.errors import make_storage_error
 
 MEAN_ID = 0
 """The chunk id of a row with the mean of a page."""
@@ -32,7 +33,7 @@ _ROW = np.dtype([("chunk_id", "<i8"), ("page_id", "<i8"), ("crc", "<u4"), ("rese
 _RECHECK_S = 60.0
 """How long the checksum of a row that was read is not computed again."""
 _READ_ROWS = 8_192
-_READS_PER_RELEASE = 64
+_READS_PER_RELEASE = 4
 """Reads of rows of a large file until their memory is given back."""
 _RELEASED_BYTES = 64 << 20
 """The size of a file from which on memory is given back. Smaller files are read completely by each search."""
@@ -67,11 +68,20 @@ class VectorFileHeader:
 
 
 def read_vector_header(file: Path) -> VectorFileHeader:
-    """The header of a file of vectors. Raises IndexCorrupt."""
-    try:
+    """The header of a file of vectors. Raises IndexCorrupt and StorageError."""
+    with _translate_errors():
         return VectorFileHeader.decode(read_regular(file, _HEADER_BYTES))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+
+
+@contextlib.contextmanager
+def _translate_errors() -> Iterator[None]:
+    """A file that is missing or has another content is damaged. A lack of memory or of open files is no damage."""
+    try:
+        yield
+    except (FileNotFoundError, NotRegularFile, ValueError, KeyError, TypeError) as error:
         raise make_damaged_error(str(error)) from error
+    except OSError as error:
+        raise make_storage_error(error) from error
 
 
 def make_damaged_error(reason: str) -> IndexCorrupt:
@@ -179,18 +189,10 @@ class VectorFile:
 
     @staticmethod
     def _open(file: Path, header: VectorFileHeader, count: int) -> mmap.mmap:
-        try:
-            descriptor = open_regular(file)
-        except OSError as error:
-            raise make_damaged_error(str(error.strerror or error)) from error
-        try:
-            if VectorFileHeader.decode(os.pread(descriptor, _HEADER_BYTES, 0)) != header:
+        with _translate_errors(), os.fdopen(open_regular(file), "rb", buffering=0) as stream:
+            if VectorFileHeader.decode(os.pread(stream.fileno(), _HEADER_BYTES, 0)) != header:
                 raise make_damaged_error("the file belongs to another index")
-            return mmap.mmap(descriptor, _get_size(header, count), access=mmap.ACCESS_READ)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise make_damaged_error(str(error)) from error
-        finally:
-            os.close(descriptor)
+            return mmap.mmap(stream.fileno(), _get_size(header, count), access=mmap.ACCESS_READ)
 
     @property
     def is_large(self) -> bool:

@@ -15,7 +15,7 @@ from wikiholt.app.importer.document_importer import DocumentImporter, DocumentIm
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
 from wikiholt.errors import InvalidImport
 
-pytest.importorskip("chromadb_rust_bindings")
+pytest.importorskip("chromadb")
 
 COLLECTION = ImportedCollection("documents", owner_field="wiki")
 EXCLUDED = OwnershipRules(tenants={"": "-"})

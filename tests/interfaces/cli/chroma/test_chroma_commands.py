@@ -36,7 +36,7 @@ def find_child_pid(data: Path) -> int:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             command = (place / "cmdline").read_bytes().split(b"\0")
-            if b"wikiholt.caches.chroma.child_server" in command and os.fsencode(data / "chroma") in command:
+            if b"wikiholt.caches.chroma.server_process" in command and os.fsencode(data / "chroma") in command:
                 return int(place.name)
     raise AssertionError("there is no child")
 

@@ -1,0 +1,135 @@
+"""The query log of a wiki in a small store of its own. A damaged log is replaced by an empty one: a quarantined copy
+would outlive the retention limit."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from wikiholt.domain.search import QueryRecord, QueryRecords, QueryRetention
+from wikiholt.errors import IndexCorrupt
+from wikiholt.wikis.small_store import StoreConnection
+
+_T = TypeVar("_T")
+
+SEARCHES_COLUMNS = (
+    "at double precision NOT NULL, interface text NOT NULL, query text NOT NULL, mode text NOT NULL,"
+    " filtered integer NOT NULL, hits integer NOT NULL, nothing_relevant integer NOT NULL, degraded integer NOT NULL,"
+    " score double precision NOT NULL, ms double precision NOT NULL, did_you_mean text NOT NULL, pages text NOT NULL,"
+    " lost integer NOT NULL"
+)
+"""The columns of the table `searches` in both stores, without the growing `id`."""
+_COLUMNS = (
+    "at, interface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+)
+_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"  # noqa: S608
+_DAMAGE_INTERFACE = "damage"
+"""The interface of a row that says when the log was found damaged and replaced."""
+
+
+class QueryLogStore(Protocol):
+    """Where the table `searches` of one wiki is."""
+
+    def read(self) -> AbstractContextManager[StoreConnection | None]:
+        """A connection for reading; None if nothing was ever written."""
+        ...
+
+    def write(self, *, creates: bool = False) -> AbstractContextManager[StoreConnection | None]:
+        """One write transaction; None if there is no table, and without data of the wiki none is created."""
+        ...
+
+    def discard(self, identity: object) -> bool:
+        """Delete a damaged log, unless another process has replaced it. Returns False if that is impossible."""
+        ...
+
+    def get_identity(self) -> object: ...
+
+
+class QueryLogTable:
+    """A `QueryLog` in such a store."""
+
+    def __init__(self, store: QueryLogStore) -> None:
+        self._store = store
+
+    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
+        rows = [_to_row(record) for record in records]
+
+        def add() -> None:
+            with self._store.write(creates=True) as connection:
+                for row in rows if connection is not None else ():
+                    assert connection is not None
+                    connection.execute(_INSERT, row)
+                _delete_expired(connection, retention)
+
+        self._run(add)
+
+    def read(self, since: float) -> QueryRecords | None:
+        def select() -> QueryRecords | None:
+            with self._store.read() as connection:
+                if connection is None:
+                    return None
+                rows = [tuple(row) for row in connection.execute(_SELECT_SINCE, (since,))]
+                statement = "SELECT max(at) FROM searches WHERE interface = ?"
+                (damaged_at,) = connection.execute(statement, (_DAMAGE_INTERFACE,)).fetchone()
+            records = tuple(_parse_row(row) for row in rows if row[1] != _DAMAGE_INTERFACE)
+            return QueryRecords(records, damaged_at)
+
+        return self._run(select)
+
+    def trim(self, retention: QueryRetention) -> None:
+        def delete() -> None:
+            with self._store.write() as connection:
+                _delete_expired(connection, retention)
+
+        self._run(delete)
+
+    def clear(self) -> int:
+        def delete() -> int:
+            with self._store.write() as connection:
+                if connection is None:
+                    return 0
+                connection.execute("DELETE FROM searches WHERE interface = ?", (_DAMAGE_INTERFACE,))
+                return connection.execute("DELETE FROM searches").rowcount
+
+        return self._run(delete)
+
+    def _run(self, action: Callable[[], _T]) -> _T:
+        """Run the action; if the log is damaged, or of another wiki, run it on a new one instead."""
+        identity = self._store.get_identity()
+        try:
+            return action()
+        except IndexCorrupt:
+            if not self._store.discard(identity):
+                raise
+        with self._store.write(creates=True) as connection:
+            if connection is not None:
+                damage = QueryRecord(time.time(), _DAMAGE_INTERFACE, "", "", False, 0, False, False, 0.0, 0.0, "", ())
+                connection.execute(_INSERT, _to_row(damage))
+        return action()
+
+
+def _to_row(record: QueryRecord) -> tuple[str | float, ...]:
+    return (
+        *(record.at, record.interface, record.query, record.mode, int(record.filtered), record.hits),
+        *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
+        *(record.did_you_mean, json.dumps(record.pages), record.lost),
+    )
+
+
+def _parse_row(columns: tuple[Any, ...]) -> QueryRecord:
+    values = dict(zip(_COLUMNS.split(", "), columns, strict=True))
+    try:
+        pages = tuple(json.loads(values["pages"]))
+    except (ValueError, TypeError) as error:
+        raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
+    flags = {name: bool(values[name]) for name in ("filtered", "nothing_relevant", "degraded")}
+    return QueryRecord(**values | flags | {"pages": pages})
+
+
+def _delete_expired(connection: StoreConnection | None, retention: QueryRetention) -> None:
+    if connection is not None:
+        connection.execute("DELETE FROM searches WHERE at < ?", (time.time() - retention.max_days * 86_400,))
+        newest = "SELECT max(id) FROM searches"
+        connection.execute(f"DELETE FROM searches WHERE id <= ({newest}) - ?", (retention.max_records,))  # noqa: S608

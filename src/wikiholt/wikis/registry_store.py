@@ -1,0 +1,282 @@
+"""Reads and writes the rows of the registry in a small store, and applies the list of revoked keys to it.
+
+No row of a revoked key or of a removed wiki is ever returned, whichever copy of the registry is read.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+from wikiholt.errors import Busy, IndexCorrupt, StorageError
+from wikiholt.wikis.registry_recovery import LeftoverData, make_lost_registry_error, make_outdated_registry_error
+from wikiholt.wikis.registry_schema import (
+    RESTORE_HINT,
+    TABLE_COLUMNS,
+    RegistryRow,
+    RegistryRows,
+    compute_row_check,
+    get_value,
+)
+from wikiholt.wikis.revoked_list import FIRST_KEY, RevokedEntry, RevokedList, make_lost_list_error
+from wikiholt.wikis.small_store import SmallStore, StoreConnection, make_text_error
+
+WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
+"""The column with the id of the wiki a row belongs to; None for an operator's key."""
+
+
+def is_revoked(table: str, row: RegistryRow, entries: Collection[RevokedEntry]) -> bool:
+    """Whether the row is a revoked key, or belongs to a removed wiki."""
+    if table not in WIKI_ID_COLUMNS:
+        return False
+    wiki_id = get_value(table, row, WIKI_ID_COLUMNS[table])
+    if wiki_id is not None and RevokedEntry.of_wiki(wiki_id) in entries:
+        return True
+    return table == "keys" and RevokedEntry.of_key(str(get_value("keys", row, "digest"))) in entries
+
+
+class RegistryReader:
+    """The rows of a registry, verified and without those that are revoked."""
+
+    def __init__(self, connection: StoreConnection, entries: Collection[RevokedEntry]) -> None:
+        self.connection = connection
+        self._entries = entries
+
+    def select(self, table: str, column: str = "", value: str = "", *, limit: int | None = None) -> list[RegistryRow]:
+        """The rows of a table, or those with that value in a column. Raises IndexCorrupt."""
+        rows = self._select_all(table, column, value, limit)
+        return [row for row in rows if not is_revoked(table, row, self._entries)]
+
+    def has_fact(self, fact: RevokedEntry) -> bool:
+        """Whether the list of revoked keys or the registry has this entry."""
+        return fact in self._entries or any(tuple(row) == fact for row in self.select("revoked", "value", fact.value))
+
+    def read_version(self) -> str:
+        """A text that changes with every change of the registry."""
+        return read_version(self.connection)
+
+    def read_rows(self) -> RegistryRows:
+        """Every row, in a fixed order."""
+        return {table: sorted(self.select(table), key=repr) for table in TABLE_COLUMNS}
+
+    def _select_all(self, table: str, column: str = "", value: str = "", limit: int | None = None) -> list[RegistryRow]:
+        columns = ", ".join(TABLE_COLUMNS[table])
+        where, values = (f" WHERE {column} = ?", (value,)) if column else ("", ())
+        tail = where if limit is None else f"{where} LIMIT {limit:d}"
+        found = self.connection.execute(f"SELECT {columns}, row_check FROM {table}{tail}", values)  # noqa: S608
+        rows: list[RegistryRow] = []
+        for *row, check in found:
+            if check != compute_row_check(table, row):
+                raise IndexCorrupt("A row of the registry is not the one that was written.", hint=RESTORE_HINT)
+            rows.append(tuple(row))
+        return rows
+
+
+class RegistryWriter(RegistryReader):
+    """One write transaction."""
+
+    def __init__(
+        self, connection: StoreConnection, entries: Collection[RevokedEntry], revoked_list: RevokedList
+    ) -> None:
+        super().__init__(connection, entries)
+        self._revoked_list = revoked_list
+
+    def insert(self, table: str, row: RegistryRow) -> None:
+        """Insert a row. Raises InvalidSetting for text that cannot be stored."""
+        insert_row(self.connection, table, row)
+
+    def delete(self, table: str, column: str, value: str) -> list[RegistryRow]:
+        """Delete the rows with that value in a column and return them."""
+        rows = self._select_all(table, column, value)
+        self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,))  # noqa: S608
+        return rows
+
+    def revoke(self, entries: Collection[RevokedEntry]) -> None:
+        """Add entries to the list, durably and forever."""
+        self._revoked_list.append(entries)
+        known = {tuple(row) for row in self._select_all("revoked")}
+        for entry in set(entries) - known:
+            self.insert("revoked", entry)
+
+    def revoke_key(self, row: RegistryRow) -> None:
+        """Revoke the key of this row."""
+        digest = str(get_value("keys", row, "digest"))
+        self.revoke([RevokedEntry.of_key(digest)])
+        self.delete("keys", "digest", digest)
+
+    def revoke_wiki(self, wiki_id: str) -> None:
+        """Remove a wiki with its keys and hosts."""
+        keys = self._select_all("keys", "wiki_id", wiki_id)
+        digests = [str(get_value("keys", row, "digest")) for row in keys]
+        self.revoke([RevokedEntry.of_wiki(wiki_id), *map(RevokedEntry.of_key, digests)])
+        for table, column in WIKI_ID_COLUMNS.items():
+            self.delete(table, column, wiki_id)
+
+    def delete_revoked(self, entries: Collection[RevokedEntry]) -> None:
+        """Delete the rows of these entries, which an older copy of the registry still has."""
+        for table, columns in TABLE_COLUMNS.items():
+            for row in self._select_all(table):
+                if is_revoked(table, row, entries):
+                    self.delete(table, columns[0], str(row[0]))
+
+
+def read_version(connection: StoreConnection) -> str:
+    """The version of a registry. Raises IndexCorrupt if it has none."""
+    row = connection.execute("SELECT value FROM state WHERE name = 'version'").fetchone()
+    if row is None:
+        raise IndexCorrupt("The registry is damaged: it has no version.", hint=RESTORE_HINT)
+    return str(row[0])
+
+
+def write_version(connection: StoreConnection, version: str = "") -> None:
+    """Give the registry this version or a new one, before the commit."""
+    connection.execute("DELETE FROM state WHERE name = 'version'")
+    statement = "INSERT INTO state (name, value) VALUES ('version', ?)"
+    connection.execute(statement, (version or secrets.token_hex(16),))
+
+
+def insert_row(connection: StoreConnection, table: str, row: RegistryRow) -> None:
+    """Insert a row with its checksum. Raises InvalidSetting for text that cannot be stored."""
+    try:
+        values = (*row, compute_row_check(table, row))
+    except UnicodeEncodeError as error:
+        raise make_text_error() from error
+    columns = ", ".join(TABLE_COLUMNS[table])
+    placeholders = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO {table} ({columns}, row_check) VALUES ({placeholders})", values)  # noqa: S608
+
+
+def replace_rows(connection: StoreConnection, rows: RegistryRows, version: str = "") -> None:
+    """Replace the rows of every table by these, as this version or a new one."""
+    for table in TABLE_COLUMNS:
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        for row in rows[table]:
+            insert_row(connection, table, row)
+    write_version(connection, version)
+
+
+class RegistryStore:
+    """The registry in a small store. Safe to use from many threads and processes.
+
+    It is checked when it is opened, and whenever another process has changed or replaced it.
+    """
+
+    def __init__(
+        self, store: SmallStore, revoked_list: RevokedList, leftovers: LeftoverData | None, *, where: str
+    ) -> None:
+        """`leftovers` finds data of an earlier registry; with None, an empty one counts as new. `where` names it."""
+        self.store = store
+        self.revoked_list = revoked_list
+        self._leftovers = leftovers
+        self._where = where
+        self._verified: object = None
+        self._version: str | None = None
+        self._had_list = False
+
+    def read(self) -> AbstractContextManager[RegistryReader | None]:
+        """A reader; None if there is no registry yet. Raises IndexCorrupt if it is damaged, outdated or lost."""
+        return self._read_with(self.store.read)
+
+    def read_snapshot(self) -> AbstractContextManager[RegistryReader | None]:
+        """Like `read`, and all statements see the same state."""
+        return self._read_with(self.store.read_snapshot)
+
+    @contextmanager
+    def write(self) -> Iterator[RegistryWriter]:
+        """One exclusive write transaction, committed durably unless the block raises."""
+        self._verify()
+        self._version = None  # the next `get_version` also notices that the database was restored
+        with self.store.write() as connection:
+            writer = RegistryWriter(connection, self._load_entries(), self.revoked_list)
+            yield writer
+            write_version(connection)
+        if self._verified is not None:  # a change by this process needs no check
+            self._verified = self.store.get_identity()
+
+    def read_unchecked(self) -> RegistryRows | None:
+        """All rows of a registry that may be outdated; None if it is damaged or missing."""
+        with suppress(IndexCorrupt), self.store.read_snapshot() as connection:
+            return RegistryReader(connection, ()).read_rows() if connection is not None else None
+        return None
+
+    def get_version(self) -> str | None:
+        """The version of the registry; None if there is none. Takes over what other nodes have revoked."""
+        with self.read() as reader:
+            version = reader.read_version() if reader else None
+        if self.store.is_shared and version != self._version:
+            self._verified = None
+            self._verify()
+        self._version = version
+        return version
+
+    def accept_empty(self) -> None:
+        """Accept an empty registry as new despite leftover data."""
+        self._leftovers = None
+
+    def forget_checks(self) -> None:
+        """Check the registry again before its next use."""
+        self._verified = None
+
+    @contextmanager
+    def _read_with(
+        self, read: Callable[[], AbstractContextManager[StoreConnection | None]]
+    ) -> Iterator[RegistryReader | None]:
+        self._verify()
+        with read() as connection:
+            yield RegistryReader(connection, self._load_entries()) if connection is not None else None
+
+    def _load_entries(self) -> frozenset[RevokedEntry]:
+        entries = self.revoked_list.load()
+        if entries is None and self._had_list and not self.store.is_shared:
+            raise make_lost_list_error(self.revoked_list.files[0], "missing")
+        self._had_list = self._had_list or bool(entries and FIRST_KEY in entries)
+        return entries or frozenset()
+
+    def _verify(self) -> None:
+        """Raise IndexCorrupt if the registry was lost or damaged, or is outdated; apply the list of revoked keys."""
+        identity = self.store.get_identity()
+        if identity is None:
+            self._require_new()
+        elif identity != self._verified:
+            self._check(identity)
+
+    def _require_new(self) -> None:
+        entries = self._load_entries()
+        remains = "keys that were revoked" if FIRST_KEY in entries else self._find_leftovers(entries)
+        if not remains and self._leftovers and self._leftovers.has_backup_with_wikis():
+            remains = "backups of the registry"
+        if remains and self.store.get_identity() is None:  # no other process has created it in the meantime
+            raise make_lost_registry_error(self._where, remains)
+
+    def _find_leftovers(self, entries: Collection[RevokedEntry]) -> str:
+        return self._leftovers.find(entries) if self._leftovers else ""
+
+    def _check(self, identity: object) -> None:
+        self.store.check()
+        with self.store.read_snapshot() as connection:
+            if connection is None:  # removed in the meantime
+                return
+            rows = RegistryReader(connection, ()).read_rows()
+            read_version(connection)
+        known = {RevokedEntry(*map(str, row)) for row in rows["revoked"]}
+        listed = self.revoked_list.load()
+        if FIRST_KEY not in known and self._leftovers and self._leftovers.had_keys():
+            raise make_outdated_registry_error(self._where)
+        if listed is None and FIRST_KEY in known and not self.store.is_shared:
+            raise make_lost_list_error(self.revoked_list.files[0], "missing")
+        if not rows["wikis"] and not known and (remains := self._find_leftovers(listed or ())):
+            raise make_lost_registry_error(self._where, remains)
+        with suppress(StorageError, Busy):  # readers filter the rows by the list in any case
+            self._apply_list(known, listed or frozenset())
+        self._verified = identity if identity == self.store.get_identity() else None
+
+    def _apply_list(self, known: Collection[RevokedEntry], listed: Collection[RevokedEntry]) -> None:
+        """Make the list and the registry know the same entries. A registry that knows fewer is an older copy."""
+        missing, unlisted = set(listed) - set(known), set(known) - set(listed)
+        if unlisted:
+            self.revoked_list.append(unlisted)
+        if missing:
+            with self.store.write() as connection:
+                writer = RegistryWriter(connection, (), self.revoked_list)
+                writer.revoke(missing)
+                writer.delete_revoked(missing)
+                write_version(connection)
