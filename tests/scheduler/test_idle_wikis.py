@@ -18,8 +18,10 @@ from wikiholt.git.source import GitSource
 from wikiholt.scheduler import tasks
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.storage.checksums import compute_row_checksum
+from wikiholt.storage.sqlite.index_vectors import get_vector_path
 from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.storage.sqlite.vector_file import read_vector_header
 
 IDLE_WIKI_COUNT = choose(2000, 150)
 
@@ -56,6 +58,10 @@ def _set_owner(file: Path, wiki_id: str) -> None:
     with closing(open_connection(file)) as db:
         db.execute("UPDATE owner SET wiki_id = ?, checksum = ?", (wiki_id, compute_row_checksum((wiki_id,))))
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    vectors = get_vector_path(file, 1)
+    header = replace(read_vector_header(vectors), wiki_id=wiki_id).encode()
+    with vectors.open("r+b") as opened:
+        opened.write(header)
 
 
 @pytest.mark.slow

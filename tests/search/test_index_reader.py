@@ -41,6 +41,12 @@ class CountingIndex:
         of_pages = np.repeat(np.array(page_ids, np.int64), 2)
         return VectorRows(np.arange(len(of_pages)), of_pages, np.tile(VECTOR, (len(of_pages), 1)))
 
+    def get_page_means(self, page_ids: IntArray) -> None:
+        return None
+
+    def read_ahead(self, page_ids: IntArray) -> None:
+        return None
+
     def search_vectors(self, vector: object, limit: int, page_ids: IntArray | None) -> VectorHits:
         return VectorHits.rank(np.array([5]), np.array([1]), np.array([0.5], np.float32))
 

@@ -19,6 +19,7 @@ from wikiholt.search.ranking import (
     Verdict,
     compute_features,
     judge_answer,
+    make_query_shape,
     rank_candidates,
     with_likelihoods,
 )
@@ -176,11 +177,22 @@ def _make_candidates(share: float, other: float) -> list[Row]:
 )
 def test_a_hybrid_search_is_reranked_if_its_answer_is_unclear(shares: tuple[float, float], expected: bool) -> None:
     candidates, verdict = _rank(_make_candidates(*shares))
-    assert should_rerank(SearchRequest("boiler"), candidates, verdict) is expected
-    assert should_rerank(SearchRequest("boiler", rerank=True), candidates, verdict)
-    assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, verdict)
-    assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, verdict)
-    assert not should_rerank(SearchRequest("boiler", rerank=True), candidates[:0], verdict)
+    question = QueryShape(function_words=0.5, brevity=1.0)
+    assert should_rerank(SearchRequest("boiler"), candidates, verdict, question) is expected
+    assert should_rerank(SearchRequest("boiler", rerank=True), candidates, verdict, question)
+    assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, verdict, question)
+    assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, verdict, question)
+    assert not should_rerank(SearchRequest("boiler", rerank=True), candidates[:0], verdict, question)
+
+
+def test_a_name_is_reranked_only_on_request() -> None:
+    candidates, verdict = _rank(_make_candidates(0.5, 0.48))
+    name, words = (make_query_shape(terms, len(terms)) for terms in (["boiler", "room"], ["a", "b", "c", "d", "e"]))
+    assert not should_rerank(SearchRequest("boiler room"), candidates, verdict, name)
+    assert should_rerank(SearchRequest("boiler room", rerank=True), candidates, verdict, name)
+    assert should_rerank(SearchRequest("many words"), candidates, verdict, words)
+    question = make_query_shape(["boiler"], 3)
+    assert should_rerank(SearchRequest("where is boiler"), candidates, verdict, question)
 
 
 def test_a_clear_answer_does_not_load_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:

@@ -19,6 +19,7 @@ from wikiholt.errors import ModelError, WikiholtError
 from wikiholt.search.ranking import (
     LOGIT_WEIGHT,
     Candidates,
+    QueryShape,
     Verdict,
     compute_falling_likelihoods,
     with_likelihoods,
@@ -34,6 +35,9 @@ RERANK_DEPTH = 10
 UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the wiki has an answer with at least the first probability, and its first page is the
 one wanted with less than the second: a clear answer does not change, and a hopeless one does not become right."""
+
+MAX_NAME_WORDS = 4
+"""A query of up to this number of words without a function word is a name, which the reranker judges poorly."""
 
 NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
@@ -127,10 +131,12 @@ class PageReranker:
         ]
 
 
-def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdict) -> bool:
+def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdict, shape: QueryShape) -> bool:
     """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
     if request.rerank is not None or request.mode is not SearchMode.HYBRID or not len(candidates):
         return bool(len(candidates)) and request.rerank is not False
+    if not shape.function_words and shape.brevity >= 1 / MAX_NAME_WORDS:
+        return False
     lowest, highest = UNCLEAR_LIKELIHOODS
     (first,) = with_likelihoods(candidates[:1], verdict)["likelihood"]
     return verdict.answer >= lowest and bool(first < highest)

@@ -200,7 +200,7 @@ class Searcher:
         best = rank_candidates(mode, found.candidates, shape, scale)
         verdict = judge_answer(mode, best, shape, scale)
         reranked = False
-        if self._reranker is not None and vector is not None and should_rerank(request, best, verdict):
+        if self._reranker is not None and vector is not None and should_rerank(request, best, verdict, shape):
             best, fault = self._reranker.rerank(query.text, request.mode, best, verdict)
             reranked = not fault
             if fault:

@@ -112,12 +112,19 @@ class SmallStoreFile:
         self._upgrade = upgrade
         self._lock = threading.RLock()
         self._reader: tuple[tuple[int, object], sqlite3.Connection] | None = None
+        self._depth = 0
+        """How many reads, one inside the other, use the reader."""
         self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection | None]:
         with self._lock, self._translate_errors():
-            yield self._get_reader()
+            reader = self._reader[1] if self._depth and self._reader is not None else self._get_reader()
+            self._depth += 1
+            try:
+                yield reader
+            finally:
+                self._depth -= 1
 
     @contextmanager
     def read_snapshot(self) -> Iterator[sqlite3.Connection | None]:
@@ -203,8 +210,13 @@ class SmallStoreFile:
         if identity is None:
             return None
         if self._reader is None or self._reader[0] != (os.getpid(), identity):
-            if self._reader is not None and self._reader[0][0] != os.getpid():
-                self._inherited.append(self._reader[1])  # SQLite forbids closing a connection on the far side of a fork
+            if self._reader is not None:
+                (pid, _), old = self._reader
+                self._reader = None
+                if pid == os.getpid():
+                    old.close()
+                else:
+                    self._inherited.append(old)  # SQLite forbids closing a connection on the far side of a fork
             self._reader = (os.getpid(), identity), self._connect()
         return self._reader[1]
 

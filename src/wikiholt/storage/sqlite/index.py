@@ -84,7 +84,7 @@ class SqliteIndex:
         Without `check`, an index with an obvious fault is opened too.
         """
         self._file = file
-        self._pool = SqlitePool(file, connect, wiki_id)
+        self._pool = SqlitePool(file, connect, wiki_id, self._release_vectors)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.read_snapshot() as db:
@@ -387,6 +387,11 @@ class SqliteIndex:
 
     def close(self) -> None:
         self._pool.close()
+        self._release_vectors()
+
+    def _release_vectors(self) -> None:
+        """Close the file of vectors; the next search opens it again."""
+        self._vectors.release()
 
 
 def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:

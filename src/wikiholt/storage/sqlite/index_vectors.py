@@ -95,6 +95,10 @@ class IndexVectors:
         known = self._known
         return known[1] if known is not None and known[1].version == version else None
 
+    def release(self) -> None:
+        """Forget the table. Its files are closed when no search reads them any more."""
+        self._known = None
+
     def read(self, db: sqlite3.Connection, version: int) -> VectorTable:
         """The vectors at the version of the open snapshot. Raises IndexCorrupt."""
         with self._lock:
@@ -114,7 +118,8 @@ class IndexVectors:
         table = VectorTable(file, state.rows, version, dropped, known, self._open_codes(state))
         if known is None and self._check:
             table.require_intact(db.execute("SELECT count(*) FROM chunks").fetchone()[0])
-        if self._known is None or self._known[1].version <= version:
+        last = self._known  # another thread may release it
+        if last is None or last[1].version <= version:
             self._known = state.number, table
         return table
 

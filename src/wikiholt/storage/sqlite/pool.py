@@ -63,12 +63,20 @@ class _SharedConnection(local):
 
 class SqlitePool:
     def __init__(
-        self, file: Path, connect: Callable[[Path], sqlite3.Connection] = open_connection, wiki_id: str | None = None
+        self,
+        file: Path,
+        connect: Callable[[Path], sqlite3.Connection] = open_connection,
+        wiki_id: str | None = None,
+        release_files: Callable[[], None] = lambda: None,
     ) -> None:
-        """With `wiki_id`, each new connection checks the file's owner, because the file may have been replaced."""
+        """With `wiki_id`, each new connection checks the file's owner, because the file may have been replaced.
+
+        `release_files` is called when other indexes need the open files of this one.
+        """
         self._file = file
         self._wiki_id = wiki_id
         self._connect = connect
+        self._release_files = release_files
         self._idle: list[sqlite3.Connection] = []
         self._lock = Lock()
         self._shared = _SharedConnection()
@@ -117,7 +125,10 @@ class SqlitePool:
             if db not in self._idle:
                 return
             self._idle.remove(db)
+            is_last = not self._idle
         db.close()
+        if is_last:
+            self._release_files()
 
     def get_version(self) -> int:
         """The version of the index, read once in a snapshot that the thread shares."""
