@@ -62,7 +62,7 @@ def read_content(file: Path, tables: Sequence[str] = (*TABLES, "packed_vectors")
         found: dict[str, Any] = {
             table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in tables
         }
-        # The checksum of the state covers how far back its dropped rows go, which a copy of a database does not have.
+        # The checksum of the state covers the time of the sync, and where vectors are in their file.
         found["checksums"] = [row for row in found["checksums"] if row[0]]
         state = "fingerprint, dimensions, pipeline, version, revision, synced_at"
         found["state"] = db.execute(f"SELECT {state} FROM state").fetchone()

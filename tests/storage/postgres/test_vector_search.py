@@ -151,8 +151,8 @@ def test_an_incomplete_index_is_built_again(store: PostgresStore) -> None:
     connections = store.placements.get_operator_connections(placement)
     with connections.read_connection() as db:
         order = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass"
-        db.execute(order, (f"{placement.schema}.g1_pages_version",))
-    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
+        db.execute(order, (f"{placement.schema}.g1_pages_last_key",))
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_last_key"]
     assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == []
 
 
@@ -160,7 +160,7 @@ def test_only_one_process_builds_indexes(store: PostgresStore, pg: PostgresServe
     placement = store.placements.get(WIKI)
     connections = store.placements.get_operator_connections(placement)
     with connections.read_connection() as db:
-        db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
+        db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_last_key")))
         dsn = pg.get_dsn(db.info.dbname)
     with psycopg.connect(dsn, autocommit=True) as other:
         assert locks.claim_build(other, f"indexes {placement.schema}")
@@ -169,7 +169,7 @@ def test_only_one_process_builds_indexes(store: PostgresStore, pg: PostgresServe
     # That session ended without releasing its claim, so the claim is invalid.
     with connections.read_connection() as db:
         wait_until(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() is None)
-    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_last_key"]
 
 
 def test_vectors_come_back_bit_for_bit(index: PostgresIndex) -> None:
@@ -185,7 +185,7 @@ def test_indexes_are_built_in_the_background_and_a_failure_blocks_no_other_wiki(
     placement = store.placements.get(WIKI)
     connections = store.placements.get_operator_connections(placement)
     with connections.read_connection() as db:
-        db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
+        db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_last_key")))
     builder = IndexBuilder(first_wait_s=0)
     builder.request(connections, "no_such_schema", HNSW_MIN_CHUNKS)
     builder.request(connections, placement.schema, HNSW_MIN_CHUNKS)

@@ -135,7 +135,6 @@ def list_sized_indexes(
         SizedIndex(f"{g}_pages_path", tables.pages, "USING hash (path)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_key", tables.pages, "USING hash (key)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_last_key", tables.pages, "USING hash (last_key)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_version", tables.pages, "(version)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_terms", tables.pages, "USING gin (terms)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_links", tables.pages, "USING gin (link_keys)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", min_pages=INDEXES_MIN_PAGES),

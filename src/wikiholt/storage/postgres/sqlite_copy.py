@@ -53,7 +53,6 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
                 packing.insert_chunks(copy, page.chunks)
                 packed_vectors.pack_rows(copy, page.vector_rows)
                 write_page_checksum(copy, page.page.id)
-            copy.execute("UPDATE state SET horizon = ?", (state.version,))
             _write_rest(db, tables, copy, state)
             packed_vectors.write_packed_state(copy)
             copy.execute("COMMIT")

@@ -71,7 +71,7 @@ def get_vector_path(index_file: Path, number: int) -> Path:
 
 
 def _read_dropped(db: sqlite3.Connection, version: int) -> IntArray:
-    sql = "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL"
+    sql = "SELECT chunk_id FROM dropped WHERE version > ?"
     return to_id_array(db.execute(sql, (version,)).fetchall())
 
 

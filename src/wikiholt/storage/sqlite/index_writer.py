@@ -24,11 +24,8 @@ from wikiholt.storage.page_table import (
     move_page_row,
     to_page_columns,
 )
-from wikiholt.storage.sqlite.index_vectors import VectorWriter, read_vector_state
+from wikiholt.storage.sqlite.index_vectors import VectorWriter
 from wikiholt.storage.sqlite.queries import insert_links, select_in_batches
-
-_MAX_DROPPED_ROWS = 200_000
-"""Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
 _SELECT_PAGES = (
     f"SELECT {', '.join(PageRow._fields)}, full_page FROM pages LEFT JOIN page_words ON page_words.page_id = id"
@@ -80,20 +77,13 @@ def remove_pages(
         writer.remove_page(page_id, with_chunks=with_chunks)
     for page_id in deleted:
         writer.remove_page(page_id)
-        db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (version, page_id))
     writer.write_terms()
     _trim_dropped(db)
 
 
 def _trim_dropped(db: sqlite3.Connection) -> None:
-    """Limit the number of dropped rows; `horizon` is the version from which on they are complete."""
-    (count,) = db.execute("SELECT count(*) FROM dropped").fetchone()
-    if count <= _MAX_DROPPED_ROWS:
-        return
-    (middle,) = db.execute("SELECT version FROM dropped ORDER BY version LIMIT 1 OFFSET ?", (count // 2,)).fetchone()
-    middle = min(middle, read_vector_state(db).since)  # later ones tell which vectors count
-    db.execute("DELETE FROM dropped WHERE version <= ?", (middle,))
-    db.execute("UPDATE state SET horizon = ?", (middle,))
+    """Remove dropped ids that are in no file of vectors any more."""
+    db.execute("DELETE FROM dropped WHERE version <= (SELECT vector_since FROM state)")
 
 
 class _SqliteWriter:
@@ -113,7 +103,6 @@ class _SqliteWriter:
         page_id, words = row
         self._remove_page_contents(page_id, words)
         self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
-        self._db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (self._version, page_id))
 
     def remove_page(self, page_id: int, *, with_chunks: bool = True) -> None:
         (words,) = self._db.execute("SELECT words FROM page_words WHERE page_id = ?", (page_id,)).fetchone()

@@ -31,7 +31,7 @@ _CREATE_TABLES = f"""
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
-    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL,
+    version INTEGER NOT NULL, revision TEXT, synced_at REAL,
     vector_file INTEGER NOT NULL DEFAULT 1, vector_rows INTEGER NOT NULL DEFAULT 0,
     vector_dead INTEGER NOT NULL DEFAULT 0, vector_since INTEGER NOT NULL DEFAULT 0,
     checksum INTEGER NOT NULL) STRICT;
@@ -40,7 +40,6 @@ CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_key ON pages (key);
 CREATE INDEX pages_last_key ON pages (last_key);
 CREATE INDEX pages_category ON pages (category_key);
-CREATE INDEX pages_version ON pages (version);
 CREATE INDEX pages_alias ON pages (id) WHERE {HAS_ALIAS};
 CREATE INDEX pages_properties ON pages (id) WHERE {HAS_PROPERTIES};
 CREATE INDEX pages_order ON pages (id) WHERE {HAS_ORDER_OVERRIDE};
@@ -60,7 +59,7 @@ CREATE TABLE chunks (
     first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, hash BLOB NOT NULL, checksum INTEGER NOT NULL,
     UNIQUE (page_id, number)) STRICT;
 CREATE INDEX chunks_hash ON chunks (substr(hash, 1, {HASH_PREFIX_BYTES}));
-CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
+CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER NOT NULL) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
     file TEXT PRIMARY KEY, blob TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
@@ -181,8 +180,8 @@ def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe)
         try:
             db.executescript("BEGIN;" + _CREATE_TABLES)
             db.execute(
-                "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version, horizon,"
-                " checksum) VALUES (1, ?, ?, ?, ?, ?, 0, 0, 0)",
+                "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version,"
+                " checksum) VALUES (1, ?, ?, ?, ?, ?, 0, 0)",
                 (SQLITE_SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline),
             )
             write_generation(db, generation, recipe)
