@@ -19,7 +19,7 @@ _BY_MODULE = {
     "storage/checksums.py": (
         "execute(sql)",
         "execute(_WRITE_CHECKSUMS)",
-        "columns_and_table",
+        "CHUNK_COLUMNS",
         "ANSWER_COLUMNS",
         "execute(_CHUNK_QUERY)",
         "execute(_LINK_QUERY)",
@@ -100,6 +100,7 @@ _BY_MODULE = {
         "table",
     ),
     "storage/postgres/index.py": (
+        "condition",
         "'' if limit is None else ' AND number < %s'",
         "HAS_ORDER_OVERRIDE",
         "ORDER_COLUMNS",
@@ -214,7 +215,6 @@ _BY_MODULE = {
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{SWEEP_LOCK_TIMEOUT_S:.3f}s'))",
     ),
     "storage/sqlite/index.py": (
-        "rows.VECTOR_COLUMNS",
         "condition",
         "HAS_ORDER_OVERRIDE",
         "ORDER_COLUMNS",
@@ -229,6 +229,10 @@ _BY_MODULE = {
         "LINK_COLUMNS",
         "clause or 'true'",
         "execute(sql.format(''))",
+    ),
+    "storage/sqlite/index_vectors.py": (
+        "VECTOR_COLUMNS",
+        "execute(sql)",
     ),
     "storage/sqlite/index_writer.py": (
         "', '.join((f'{name} = ?' for name in MOVED_COLUMNS))",
@@ -247,6 +251,15 @@ _BY_MODULE = {
         "field_sum",
         "found",
         "name",
+    ),
+    "storage/sqlite/older_index.py": (
+        "execute(sql)",
+        "rows.HASH_PREFIX_BYTES",
+    ),
+    "storage/sqlite/packed_vectors.py": (
+        "VECTOR_COLUMNS",
+        "execute(_CREATE_TABLE)",
+        "execute(sql)",
     ),
     "storage/sqlite/pool.py": ("WRITER_PRAGMA",),
     "storage/sqlite/queries.py": (
