@@ -160,7 +160,7 @@ def test_indexes_of_a_grown_wiki_are_built_although_another_wiki_has_an_old_snap
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
         made = build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema)
     assert "g1_pages_file" in made
-    assert len(made) == 12
+    assert len(made) == 11
     assert build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema) == []
 
 
