@@ -101,7 +101,7 @@ class GenerationFiles:
             return None
 
     def remove_leftovers(self) -> None:
-        """Remove origin files of published generations, unpublished imported backups, drafts, and files without an index.
+        """Remove origins of published generations, unpublished imported backups, drafts, and files without an index.
 
         Requires the write lock.
         """
