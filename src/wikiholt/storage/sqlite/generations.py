@@ -5,6 +5,7 @@ that has a revision counts as published: a lost pointer never discards a good in
 small file beside it that records its origin, so that a sync after a crash knows whether to resume it.
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
-from wikiholt.regular_files import NotRegularFile, fsync_path, read_regular, write_atomically
+from wikiholt.regular_files import NotRegularFile, fsync_path, open_regular, read_regular, write_atomically
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.index import SqliteIndex
@@ -100,7 +101,10 @@ class GenerationFiles:
             return None
 
     def remove_leftovers(self) -> None:
-        """Remove origin files of published generations, and imported backups that were never published."""
+        """Remove origins of published generations, unpublished imported backups, drafts, and files without an index.
+
+        Requires the write lock.
+        """
         published = self.find_published()
         for file in list(self._directory.glob(f"g??????.sqlite{_ORIGIN_SUFFIX}")):
             number = int(file.name[1 : 1 + _DIGITS])
@@ -108,9 +112,8 @@ class GenerationFiles:
                 self.remove(number)
             elif published is None or number <= published or not self.get_file(number).exists():
                 file.unlink(missing_ok=True)
-        for file in list(self._directory.glob("g??????-*")):
-            index_file = self._directory / f"{file.name.partition('-')[0]}.sqlite"
-            if not index_file.exists():
+        for file in self._list_parts():
+            if not self.get_file(int(file.name[1 : 1 + _DIGITS])).exists() or _is_abandoned_draft(file):
                 file.unlink(missing_ok=True)
 
     def publish(self, number: int) -> None:
@@ -160,9 +163,13 @@ class GenerationFiles:
 
     def quarantine(self, directory: Path) -> None:
         """Move all generations to that directory."""
-        for file in [*self._directory.glob("g??????.sqlite*"), *self._directory.glob("g??????-*")]:
+        for file in [*self._directory.glob("g??????.sqlite*"), *self._list_parts()]:
             file.rename(directory / file.name)
         (self._directory / "CURRENT").unlink(missing_ok=True)
+
+    def _list_parts(self) -> list[Path]:
+        """The files of vectors and keywords of all generations."""
+        return [*self._directory.glob("g??????-*"), *self._directory.glob("g??????.keywords*")]
 
     def _read_current(self) -> int | None:
         """The number in CURRENT, or None."""
@@ -188,3 +195,15 @@ class GenerationFiles:
     def _get_origin_file(self, number: int) -> Path:
         file = self.get_file(number)
         return file.with_name(file.name + _ORIGIN_SUFFIX)
+
+
+def _is_abandoned_draft(file: Path) -> bool:
+    """Whether this is a draft that no process locks, as one that writes keywords does."""
+    if not file.name.endswith(".writing"):
+        return False
+    try:
+        with os.fdopen(open_regular(file), "rb") as draft:
+            fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
