@@ -112,9 +112,11 @@ def test_a_file_of_another_history_gives_the_pages_of_this_one(tmp_path: Path) -
     index = create_index(tmp_path, make_random_pages(80))
     open_cache(index, tmp_path).close()
     index.close()
+    (file,) = tmp_path.rglob("g000001.keywords")
+    content = file.read_bytes()
     SqliteStore(tmp_path).quarantine(WIKI, "broken")
     other = create_index(tmp_path, list(reversed(make_random_pages(80))))
-    assert list_files(tmp_path) == ["g000001.keywords"]
+    file.write_bytes(content)
     assert_agree(open_cache(other, tmp_path), other)
 
 
