@@ -172,7 +172,7 @@ class Scheduler:
         """Wait until the index is at the current HEAD. False on timeout or failure."""
         if not self._is_assigned(wiki_id):
             return self._other_nodes.wait_until_fresh(wiki_id, timeout_s)
-        entry, began = self._get_entry(wiki_id), time.monotonic()
+        entry, began, tried = self._get_entry(wiki_id), time.monotonic(), False
         while True:
             runs, fetched = entry.finished_runs, not entry.has_mirror or entry.fetched_at >= began
             if fetched:
@@ -184,10 +184,11 @@ class Scheduler:
                     return True
                 if entry.failures and entry.failed_head in (None, head):
                     return False
-            elif entry.failures and entry.failed_head is None:
+            elif (entry.failures and entry.failed_head is None) or (entry.missing and tried):
                 return False
             if not self._wait_for_run(entry, runs, began + timeout_s, fetched) or self._state.get(wiki_id) is None:
                 return False
+            tried = True
 
     def _wait_for_run(self, entry: WikiEntry, finished_runs: int, deadline: float, fetched: bool) -> bool:
         """Request a run with high priority and wait until one more than `finished_runs` has finished."""

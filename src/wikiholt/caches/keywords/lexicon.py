@@ -1,6 +1,7 @@
 """Lexicons: the terms of one wiki by prefix and suffix, for spelling correction and query expansion."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from wikiholt.caches.keywords.postings import Vocabulary, make_vocabulary
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.protocols import KeywordCache, Lexicon
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import CacheCannotAnswer
 
 _MAX_CHARACTER_BYTES = 4
 """The most bytes a character takes in UTF-8."""
@@ -93,7 +95,7 @@ def make_state_lexicon(state: KeywordState) -> TermLexicon:
 
 
 class LexiconProvider:
-    """Returns the current lexicon of one index: that of its keyword cache, or of the index if there is no such cache.
+    """Returns the current lexicon of one index: that of its keyword cache, or of the index if that cannot answer.
 
     Safe to use from many threads. The terms of an index are read at the first search by prefix or suffix, which takes
     some thirty milliseconds for a thousand pages, and kept until it changes. Before that the index counts.
@@ -105,10 +107,10 @@ class LexiconProvider:
         self._loaded: tuple[int, TermTable] | None = None
 
     def __call__(self) -> Lexicon:
-        """Return the lexicon. Raises the errors of the keyword cache (CacheCannotAnswer, CacheBroken)."""
         if self._keyword_cache is not None:
-            self._keyword_cache.refresh()
-            return self._keyword_cache.get_lexicon()
+            with suppress(CacheCannotAnswer):  # it is being built
+                self._keyword_cache.refresh()
+                return self._keyword_cache.get_lexicon()
         return TermLexicon(self._count_pages, lambda: (self._load_table(),))
 
     def _count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:

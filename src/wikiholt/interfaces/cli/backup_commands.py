@@ -16,6 +16,8 @@ from wikiholt.wikis.service import WikiService
 _log = logging.getLogger(__name__)
 
 _REGISTRY_LABEL = "the registry"
+_BACKUP_INTERVAL_S = 300.0
+"""A large registry is not backed up more often."""
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -127,11 +129,11 @@ def _start_empty_registry(context: CommandContext) -> int:
     return context.print_result({"registry": None, "quarantined_as": quarantined_as}, lines)
 
 
-def backup_registry_if_due(service: WikiService, min_interval_s: float) -> None:
+def backup_registry_if_due(service: WikiService) -> None:
     """Back up the registry after a command that may have changed it. A failure is only logged."""
     try:
         service.remove_leftovers()
-        service.registry.backups.create_if_changed(min_interval_s, BackupReason.AFTER_CHANGE)
+        service.registry.backups.create_if_changed(_BACKUP_INTERVAL_S, BackupReason.AFTER_CHANGE)
     except WikiholtError as error:
         _log.warning("the registry could not be backed up: %s", error.message)
 

@@ -40,7 +40,8 @@ _CACHE_TIMEOUT_S = 600.0
 
 
 def add_arguments(commands: Subparsers) -> None:
-    sync = add_command(commands, "sync", run_sync)
+    # An earlier command may have been killed before it backed up the registry.
+    sync = add_command(commands, "sync", run_sync, changes_registry=True)
     add_slug(sync, optional=True)
     add_quiet(sync)
     reindex = add_command(commands, "reindex", run_reindex)

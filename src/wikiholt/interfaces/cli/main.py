@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 UNEXPECTED_EXIT_CODE = 70
 DEFAULT_LOG_LEVEL = "warning"
-_REGISTRY_BACKUP_INTERVAL_S = 300.0
 _LONG_RUNNING_COMMANDS = ("serve", "mcp")
 
 
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(error, parsed)
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted. Pages indexed so far are kept; the next sync continues.\n")
+        sys.stderr.write("Interrupted. Pages indexed so far are kept; the same command continues.\n")
         if arguments is None:  # do not wait for the model's threads
             sys.stdout.flush()
             os._exit(INTERRUPTED_EXIT_CODE)
@@ -72,7 +71,7 @@ def _run_command(parsed: Namespace, settings: Settings) -> int:
         if parsed.changes_registry:
             from wikiholt.interfaces.cli.backup_commands import backup_registry_if_due
 
-            backup_registry_if_due(context.service, _REGISTRY_BACKUP_INTERVAL_S)
+            backup_registry_if_due(context.service)
         return exit_code
     finally:
         context.close()

@@ -155,7 +155,9 @@ def register_folder(context: CommandContext, folder: Path, *, or_repository: boo
             " To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
     wiki = context.service.add(slug, str(source), settings)
-    context.arguments.changes_registry = True
+    from wikiholt.interfaces.cli.backup_commands import backup_registry_if_due
+
+    backup_registry_if_due(context.service)  # now: indexing takes long, and may be killed
     state = "" if wiki.is_directory else " at HEAD"
     sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(place))}\n")
     if place not in (folder, repository):

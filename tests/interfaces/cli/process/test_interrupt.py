@@ -135,7 +135,7 @@ def test_ctrl_c_keeps_what_was_embedded_and_ends_soon(
         sync.press(CTRL_C)
         # If it embedded the other pages, this would take minutes.
         assert sync.wait() == INTERRUPTED_EXIT_CODE, sync.output
-    assert "Interrupted. Pages indexed so far are kept; the next sync continues." in sync.output
+    assert "Interrupted. Pages indexed so far are kept; the same command continues." in sync.output
     assert "Traceback" not in sync.output
     done = sync.get_chunks_done()
     assert done == sorted(done)
