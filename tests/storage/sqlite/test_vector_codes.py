@@ -1,5 +1,7 @@
 """Codes find the nearest vectors of a large index, and losing or damaging them loses nothing."""
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.storage.sqlite.vector_index import VectorIndex, flip_byte
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
 from wikiholt.storage.sqlite import vector_codes
@@ -143,6 +146,25 @@ def test_without_codes_every_row_is_compared_and_the_next_sync_makes_them_again(
     vectors.write({}, revision="again")
     assert get_codes_file(vectors).is_file()
     assert has_codes(vectors)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_codes_truncated_while_they_are_in_use_end_no_process(tmp_path: Path, kind: str) -> None:
+    vectors = make_index(tmp_path, kind)
+    script = (
+        "import sys, numpy as np; from pathlib import Path; from wikiholt.storage.sqlite import vector_codes;"
+        "from wikiholt.storage.sqlite.faiss_codes import make_codes_choice;"
+        "from wikiholt.storage.sqlite.index import SqliteIndex; vector_codes.CODED_MIN_ROWS = 500;"
+        "index = SqliteIndex(Path(sys.argv[1]), choose_codes=make_codes_choice(sys.argv[3], 0));"
+        f"query = np.eye({DIMENSIONS}, dtype=np.float32)[0]; index.search_vectors(query, 20, None);"
+        "Path(sys.argv[2]).open('r+b').truncate(5000);"
+        "print(*index.search_vectors(query, 20, None).chunk_ids)"
+    )
+    command = [sys.executable, "-c", script, str(vectors.file), str(get_codes_file(vectors)), kind]
+    searched = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    expected = vectors.find_expected(np.eye(DIMENSIONS, dtype=np.float32)[0], 20).chunk_ids
+    found = list(map(int, searched.stdout.split()))
+    assert found == expected.tolist() or (kind == "faiss" and len(found) == 20)
 
 
 def test_a_check_removes_codes_with_a_flipped_bit(tmp_path: Path) -> None:
