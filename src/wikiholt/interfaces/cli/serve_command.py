@@ -197,12 +197,15 @@ def open_local_listener(path: Path) -> Iterator[socket.socket | None]:
     """The Unix socket for commands on this machine, removed at the end; None if it is not possible: another service
     answers there, or the path is too long."""
     listener = _bind_local(path)
+    inode = path.stat().st_ino if listener is not None else None
     try:
         yield listener
     finally:
         if listener is not None:
+            with suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:  # else another service listens there now
+                    path.unlink()
             listener.close()
-            path.unlink(missing_ok=True)
 
 
 def _bind_local(path: Path) -> socket.socket | None:
