@@ -1,5 +1,6 @@
 """Codes find the nearest vectors of a large index, and losing or damaging them loses nothing."""
 
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.storage.sqlite.vector_index import VectorIndex, flip_byte
+from tests.support.paths import ROOT
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
@@ -195,6 +197,37 @@ def test_codes_that_cannot_be_written_only_cost_time(tmp_path: Path, caplog: pyt
     assert not has_codes(vectors)
     for query in QUERIES:
         assert_same(vectors.index.search_vectors(query, 20, None), vectors.find_expected(query, 20))
+
+
+FULL_DISK_SCRIPT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.storage.sqlite.test_vector_codes import DIMENSIONS, make_vectors
+from tests.storage.sqlite.vector_index import VectorIndex
+from wikiholt.storage.sqlite import vector_codes
+
+disk = Path(sys.argv[1])
+directory = disk / "wiki"
+directory.mkdir()
+vectors = VectorIndex(directory, DIMENSIONS)
+vectors.write_many(make_vectors(9_000))
+status = os.statvfs(disk)
+(disk / "other").write_bytes(bytes(status.f_bavail * status.f_bsize - 400_000))
+vector_codes.CODED_MIN_ROWS = 500
+vectors.index.update_codes()
+assert not list(directory.glob("*.exact*"))
+"""
+
+
+def test_a_full_disk_ends_no_process_that_writes_codes(tmp_path: Path) -> None:
+    mount = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
+    in_namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(tmp_path)]
+    if shutil.which("unshare") is None or subprocess.run([*in_namespace, "true"], check=False).returncode:
+        pytest.skip("this system allows no mount in a namespace")
+    command = [*in_namespace, sys.executable, "-c", FULL_DISK_SCRIPT, str(tmp_path), str(ROOT)]
+    written = subprocess.run(command, timeout=TIMEOUT_S, check=True, capture_output=True, text=True)
+    assert "could not be written" in written.stderr
 
 
 @given(st.lists(st.integers(0, 192) | st.just(EXCLUDED_DIFFERENCE), min_size=1, max_size=400), st.integers(-1, 410))

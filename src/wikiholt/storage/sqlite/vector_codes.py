@@ -149,11 +149,12 @@ class CodesFile:
         draft = self.path.with_name(f"{self.path.name}.writing")
         layout = np.dtype([(name, array.dtype, array.shape) for name, array in arrays.items()])
         try:
-            file = np.lib.format.open_memmap(draft, "w+", layout, ())
-            for name, array in arrays.items():
-                file[name] = array
-            file.flush()
-            del file
+            with draft.open("wb") as file:  # not through a map, where a full disk would end the process (SIGBUS)
+                descr = np.lib.format.dtype_to_descr(layout)
+                header = {"descr": descr, "fortran_order": False, "shape": ()}
+                np.lib.format.write_array_header_1_0(file, header)
+                for array in arrays.values():
+                    file.write(np.ascontiguousarray(array).data)
             fsync_path(draft)
             if is_irregular(self.path):
                 move_away(self.path)
