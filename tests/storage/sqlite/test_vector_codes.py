@@ -1,6 +1,5 @@
 """Codes find the nearest vectors of a large index, and losing or damaging them loses nothing."""
 
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.storage.sqlite.vector_index import VectorIndex, flip_byte
-from tests.support.paths import ROOT
+from tests.support.small_disk import run_on_small_disk
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
@@ -221,13 +220,7 @@ assert not list(directory.glob("*.exact*"))
 
 
 def test_a_full_disk_ends_no_process_that_writes_codes(tmp_path: Path) -> None:
-    mount = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
-    in_namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(tmp_path)]
-    if shutil.which("unshare") is None or subprocess.run([*in_namespace, "true"], check=False).returncode:
-        pytest.skip("this system allows no mount in a namespace")
-    command = [*in_namespace, sys.executable, "-c", FULL_DISK_SCRIPT, str(tmp_path), str(ROOT)]
-    written = subprocess.run(command, timeout=TIMEOUT_S, check=True, capture_output=True, text=True)
-    assert "could not be written" in written.stderr
+    assert "could not be written" in run_on_small_disk(tmp_path, FULL_DISK_SCRIPT)
 
 
 @given(st.lists(st.integers(0, 192) | st.just(EXCLUDED_DIFFERENCE), min_size=1, max_size=400), st.integers(-1, 410))
