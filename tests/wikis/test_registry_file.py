@@ -1,12 +1,15 @@
 """The registry file: checksums of rows, damage, and deletion."""
 
 import os
+import signal
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from tests.wikis.registry_rows import overwrite_column
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
@@ -186,3 +189,25 @@ def test_drafts_of_killed_processes_are_removed_when_they_are_old(registry: Regi
     assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
     assert not old.exists()
     assert young.exists()
+
+
+def test_a_child_that_was_forked_during_a_read_can_read(registry: Registry) -> None:
+    _add_sample_rows(registry)
+    is_reading, may_end = threading.Event(), threading.Event()
+
+    def read_slowly() -> None:
+        with registry._store.read():
+            is_reading.set()
+            may_end.wait(TIMEOUT_S)
+
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    assert is_reading.wait(TIMEOUT_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # ends a child that waits for a lock
+        os._exit(len(registry.list_wikis()))
+    status = os.waitpid(child, 0)[1]
+    may_end.set()
+    reader.join()
+    assert os.waitstatus_to_exitcode(status) == 2

@@ -1,12 +1,14 @@
 """No older copy of the registry, however it came back, gives a revoked key or a removed wiki a second life."""
 
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import IndexCorrupt, KeyNotFound, StorageError
 from wikiholt.wikis import revoked_list
@@ -205,3 +207,36 @@ def test_another_process_reads_a_new_entry_at_once(entries: tuple[RevokedList, P
         other.append([RevokedEntry("key", str(number))])
         assert listed.load() == {RevokedEntry("key", str(at)) for at in range(number + 1)}
     assert (file.stat().st_mode & 0o777) == 0o600
+
+
+def test_a_thread_that_read_the_list_before_a_revocation_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a slow thread stores between the steps of a fast one."""
+    listed, late = RevokedList(tmp_path / "revoked", tmp_path / "copy"), RevokedEntry("key", "late")
+    listed.append([RevokedEntry("key", "early")])
+    has_read, may_store, read_files = threading.Event(), threading.Event(), RevokedList._read_files
+
+    def read_slowly(self: RevokedList) -> frozenset[RevokedEntry] | None:
+        found = read_files(self)
+        if threading.current_thread() is slow:
+            has_read.set()
+            assert may_store.wait(TIMEOUT_S)
+        return found
+
+    def store(self: RevokedList, name: str, value: object) -> None:
+        if name == "_stamp" and threading.current_thread() is not slow:
+            may_store.set()
+            slow.join()
+        object.__setattr__(self, name, value)
+
+    slow = threading.Thread(target=listed.load)
+    monkeypatch.setattr(RevokedList, "_read_files", read_slowly)
+    monkeypatch.setattr(RevokedList, "__setattr__", store)
+    slow.start()
+    assert has_read.wait(TIMEOUT_S)
+    listed.append([late])
+    assert late in (listed.load() or ())
+    may_store.set()
+    slow.join()
+    assert late in (listed.load() or ())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.small_disk import run_on_small_disk
 from wikiholt.wikis.rate_limit import (
     _ROWS,
     BucketSize,
@@ -111,3 +112,22 @@ table.update_level(table.digest_name("key", "killed"), BucketSize(60), die)
 def test_a_process_that_dies_with_the_table_locked_does_not_stop_the_others(file: Path, table: BucketTable) -> None:
     assert subprocess.run([sys.executable, "-c", _KILLED, str(file)], check=False).returncode == -9
     assert table.open_buckets("key", SIZE).take("killed") == SIZE.capacity - 1
+
+
+FULL_DISK_SCRIPT = """
+import os, sys
+from pathlib import Path
+from wikiholt.wikis.rate_limit import BucketSize, BucketTable, create_table
+
+disk = Path(sys.argv[1])
+create_table(disk / "table")
+status = os.statvfs(disk)
+(disk / "other").write_bytes(bytes(status.f_bavail * status.f_bsize))
+buckets = BucketTable(disk / "table").open_buckets("address", BucketSize(60))
+for number in range(1000):
+    buckets.take(f"192.0.2.{number}")
+"""
+
+
+def test_a_full_disk_ends_no_process_that_counts_requests(tmp_path: Path) -> None:
+    assert run_on_small_disk(tmp_path, FULL_DISK_SCRIPT) == ""

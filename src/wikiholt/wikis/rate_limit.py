@@ -260,8 +260,8 @@ class BucketTable:
 def create_table(file: Path) -> None:
     """Create an empty table: every bucket is full."""
     with file.open("xb") as opened:
-        opened.write(secrets.token_bytes(_SECRET_BYTES))
-        opened.truncate(_TABLE_BYTES)
+        # Without holes: writing to one through a map ends the process if the disk is full (SIGBUS).
+        opened.write(secrets.token_bytes(_SECRET_BYTES).ljust(_TABLE_BYTES, b"\0"))
 
 
 class TableBuckets:

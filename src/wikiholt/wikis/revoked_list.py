@@ -51,15 +51,17 @@ class RevokedList:
     def __init__(self, file: Path, copy: Path) -> None:
         """`copy` is beside the backups of the registry."""
         self.files = (file, copy)
-        self._stamp: tuple[int, ...] | None = None
-        self._entries: frozenset[RevokedEntry] | None = None
+        self._known: tuple[tuple[int, ...] | None, frozenset[RevokedEntry] | None] = None, None
+        """The stamp of the first file before it was read, and the entries; in one value, as several threads load."""
 
     def load(self) -> frozenset[RevokedEntry] | None:
         """All entries; None if nothing was ever listed. Raises IndexCorrupt if no intact file is left."""
         stamp = self._read_stamp()
-        if self._entries is None or stamp is None or stamp != self._stamp:
-            self._entries, self._stamp = self._read_files(), stamp
-        return self._entries
+        known_stamp, entries = self._known
+        if entries is None or stamp is None or stamp != known_stamp:
+            entries = self._read_files()
+            self._known = stamp, entries
+        return entries
 
     def append(self, entries: Collection[RevokedEntry]) -> None:
         """Add entries to both files, durably. Raises StorageError, and IndexCorrupt like `load`."""

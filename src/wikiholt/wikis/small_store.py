@@ -90,6 +90,15 @@ class StoreTables:
     """EXTRA and not FULL: FULL may undo the last commit after a power failure, if the journal's removal is lost."""
 
 
+class _Reads:
+    """The reads of one process, which share a connection."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.depth = 0
+        """How many reads are one inside the other."""
+
+
 class SmallStoreFile:
     """A `SmallStore` in one file with a rollback journal. It is created complete, by a rename."""
 
@@ -110,21 +119,21 @@ class SmallStoreFile:
         self._timeout_s = timeout_s
         self._fill = fill
         self._upgrade = upgrade
-        self._lock = threading.RLock()
+        self._reads: dict[int, _Reads] = {}
+        """Those of this process, and of its parent before a fork: a thread that no longer exists may hold that lock."""
         self._reader: tuple[tuple[int, object], sqlite3.Connection] | None = None
-        self._depth = 0
-        """How many reads, one inside the other, use the reader."""
         self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection | None]:
-        with self._lock, self._translate_errors():
-            reader = self._reader[1] if self._depth and self._reader is not None else self._get_reader()
-            self._depth += 1
+        reads = self._reads.get(os.getpid()) or self._reads.setdefault(os.getpid(), _Reads())
+        with reads.lock, self._translate_errors():
+            reader = self._reader[1] if reads.depth and self._reader is not None else self._get_reader()
+            reads.depth += 1
             try:
                 yield reader
             finally:
-                self._depth -= 1
+                reads.depth -= 1
 
     @contextmanager
     def read_snapshot(self) -> Iterator[sqlite3.Connection | None]:

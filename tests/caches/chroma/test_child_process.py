@@ -26,7 +26,8 @@ from tests.caches.chroma.chroma_fixtures import (
 )
 from tests.support.paths import ROOT
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.caches.chroma.server import SOCKET_FILE, VERSION_FILE
+from wikiholt.caches.chroma.client import ChromaMetrics
+from wikiholt.caches.chroma.server import SOCKET_FILE, VERSION_FILE, OwnServer
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 
@@ -429,3 +430,18 @@ def test_a_reindexed_wiki_gets_a_collection_of_its_new_generation(fixture: Chrom
         newer.close()
         cache.close()
     old.close()
+
+
+def test_a_process_whose_server_was_killed_leaves_the_server_of_another_reachable(tmp_path: Path) -> None:
+    first, second = (OwnServer(tmp_path, ChromaMetrics()) for _ in range(2))
+    first.start()
+    assert first._process is not None
+    first._process.kill()
+    first._process.wait()
+    second.start()
+    try:
+        first.close()
+        second.connect(TIMEOUT_S).close()
+    finally:
+        second.close()
+    assert not (tmp_path / SOCKET_FILE).exists()

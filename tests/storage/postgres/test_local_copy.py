@@ -104,6 +104,22 @@ def test_a_copy_follows_a_database_that_went_back(postgres: PostgresStore, tmp_p
         assert_equal(copy, index, tmp_path)
 
 
+def test_a_copy_follows_another_history_at_the_version_that_it_has(postgres: PostgresStore, tmp_path: Path) -> None:
+    with closing(create_filled_index(postgres)) as index, closing(open_copy(index, tmp_path / "node")) as copy:
+        index.write_backup(tmp_path / "earlier")
+        index.apply(IndexChange(problems=(PageProblem("lost.md", "b" * 40, "binary", "why"),), revision="lost"))
+        assert_equal(copy, index, tmp_path)
+        lost_version = index.get_version()
+        with postgres.get_connections(WIKI).write_transaction() as db:
+            db.execute("DELETE FROM g1_pages; DELETE FROM g1_chunks; DELETE FROM state WHERE name LIKE '#p%'")
+            sqlite_copy.import_copy(db, tmp_path / "earlier", GenerationTables(1, WIKI))
+        index.apply(IndexChange((make_entry("other.md", ["other"], EMBEDDER),), revision="other"))
+        assert index.get_version() == lost_version
+        copy.refresh()
+        copy.wait_idle(60)
+        assert_equal(copy, index, tmp_path)
+
+
 def test_many_changes_are_taken_over_in_the_background(
     postgres: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Codes find the nearest vectors of a large index, and losing or damaging them loses nothing."""
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.storage.sqlite.vector_index import VectorIndex, flip_byte
+from tests.support.small_disk import run_on_small_disk
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
 from wikiholt.storage.sqlite import vector_codes
@@ -145,6 +149,25 @@ def test_without_codes_every_row_is_compared_and_the_next_sync_makes_them_again(
     assert has_codes(vectors)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_codes_truncated_while_they_are_in_use_end_no_process(tmp_path: Path, kind: str) -> None:
+    vectors = make_index(tmp_path, kind)
+    script = (
+        "import sys, numpy as np; from pathlib import Path; from wikiholt.storage.sqlite import vector_codes;"
+        "from wikiholt.storage.sqlite.faiss_codes import make_codes_choice;"
+        "from wikiholt.storage.sqlite.index import SqliteIndex; vector_codes.CODED_MIN_ROWS = 500;"
+        "index = SqliteIndex(Path(sys.argv[1]), choose_codes=make_codes_choice(sys.argv[3], 0));"
+        f"query = np.eye({DIMENSIONS}, dtype=np.float32)[0]; index.search_vectors(query, 20, None);"
+        "Path(sys.argv[2]).open('r+b').truncate(5000);"
+        "print(*index.search_vectors(query, 20, None).chunk_ids)"
+    )
+    command = [sys.executable, "-c", script, str(vectors.file), str(get_codes_file(vectors)), kind]
+    searched = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    expected = vectors.find_expected(np.eye(DIMENSIONS, dtype=np.float32)[0], 20).chunk_ids
+    found = list(map(int, searched.stdout.split()))
+    assert found == expected.tolist() or (kind == "faiss" and len(found) == 20)
+
+
 def test_a_check_removes_codes_with_a_flipped_bit(tmp_path: Path) -> None:
     vectors = make_index(tmp_path)
     assert vectors.index.check() == []
@@ -173,6 +196,31 @@ def test_codes_that_cannot_be_written_only_cost_time(tmp_path: Path, caplog: pyt
     assert not has_codes(vectors)
     for query in QUERIES:
         assert_same(vectors.index.search_vectors(query, 20, None), vectors.find_expected(query, 20))
+
+
+FULL_DISK_SCRIPT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.storage.sqlite.test_vector_codes import DIMENSIONS, make_vectors
+from tests.storage.sqlite.vector_index import VectorIndex
+from wikiholt.storage.sqlite import vector_codes
+
+disk = Path(sys.argv[1])
+directory = disk / "wiki"
+directory.mkdir()
+vectors = VectorIndex(directory, DIMENSIONS)
+vectors.write_many(make_vectors(9_000))
+status = os.statvfs(disk)
+(disk / "other").write_bytes(bytes(status.f_bavail * status.f_bsize - 400_000))
+vector_codes.CODED_MIN_ROWS = 500
+vectors.index.update_codes()
+assert not list(directory.glob("*.exact*"))
+"""
+
+
+def test_a_full_disk_ends_no_process_that_writes_codes(tmp_path: Path) -> None:
+    assert "could not be written" in run_on_small_disk(tmp_path, FULL_DISK_SCRIPT)
 
 
 @given(st.lists(st.integers(0, 192) | st.just(EXCLUDED_DIFFERENCE), min_size=1, max_size=400), st.integers(-1, 410))

@@ -277,6 +277,22 @@ def test_a_file_that_is_not_the_one_of_the_index_is_refused(vectors: VectorIndex
         vectors.open()
 
 
+def test_a_reader_finds_the_file_that_a_deletion_has_just_replaced(tmp_path: Path) -> None:
+    """However long ago the file was written for the last time."""
+    vectors = VectorIndex(tmp_path)
+    vectors.write({f"p{n}.md": random_vectors(10, seed=n) for n in range(30)})
+    os.utime(vectors.vector_file, (1, 1))
+    with closing(vectors.open()) as reader:
+        reader._release_vectors()  # as when other indexes need its open files
+        expected = vectors.find_expected(QUERY, 10)
+        with reader.open_search():
+            reader.get_version()
+            vectors.write({}, deleted=tuple(f"p{n}.md" for n in range(20)))
+            vectors.write({"new.md": QUERY[None]})
+            assert_same(reader.search_vectors(QUERY, 10, None), expected)
+    assert_right(vectors)
+
+
 def test_a_file_truncated_while_it_is_in_use_ends_no_process(vectors: VectorIndex) -> None:
     vectors.index.search_vectors(QUERY, 3, None)
     os.truncate(vectors.vector_file, 5000)

@@ -95,7 +95,8 @@ class OwnServer:
         """Let the server end, if this process started it. Other processes then start their own."""
         process = self._process
         if process is not None:
-            (self._directory / SOCKET_FILE).unlink(missing_ok=True)
+            if process.poll() is None:  # else another process may have started a server at this path
+                (self._directory / SOCKET_FILE).unlink(missing_ok=True)
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_EXIT_TIMEOUT_S)

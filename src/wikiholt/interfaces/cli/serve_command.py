@@ -197,12 +197,20 @@ def open_local_listener(path: Path) -> Iterator[socket.socket | None]:
     """The Unix socket for commands on this machine, removed at the end; None if it is not possible: another service
     answers there, or the path is too long."""
     listener = _bind_local(path)
+    inode = _find_inode(path)
     try:
         yield listener
     finally:
         if listener is not None:
+            if inode is not None and inode == _find_inode(path):  # else another service listens there now
+                path.unlink(missing_ok=True)
             listener.close()
-            path.unlink(missing_ok=True)
+
+
+def _find_inode(path: Path) -> int | None:
+    with suppress(OSError):
+        return path.lstat().st_ino
+    return None
 
 
 def _bind_local(path: Path) -> socket.socket | None:

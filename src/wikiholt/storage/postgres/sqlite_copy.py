@@ -79,7 +79,10 @@ def write_index(db: Connection, tables: GenerationTables, to: Path, stop: Callab
 
 
 def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages: int) -> bool:
-    """Bring a file of `write_index` to the open snapshot. Returns False if more than `max_pages` pages differ."""
+    """Bring a file of `write_index` to the open snapshot.
+
+    Returns False if more than `max_pages` pages differ, or if the file has another history.
+    """
     state = _read_own_state(db, tables)
     with closing(schema.open_connection(file)) as copy, translate_errors():
         copy.execute("PRAGMA synchronous = NORMAL")  # a change lost by a crash of the machine is taken over again
@@ -92,6 +95,9 @@ def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages
         deleted = known.keys() - current.keys()
         if len(written | deleted) > max_pages:
             return False
+        version, revision = copy.execute("SELECT version, revision FROM state").fetchone()
+        if version >= state.version and (written or deleted or revision != state.revision):
+            return False  # another history: readers keep what they have read by its version
         pages = list(iter_full_pages(db, tables, state.dimensions, list(written)))
         has_new_chunks = {page.page.id: _has_new_chunks(copy, page) for page in pages}
         (last_chunk,) = copy.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()

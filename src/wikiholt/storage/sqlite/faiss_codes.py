@@ -6,7 +6,6 @@ Clustered and graph indexes lose neighbours on real text; a fast scan of flat co
 import importlib
 import importlib.util
 import logging
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.errors import MissingDependency, make_extra_hint
 from wikiholt.storage.sqlite.index_vectors import CodesChoice
-from wikiholt.storage.sqlite.vector_codes import Array, QuantizedCodes, VectorCodes
+from wikiholt.storage.sqlite.vector_codes import Array, MappedFile, QuantizedCodes, VectorCodes
 from wikiholt.storage.sqlite.vector_file import VectorFile
 
 _LOG = logging.getLogger(__name__)
@@ -66,15 +65,18 @@ class FaissCodes:
         return {"codes": faiss.serialize_index(index)}
 
     @classmethod
-    def decode(cls, arrays: Mapping[str, Array], count: int, dimensions: int) -> "FaissCodes":
+    def decode(cls, file: MappedFile, count: int, dimensions: int) -> "FaissCodes":
         faiss = import_faiss()
         try:
-            index = faiss.deserialize_index(arrays["codes"])
+            index = faiss.deserialize_index(file.arrays["codes"])
         except RuntimeError as error:
             raise ValueError("FAISS cannot read the codes") from error
         if (index.ntotal, index.d) != (count, dimensions):
             raise ValueError("the codes belong to other vectors")
         return cls(faiss, index)
+
+    def is_complete(self) -> bool:
+        return True  # the codes were copied
 
     def find(self, vector: FloatArray, limit: int, allowed: IntArray | None, excluded: IntArray) -> IntArray:
         _use_one_thread(self._faiss)

@@ -5,6 +5,7 @@ another file, which that transaction names; readers keep the old one.
 """
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -197,6 +198,7 @@ class VectorWriter:
         file = VectorFile(get_vector_path(self._index_file, state.number), self._header, state.rows)
         table = VectorTable(file, state.rows, 0, _read_dropped(self._db, state.since))
         slots, target = table.live_slots, get_vector_path(self._index_file, state.number + 1)
+        os.utime(get_vector_path(self._index_file, state.number))  # the time of its replacement
         for start in range(0, len(slots), _WRITE_ROWS):
             append_rows(target, self._header, start, table.read_chunks(slots[start : start + _WRITE_ROWS]))
         return len(slots)

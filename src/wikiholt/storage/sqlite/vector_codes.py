@@ -16,7 +16,7 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -79,6 +79,9 @@ class VectorCodes(Protocol):
     def is_useful(self) -> bool:
         """Whether a search with them takes less time than comparing all vectors."""
 
+    def is_complete(self) -> bool:
+        """Whether they can be read: reading a map behind the end of a truncated file would end the process (SIGBUS)."""
+
     def find(self, vector: FloatArray, limit: int, allowed: IntArray | None, excluded: IntArray) -> IntArray:
         """Slots that likely include the `limit` nearest rows, without `excluded`.
 
@@ -90,11 +93,23 @@ class VectorCodes(Protocol):
         """Make the arrays of the file for the first `count` rows, of which `chunks` can be found."""
 
     @classmethod
-    def decode(cls, arrays: Mapping[str, Array], count: int, dimensions: int) -> "VectorCodes":
+    def decode(cls, file: "MappedFile", count: int, dimensions: int) -> "VectorCodes":
         """Open the arrays of a file. Raises ValueError."""
 
 
 # The file: one NumPy array with a field for each array. It is written under another name, and renamed.
+
+
+@dataclass(frozen=True, slots=True)
+class MappedFile:
+    """The arrays of a file of codes, and what they are mapped from."""
+
+    arrays: Mapping[str, Array]
+    content: mmap.mmap
+
+    def is_complete(self) -> bool:
+        """Whether the file still has all that is mapped."""
+        return self.content.size() >= len(self.content)
 
 
 class CodesFile:
@@ -111,11 +126,11 @@ class CodesFile:
         if count <= CODED_MIN_ROWS:
             return None
         try:
-            arrays = self._map()
-            rows, owner = int(arrays["rows"]), arrays["owner"].tobytes()
+            file = self._map()
+            rows, owner = int(file.arrays["rows"]), file.arrays["owner"].tobytes()
             if owner != self._owner or not 0 < rows <= count:
                 return None
-            return self._codes.decode(arrays, rows, self._header.dimensions)
+            return self._codes.decode(file, rows, self._header.dimensions)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -134,11 +149,12 @@ class CodesFile:
         draft = self.path.with_name(f"{self.path.name}.writing")
         layout = np.dtype([(name, array.dtype, array.shape) for name, array in arrays.items()])
         try:
-            file = np.lib.format.open_memmap(draft, "w+", layout, ())
-            for name, array in arrays.items():
-                file[name] = array
-            file.flush()
-            del file
+            with draft.open("wb") as file:  # not through a map, where a full disk would end the process (SIGBUS)
+                descr = np.lib.format.dtype_to_descr(layout)
+                header = {"descr": descr, "fortran_order": False, "shape": ()}
+                np.lib.format.write_array_header_1_0(file, header)
+                for array in arrays.values():
+                    file.write(np.ascontiguousarray(array).data)
             fsync_path(draft)
             if is_irregular(self.path):
                 move_away(self.path)
@@ -152,7 +168,7 @@ class CodesFile:
         """Compare the checksum, and remove the file if it is damaged."""
         with suppress(OSError):
             try:
-                arrays = self._map()
+                arrays = self._map().arrays
                 if _compute_checksum(arrays) == arrays["crc"]:
                     return
             except FileNotFoundError:
@@ -161,14 +177,14 @@ class CodesFile:
                 pass
             move_away(self.path)
 
-    def _map(self) -> dict[str, Array]:
-        """The arrays of the file. Raises OSError and ValueError."""
+    def _map(self) -> MappedFile:
+        """Map the file. Raises OSError and ValueError."""
         with os.fdopen(open_regular(self.path), "rb") as file:
             np.lib.format.read_magic(file)
             _, _, layout = np.lib.format.read_array_header_1_0(file)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             fields = np.ndarray((), layout, data, file.tell())
-        return {name: fields[name] for name in layout.names or ()}
+        return MappedFile({name: fields[name] for name in layout.names or ()}, data)
 
 
 def _compute_checksum(arrays: Mapping[str, Array]) -> int:
@@ -279,8 +295,9 @@ class QuantizedCodes:
 
     kind: ClassVar[str] = "exact"
 
-    def __init__(self, arrays: Mapping[str, Array], count: int, dimensions: int) -> None:
+    def __init__(self, file: MappedFile, count: int, dimensions: int) -> None:
         self.row_count = count
+        self._file, arrays = file, file.arrays
         self._factor = float(arrays["factor"])
         self.is_useful = self._factor <= MAX_PASS_FACTOR
         self._scales, self._signs, self._bytes = arrays["scales"], arrays["signs"], arrays["bytes"]
@@ -288,8 +305,8 @@ class QuantizedCodes:
             raise ValueError("the number of rows and codes differs")
 
     @classmethod
-    def decode(cls, arrays: Mapping[str, Array], count: int, dimensions: int) -> "QuantizedCodes":
-        return cls(arrays, count, dimensions)
+    def decode(cls, file: MappedFile, count: int, dimensions: int) -> "QuantizedCodes":
+        return cls(file, count, dimensions)
 
     @classmethod
     def encode(cls, vectors: VectorFile, count: int, chunks: IntArray) -> dict[str, Array]:
@@ -306,6 +323,9 @@ class QuantizedCodes:
             "signs": encode_signs(vectors.iter_vectors(count, CODE_BLOCK_ROWS), mean),
             "bytes": quantized,
         }
+
+    def is_complete(self) -> bool:
+        return self._file.is_complete()
 
     def find(self, vector: FloatArray, limit: int, allowed: IntArray | None, excluded: IntArray) -> IntArray:
         differences = count_differences(self._signs, self.row_count, vector)

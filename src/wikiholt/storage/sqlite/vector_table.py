@@ -100,7 +100,8 @@ class VectorTable:
 
     def _find_nearest(self, vector: FloatArray, limit: int, allowed: IntArray | None) -> IntArray:
         """Slots that include the nearest rows, or with codes likely do. Rows without codes are all compared."""
-        coded = 0 if self.codes is None else self.codes.row_count
+        codes = self.codes if self.codes is not None and self.codes.is_complete() else None
+        coded = 0 if codes is None else codes.row_count
         scores = self.file.score(vector, coded, len(self.chunk_ids))
         self._require_finite(scores, coded)
         if allowed is None:
@@ -109,11 +110,11 @@ class VectorTable:
         else:
             late = np.sort(allowed[allowed >= coded])
             nearest = late[select_best(scores[late - coded], limit)]
-        if self.codes is None:
+        if codes is None:
             return nearest
         early = None if allowed is None else allowed[allowed < coded]
         excluded = self._excluded[: np.searchsorted(self._excluded, coded)]
-        return np.concatenate((self.codes.find(vector, limit, early, excluded), nearest))
+        return np.concatenate((codes.find(vector, limit, early, excluded), nearest))
 
     def _require_finite(self, scores: FloatArray, start: int) -> None:
         """A row that is not finite would hide others. Raises IndexCorrupt if one counts."""

@@ -193,6 +193,20 @@ def test_a_socket_that_nobody_answers_is_replaced_and_one_in_use_is_kept(served:
         assert run("search", "printer")[0] == 0
 
 
+def test_a_service_that_ends_leaves_the_socket_of_the_one_that_replaced_it(served: ServedApplication, run: Run) -> None:
+    path = served.application.settings.data / SOCKET_NAME
+    with open_local_listener(path) as hanging:
+        assert hanging is not None
+        hanging.close()
+        later = serve_local_searches(served.application)
+        later.__enter__()
+    try:
+        assert run("search", "printer")[0] == 0
+    finally:
+        later.__exit__(None, None, None)
+    assert not path.exists()
+
+
 def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplication) -> None:
     long = replace(served.application.settings, data=served.application.settings.data / ("x" * 200))
     with serve_local_searches(replace(served.application, settings=long)):
