@@ -1,6 +1,7 @@
 """Wikis in directories: scanned on schedule, and at once when a watcher reports a change."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,9 @@ def test_a_missing_directory_keeps_its_index_and_comes_back(fixture: DirectorySc
     path.rename(away)
     wait_until(lambda: scheduler.get_sync_state(wiki).missing)
     assert fixture.can_find("garden", "climbing", "Beans")
+    began = time.monotonic()
+    assert not scheduler.wait_until_fresh(wiki, TIMEOUT_S)
+    assert time.monotonic() - began < TIMEOUT_S, "one attempt is enough"
     (away / "Peas.md").write_text("# Peas\n\nSow early.\n")
     away.rename(path)
     wait_until(lambda: fixture.can_find("garden", "sow early", "Peas"))

@@ -13,7 +13,6 @@ from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Page, PageMetadata, PageTerms
 from wikiholt.domain.protocols import Lexicon
-from wikiholt.errors import CacheCannotAnswer
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.store import SqliteStore
 
@@ -94,13 +93,19 @@ def test_of_many_terms_with_a_suffix_the_most_frequent_are_returned_in_every_lay
     index.close()
 
 
-def test_an_unavailable_lexicon_raises_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_tells_terms_while_the_keyword_file_cannot_answer(tmp_path: Path) -> None:
     index = create_index(tmp_path)
     index.apply(IndexChange((make_page("a", "boot"),)))
     closed = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)
     closed.close()
-    with pytest.raises(CacheCannotAnswer):
-        LexiconProvider(index, closed)()
+    lexicon = LexiconProvider(index, closed)()
+    assert (lexicon.count_pages("boot"), lexicon.find_by_prefix("bo", 3)) == (1, ["boot"])
+    index.close()
+
+
+def test_a_lexicon_that_cannot_be_read_raises_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = create_index(tmp_path)
+    index.apply(IndexChange((make_page("a", "boot"),)))
 
     def refuse(_: SqliteIndex) -> None:
         raise OSError("the disk is away")

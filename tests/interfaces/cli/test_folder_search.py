@@ -86,6 +86,19 @@ def test_a_later_search_syncs_what_changed_and_says_nothing(
     assert run("search", "steep", "leaves")[0] == 0
 
 
+def test_the_registry_is_backed_up_before_a_first_indexing_that_may_be_killed(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_and_end(self: WikiHandle, *_: object, **__: object) -> None:
+        assert list((tmp_path / "share" / "wikiholt" / "backups" / "registry").glob("*.sqlite"))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(WikiHandle, "sync", check_and_end)
+        code, _, error = run("search", "key")
+    assert code == 130, error
+
+
 def test_no_sync_searches_the_index_as_it_is(run: Run, notes: Repository) -> None:
     run("search", "key")
     notes.commit({"Tea.md": "# Tea\n\nSteep the leaves."})
