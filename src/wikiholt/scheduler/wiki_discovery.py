@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import DatabaseUnavailable, WikiholtError
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiEntry
 from wikiholt.wikis.service import WikiService
@@ -78,7 +78,7 @@ class WikiDiscovery:
         self._add_entries(wikis)
 
     def _add_entries(self, wikis: Iterable[Wiki]) -> None:
-        store, assigned = self._service.components.store, self._get_assigned()
+        assigned = self._get_assigned()
         for wiki in wikis:
             if assigned is not None and wiki.id not in assigned:
                 continue
@@ -87,8 +87,14 @@ class WikiDiscovery:
                 continue
             # A wiki without an index needs its first sync and no check. With a database, looking for the index is
             # expensive and may fail, so that is left to the first check.
-            unindexed = assigned is None and wiki.source.startswith("/") and store.get_published(wiki.id) is None
+            unindexed = assigned is None and wiki.source.startswith("/") and self._has_no_index(wiki)
             self._state.add(wiki, self._config.get_interval(wiki), SyncPriority.SCHEDULED if unindexed else None)
+
+    def _has_no_index(self, wiki: Wiki) -> bool:
+        try:
+            return self._service.components.store.get_published(wiki.id) is None
+        except DatabaseUnavailable:  # that of this wiki: the others are not to wait for it
+            return False
 
     def _register_found(self, wikis: Sequence[Wiki]) -> Sequence[Wiki]:
         """Register new repositories. Those that cannot be registered go to `skipped`, with the reason."""

@@ -44,7 +44,8 @@ def find_child_pid(data: Path) -> int:
 @contextmanager
 def run_serve(data: Path, log: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(data), *CHROMA_OPTIONS]
-    command += ["--set", "sync.interval=1", "serve", "--json", "--port", "0"]
+    # The waits of the tests ask often.
+    command += ["--set", "sync.interval=1", "--set", "limit.address_per_minute=0", "serve", "--json", "--port", "0"]
     with (
         log.open("w") as errors,
         ForkedPopen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
