@@ -1,1 +1,1 @@
-"""Directories of pages as page sources: a private mirror follows the files on disk."""
+"""Directories of pages as page sources: a table of paths, stamps and contents follows the files on disk."""

@@ -1,4 +1,4 @@
-"""Files of generations that no longer exist."""
+"""The files of generations: which are removed, moved and open."""
 
 import fcntl
 from contextlib import closing
@@ -7,6 +7,8 @@ from pathlib import Path
 from wikiholt.domain.index import Recipe
 from wikiholt.storage.sqlite.generations import GenerationFiles
 from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.testing import conformance
+from wikiholt.testing.conformance_mixins import make_page, put_pages
 
 RECIPE = Recipe("test", 3, "test")
 WIKI = "aaaabbbbccccddddeeee"
@@ -49,3 +51,17 @@ def test_all_files_of_an_index_are_quarantined_with_it(tmp_path: Path) -> None:
     GenerationFiles(tmp_path / WIKI).quarantine(aside)
     assert not any(file.exists() for file in files)
     assert {file.name for file in files} <= {file.name for file in aside.iterdir()}
+
+
+def test_of_many_open_indexes_few_have_open_files(tmp_path: Path) -> None:
+    store, indexes = SqliteStore(tmp_path), []
+    for number in range(40):
+        index = store.create(f"{WIKI[:18]}{chr(97 + number // 26)}{chr(97 + number % 26)}", conformance.RECIPE)
+        put_pages(index, make_page("a.md", "alpha"))
+        index.get_page_vectors([1])
+        indexes.append(index)
+    files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    assert 0 < sum(tmp_path in file.parents and file.suffix == ".vectors" for file in files) <= 32
+    assert all(len(index.get_page_vectors([1]).chunk_ids) == 1 for index in indexes), "they are opened again"
+    for index in indexes:
+        index.close()
