@@ -16,7 +16,7 @@ from unittest.mock import patch
 from bench import collections
 from bench.quality import index_collection
 from bench.report import make_head, make_parser, publish
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.search import hits
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle

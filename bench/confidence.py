@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import collections
 from bench.report import describe_machine, write_result
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import Confidence, SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.report import CORPUS, DATA
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.index.sqlite.store import SqliteStore
 
 _ENVIRONMENT = {f"GIT_{role}_NAME": "Bench" for role in ("AUTHOR", "COMMITTER")}
 _ENVIRONMENT |= {f"GIT_{role}_EMAIL": "bench@example.org" for role in ("AUTHOR", "COMMITTER")}

@@ -25,8 +25,8 @@ import numpy as np
 from bench.corpus import run_git
 from bench.measures import measure_seconds
 from bench.report import make_parser, publish
-from wikiholt.app import bootstrap
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api import bootstrap
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError

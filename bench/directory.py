@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 
 from bench.report import make_head, make_parser, publish
-from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author, FileEdit
+from wikiholt.folder.source import DirectorySource
 
 _ROUNDS = 5
 _OLD_TIME_S = 1_700_000_000

@@ -8,7 +8,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.pipeline import hash_text
+from wikiholt.index.pipeline import hash_text
 
 
 class EmbedderWrapper:

@@ -26,11 +26,11 @@ from bench.report import format_load, make_head, make_parser, publish
 from bench.search import QUESTIONS
 from bench.vectors import BenchIndex, VectorsKind
 from tests.support.chroma_server import RunningChroma
-from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import VectorCache
-from wikiholt.embedding import load_embedder
 from wikiholt.errors import IndexUnavailable
+from wikiholt.index.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.models import load_embedder
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30

@@ -16,7 +16,7 @@ import numpy as np
 
 from bench import collections
 from bench.report import make_head, make_parser, publish
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import VectorHits
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter

@@ -28,10 +28,10 @@ from bench import collections
 from bench.measures import read_memory_mb
 from bench.quality import make_search, run_queries
 from bench.report import make_head, make_parser, publish
-from wikiholt.app import bootstrap
+from wikiholt.api import bootstrap
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode
-from wikiholt.embedding import DEFAULT_MODEL, identify_model, load_embedder
+from wikiholt.models import DEFAULT_MODEL, identify_model, load_embedder
 from wikiholt.search import searcher
 from wikiholt.search.ranking import (
     Candidates,

@@ -19,7 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench.report import make_head, make_parser, publish
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode, StoredPage
 from wikiholt.errors import InvalidQuery

@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from bench.report import make_head, make_parser
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Confidence, PageFilter, SearchInterface, SearchMode, SearchResult
 from wikiholt.errors import InvalidQuery

@@ -22,7 +22,7 @@ from pathlib import Path
 from bench import collections
 from bench.peers import PEERS, RunningPeer, SearchPeer, find_missing, write_texts
 from bench.report import describe_machine, make_head, make_parser, write_result
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.questions import Question, QuestionKind

@@ -21,12 +21,12 @@ from bench.corpus import BareWiki, make_smaller, open_clone
 from bench.embedders import IndexedEmbedder
 from bench.measures import read_memory_mb
 from bench.report import DATA, make_head, make_parser, publish
-from wikiholt.app.backends import open_backend
-from wikiholt.app.bootstrap import build_wiki_config, open_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.backends import open_backend
+from wikiholt.api.bootstrap import build_wiki_config, open_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.indexing.backup_directory import BackupPolicy
-from wikiholt.indexing.sync import Syncer
+from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.sync import Syncer
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService

@@ -24,11 +24,11 @@ import numpy as np
 from bench import collections
 from bench.ranking import find_links
 from bench.report import describe_machine, write_result
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import FloatArray, compute_page_means
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.models.embedder import OnnxEmbedder
 from wikiholt.search.candidates import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice, compute_overlap, make_title_terms
 from wikiholt.text.bm25 import to_terms

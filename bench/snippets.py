@@ -23,11 +23,11 @@ import numpy as np
 
 from bench import collections
 from bench.report import describe_machine, make_head, make_parser, write_result
-from wikiholt import embedding
-from wikiholt.app.bootstrap import open_service
+from wikiholt import models
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
-from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.models.embedder import OnnxEmbedder
 from wikiholt.search.hits import strip_leading_headings
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.bm25 import to_terms
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=60, help="of each kind of each collection")
     arguments = parser.parse_args()
     service = open_service(arguments.data)
-    model = embedding.load_embedder("all-MiniLM-L6-v2")
+    model = models.load_embedder("all-MiniLM-L6-v2")
     wikis = {name: service.get_handle(name) for name in collections.SHARED_NAMES}
     queries = {
         name: list(get_queries(arguments.collections / name, arguments.queries)) for name in collections.SHARED_NAMES

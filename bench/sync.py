@@ -18,11 +18,11 @@ from pathlib import Path
 from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages
 from bench.measures import measure_seconds
 from bench.report import DATA, make_head, make_parser, publish
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.git import Blob
-from wikiholt.embedding import DEFAULT_MODEL, load_embedder
-from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.interfaces.cli.output import show_sync_progress
+from wikiholt.models import DEFAULT_MODEL, load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService

@@ -20,7 +20,7 @@ from unittest import mock
 
 from bench import collections
 from bench.report import describe_machine, make_parser, write_result
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.search.query import Query

@@ -25,10 +25,10 @@ import numpy as np
 from bench.measures import measure_seconds, read_memory_mb
 from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
-from wikiholt.embedding import load_embedder
-from wikiholt.storage.sqlite.faiss_codes import make_codes_choice
-from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.index.sqlite.faiss_codes import make_codes_choice
+from wikiholt.index.sqlite.index import SqliteIndex
+from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.models import load_embedder
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
 SIZES = (10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000)

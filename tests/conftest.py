@@ -18,15 +18,15 @@ from tests.support.shared_event_loop import share_event_loop
 from tests.support.shared_model import share_default_model
 from tests.support.shared_tokenizers import share_tokenizers
 from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
-from wikiholt import embedding
-from wikiholt.app import bootstrap
+from wikiholt import models
+from wikiholt.api import bootstrap
 
 __all__ = ["browser", "database", "pg", "used_tabs", "visit"]
 
 _TESTS = Path(__file__).parent
-_EMBEDDING = _TESTS / "embedding"
+_MODELS = _TESTS / "models"
 _MAX_ID_LENGTH = 100
-_MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
+_MODEL_LOADERS = models.load_embedder, models.identify_model, bootstrap.open_backend
 
 # All tests are imported first, and nothing of that is garbage: it is collected neither now nor between tests.
 gc.disable()
@@ -63,7 +63,7 @@ def shared_event_loop() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
     """Load the default model once for all modules, except for those that test the loading."""
-    if _EMBEDDING in request.path.parents:
+    if _MODELS in request.path.parents:
         yield
         return
     with share_default_model():
@@ -73,7 +73,7 @@ def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Restore what `build_test_service` replaces with a fake model, so that later tests get the real one."""
-    embedding.load_embedder, embedding.identify_model, bootstrap.open_backend = _MODEL_LOADERS
+    models.load_embedder, models.identify_model, bootstrap.open_backend = _MODEL_LOADERS
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from wikiholt.domain.git import Blob
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.embedding.model_loader import load_tokenizer
-from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.models.model_loader import load_tokenizer
 
 MAX_PAGES = 1500
 """Pages read of one wiki; of a larger one, a random sample."""

@@ -28,8 +28,8 @@ from training.quantization import (
 )
 from training.state import read_state
 
-MODELS = Path("src/wikiholt/embedding/models")
-TESTS = Path("tests/embedding/model")
+MODELS = Path("src/wikiholt/models/models")
+TESTS = Path("tests/models/model")
 REFERENCE_TEXTS = TESTS / "reference_texts.txt"
 WINDOW = 512
 MAX_CALIBRATION_TEXTS = 400

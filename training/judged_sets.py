@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.collections import SHARED_NAMES, get_page_path, read_documents, read_queries, to_page
 from wikiholt.domain.git import Blob
-from wikiholt.embedding.model_loader import load_tokenizer
-from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.models.model_loader import load_tokenizer
 
 
 def main() -> None:

@@ -20,10 +20,10 @@ from bench.embed.precision_loss import format_rows, rank_documents
 from bench.measures import measure_seconds
 from bench.peers import find_carrier
 from bench.report import describe_machine, make_head, make_parser
-from wikiholt.embedding import DEFAULT_MODEL, load_embedder
-from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.embedding.idle_threads import count_available_cores
-from wikiholt.embedding.model_loader import read_encoder_tensors
+from wikiholt.models import DEFAULT_MODEL, load_embedder
+from wikiholt.models.embedder import OnnxEmbedder
+from wikiholt.models.idle_threads import count_available_cores
+from wikiholt.models.model_loader import read_encoder_tensors
 
 BATCH = 32
 MODEL = "all-MiniLM-L6-v2"
@@ -106,8 +106,8 @@ def measure_start(rounds: int) -> list[str]:
     """Cold starts in new processes; the files are in the page cache."""
     script = (
         "import time; a = time.perf_counter(); import numpy; b = time.perf_counter()\n"
-        "import onnxruntime, tokenizers, wikiholt.embedding; c = time.perf_counter()\n"
-        "e = wikiholt.embedding.load_embedder({!r}, precision={!r}); d = time.perf_counter(); e.embed_query('x')\n"
+        "import onnxruntime, tokenizers, wikiholt.models; c = time.perf_counter()\n"
+        "e = wikiholt.models.load_embedder({!r}, precision={!r}); d = time.perf_counter(); e.embed_query('x')\n"
         "print(b - a, c - b, d - c, time.perf_counter() - d)"
     )
     lines = [

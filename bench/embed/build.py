@@ -24,13 +24,13 @@ from bench.report import make_parser
 from training.encoder_graph import EncoderShape, build_encoder
 from training.export import read_texts
 from training.quantization import compute_smoothing, create_session, find_largest_inputs, find_products
-from wikiholt.embedding.tokenizer import build_unigram_tokenizer
-from wikiholt.embedding.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
-from wikiholt.embedding.weights import WeightsLayout, extract_tensors
+from wikiholt.models.tokenizer import build_unigram_tokenizer
+from wikiholt.models.weights import NIBBLE_BLOCK_SIZE as BLOCK_SIZE
+from wikiholt.models.weights import WeightsLayout, extract_tensors
 
 MINILM = EncoderShape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
 E5 = EncoderShape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE)
-MODELS = Path("src/wikiholt/embedding/models")
+MODELS = Path("src/wikiholt/models/models")
 SENTENCES = (
     "A wiki page is a file in a git repository.",
     "How do I reset my password?",

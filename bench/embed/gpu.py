@@ -13,10 +13,10 @@ import torch
 
 from bench.embed.limits import count_operations
 from bench.report import make_parser
-from wikiholt.embedding import DEFAULT_MODEL
-from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.embedding.model_loader import load_model, read_encoder_tensors
-from wikiholt.embedding.torch_encoder import TorchEncoder
+from wikiholt.models import DEFAULT_MODEL
+from wikiholt.models.embedder import OnnxEmbedder
+from wikiholt.models.model_loader import load_model, read_encoder_tensors
+from wikiholt.models.torch_encoder import TorchEncoder
 
 SENTENCES = ("A wiki page is a file in a git repository.", "How do I reset my password?", "word " * 180)
 MATRIX_SIZE = 8192

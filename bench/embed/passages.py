@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from bench.corpus import list_pages, open_clone, read_pages
-from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.models.embedder import OnnxEmbedder
 
 TOKENS = 200
 _FRONTMATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.models.embedder import OnnxEmbedder
 from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
 DEPTH = 10

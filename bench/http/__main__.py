@@ -22,7 +22,7 @@ from bench.http.clients import BareClient, Client, VaultClient, WikiholtClient, 
 from bench.measures import measure_seconds, wait_until
 from bench.peers import find_carrier
 from bench.report import DATA, make_head, make_parser, publish
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
 

@@ -24,7 +24,7 @@ from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_
 from bench.http.clients import ClientGroup, WikiholtClient, run_clients
 from bench.measures import read_cpu_s
 from bench.report import make_head, make_parser, publish, write_values
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.embedders import CachingEmbedder
 from bench.many_wikis.repositories import SmallPage, create_repositories, make_slug
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import IndexMissing
 from wikiholt.wikis.service import WikiService
 

@@ -9,11 +9,11 @@ from typing import cast
 from bench.corpus import list_pages, open_clone, run_git
 from bench.embedders import IndexedEmbedder, RandomEmbedder
 from bench.report import DATA
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
+from wikiholt.index.checksums import compute_row_checksum
+from wikiholt.index.sqlite.schema import open_connection
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
-from wikiholt.storage.checksums import compute_row_checksum
-from wikiholt.storage.sqlite.schema import open_connection
 
 HOME = DATA / "otterwiki"
 

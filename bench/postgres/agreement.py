@@ -15,7 +15,7 @@ from bench.postgres.sides import Side
 from bench.report import DATA, make_head
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
-from wikiholt.embedding import load_embedder
+from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.keyword_query import parse_query
 

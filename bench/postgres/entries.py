@@ -14,9 +14,9 @@ from bench.report import DATA
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.protocols import Embedder
-from wikiholt.embedding import load_embedder
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.models import load_embedder
 
 CHUNKS = 100_000
 BATCH = 48

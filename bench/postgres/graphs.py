@@ -14,9 +14,9 @@ from bench.postgres.rows import PassageRows, format_vector
 from bench.postgres.server import run_server
 from bench.postgres.shared import Database, copy_rows
 from bench.report import make_head
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
-from wikiholt.embedding import load_embedder
+from wikiholt.models import load_embedder
 
 WIKI = "wiki-k8s-en"
 BUILD_PARAMETERS = ((16, 64), (16, 200), (24, 200))

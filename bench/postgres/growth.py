@@ -21,13 +21,13 @@ from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
+from wikiholt.index.postgres.generations import create_generation
+from wikiholt.index.postgres.placements import reserve_placement, write_condition
+from wikiholt.index.postgres.store import PostgresStore
+from wikiholt.index.sqlite.generations import GenerationOrigin
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
-from wikiholt.storage.postgres.generations import create_generation
-from wikiholt.storage.postgres.placements import reserve_placement, write_condition
-from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.sqlite.generations import GenerationOrigin
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 

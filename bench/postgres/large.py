@@ -17,7 +17,7 @@ from bench.postgres.store_times import StoreTimes
 from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.search import PageFilter
-from wikiholt.embedding import load_embedder
+from wikiholt.models import load_embedder
 from wikiholt.text.keyword_query import parse_query
 
 SIZES = (10_000, 100_000)

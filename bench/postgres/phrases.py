@@ -19,7 +19,7 @@ from bench.postgres.server import get_pid, run_server
 from bench.postgres.sides import Side
 from bench.report import DATA
 from tests.support.postgres_server import PostgresServer
-from wikiholt.app.store_migration import StoreMigration
+from wikiholt.api.store_migration import StoreMigration
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.request import SearchRequest

@@ -16,9 +16,9 @@ from bench.postgres.server import run_server
 from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
-from wikiholt.embedding import load_embedder
-from wikiholt.storage.postgres import queries
-from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
+from wikiholt.index.postgres import queries
+from wikiholt.index.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
+from wikiholt.models import load_embedder
 
 ROWS = 100_000
 SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}

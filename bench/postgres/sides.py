@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.embedders import CachingEmbedder
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
-from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.wikis.service import WikiService
 
 

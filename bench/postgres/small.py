@@ -18,8 +18,8 @@ from bench.postgres.shared_table import SharedTable
 from bench.postgres.sides import Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry
-from wikiholt.embedding import load_embedder
 from wikiholt.errors import WikiholtError
+from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.keyword_query import parse_query
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.corpus import run_git
 from bench.soak.wikis import SoakWiki
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.wikis.service import WikiService
 
 _CANARY = re.compile(rb"kanari[a-z]{10}")

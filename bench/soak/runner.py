@@ -22,7 +22,7 @@ from bench.soak.readers import Reader
 from bench.soak.visitor import NOT_YET, Gate, SharedState, Visitor
 from bench.soak.wikis import SoakWiki, create_wikis, register_wikis
 from bench.soak.writers import Writer
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 
 _GUESTS = 4
 _WARM_READERS = 5

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.corpus import run_git
 from bench.many_wikis.repositories import SmallPage, create_repository, pick_pages, read_small_pages
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 CANARY_PAGE = "Canary"

@@ -20,15 +20,15 @@ from tests.crash.file_damage import CONTENT, OTHER_FILE, DamageFunction, get_fil
 from tests.crash.random_edits import create_pages
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service, install_fake_model, load_test_settings
-from wikiholt.app import bootstrap
+from wikiholt.api import bootstrap
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.search import QueryRecord, QueryRetention, SearchMode
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, write_job
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
+from wikiholt.sync.reindex_job import ReindexJob, ReindexState, write_job
 from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 PAGES = 9
 SLUGS = ("victim", "bystander")

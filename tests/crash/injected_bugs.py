@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from wikiholt.indexing import backup_directory
-from wikiholt.storage.sqlite import index, index_writer, vector_file
+from wikiholt.index import backup_directory
+from wikiholt.index.sqlite import index, index_writer, vector_file
 from wikiholt.wikis import keys
 
 _UNDO: list[Callable[[], None]] = []

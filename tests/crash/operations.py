@@ -9,15 +9,15 @@ from random import Random
 from tests.crash.child_process import ChildChannel
 from tests.crash.random_edits import make_page
 from tests.support.services import build_test_service
-from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Busy, PageNotFound
+from wikiholt.folder.source import DirectorySource
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.index_backups import IndexBackups
-from wikiholt.indexing.sync import Syncer
-from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.index.index_backups import IndexBackups
+from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.index.sync import Syncer
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.registry_backups import RegistryBackups

@@ -18,7 +18,7 @@ from tests.crash.random_edits import COMMON_WORD
 from tests.crash.server_process import RandomClient, run_server
 from tests.support.services import REAL_MODEL, SlowEmbedder, build_test_service
 from tests.support.stored_bytes import read_stored_bytes
-from wikiholt import embedding
+from wikiholt import models
 from wikiholt.domain.index import FloatArray, SyncReport
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode, SearchResult
@@ -34,16 +34,16 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.indexing.sync import Syncer
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.index.sync import Syncer
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 FRESH_WIKI_ID = "ffffffffffffffffffff"
-_CACHE_LOGGERS = ("wikiholt.caches", "wikiholt.search")
+_CACHE_LOGGERS = ("wikiholt.index", "wikiholt.search")
 
 
 @dataclass(slots=True)
@@ -286,7 +286,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
     fresh_directory = case.scratch / "fresh"
     shutil.rmtree(fresh_directory, ignore_errors=True)
     store = SqliteStore(fresh_directory)
-    embedder = embedding.load_embedder() if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
+    embedder = models.load_embedder() if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
     Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
     try:

@@ -16,7 +16,7 @@ from tests.crash.child_process import TIMEOUT_S, ChildChannel, ChildProcess
 from tests.crash.random_edits import COMMON_WORD, make_page
 from tests.support.services import FAST_SERVE_SETTINGS, REAL_MODEL, install_fake_model
 from wikiholt.interfaces.cli.main import main
-from wikiholt.scheduler import periodic
+from wikiholt.sync import periodic
 
 _ADDRESS_KEY = "listening"
 _MAX_VISIT_S = 4.0

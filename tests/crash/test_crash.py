@@ -21,10 +21,10 @@ from tests.support.services import make_cached_service
 from tests.support.tiers import choose
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
-from wikiholt.indexing.repair import IndexRepair
+from wikiholt.index.repair import IndexRepair
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
@@ -113,7 +113,7 @@ def test_an_index_is_fully_read_by_a_sync_only_after_damage_was_reported(
     tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
-    monkeypatch.setattr("wikiholt.storage.sqlite.index.SqliteIndex.check", lambda self: checks.append("read") or [])
+    monkeypatch.setattr("wikiholt.index.sqlite.index.SqliteIndex.check", lambda self: checks.append("read") or [])
     for _ in range(2):
         service = make_cached_service(tmp_path / "data")
         service.get_handle("victim").sync()

@@ -26,9 +26,9 @@ from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_recor
 from wikiholt.errors import NotWritable
 from wikiholt.git.mirror import MIRROR_DIRECTORY
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 ROUNDS, SEED = choose(50, 14), 2024
 """14 rounds have each operation and each failure."""

@@ -146,8 +146,8 @@ def test_a_page_that_the_keyword_index_has_under_a_foreign_word_is_never_shown(w
 def test_a_service_checks_every_index_daily_and_repairs_damage(
     wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.start_delay_s", 0.1)
-    monkeypatch.setattr("wikiholt.scheduler.periodic.ScheduledChecks.poll_s", 0.1)
+    monkeypatch.setattr("wikiholt.sync.periodic.ScheduledChecks.start_delay_s", 0.1)
+    monkeypatch.setattr("wikiholt.sync.periodic.ScheduledChecks.poll_s", 0.1)
     wiki.handle.check_integrity()
     flip_bit_in_words(wiki, 0.5)
     scheduler = wiki.start_scheduler(checks=86_400.0)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.support.worker_service import WorkerService, make_worker_service
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 
 PAGES = {slug: {"Home.md": f"# Home\n\nThe cat of the {slug} sleeps.\n"} for slug in ("garden", "office")}
 

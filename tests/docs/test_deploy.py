@@ -22,7 +22,7 @@ from tests.docs.deploy_files import (
 )
 from tests.support.paths import ROOT
 from wikiholt import __version__
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.parser import parse_arguments
 

@@ -13,13 +13,13 @@ import pytest
 import wikiholt
 from tests.support.paths import ROOT
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
+from wikiholt.domain.slugs import RESERVED_SLUGS
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, PROBLEMS_FOUND_EXIT_CODE
 from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
 from wikiholt.text.markdown import make_github_slug
-from wikiholt.wikis.slugs import RESERVED_SLUGS
 
 PACKAGE = ROOT / "src" / "wikiholt"
 BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]

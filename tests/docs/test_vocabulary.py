@@ -16,7 +16,7 @@ EXEMPT = {
     "src/wikiholt/text/languages.py",  # stopwords
     "tests/docs/test_vocabulary.py",
     "tests/support/vendor",  # axe-core
-    "tests/embedding/test_word_vectors.py",  # an example page
+    "tests/models/test_word_vectors.py",  # an example page
     "CHANGELOG.md",  # names what was renamed
 }
 RETIRED = {

@@ -6,7 +6,7 @@ import atheris
 
 # Only modules that are imported here are instrumented, so this must be their first import.
 with atheris.instrument_imports(
-    include=["wikiholt.text", "wikiholt.interfaces.web", "wikiholt.app.settings", "markdown_it"]
+    include=["wikiholt.text", "wikiholt.interfaces.web", "wikiholt.api.settings", "markdown_it"]
 ):
     from tests.fuzz.runner import ALL_TARGETS
 

@@ -12,9 +12,10 @@ from starlette.requests import Request as HttpRequest
 
 from tests.fuzz.fuzz_texts import PATHS
 from tests.fuzz.text_targets import assert_storable, parse_data
-from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, WikiSettings
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.definitions import SETTINGS, WIKI_SETTINGS, WikiSettings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
+from wikiholt.domain.slugs import propose_slug, validate_slug
 from wikiholt.errors import InvalidPage, InvalidQuery, InvalidSetting, InvalidSlug, WikiholtError
 from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.git.source import GitSource
@@ -28,7 +29,6 @@ from wikiholt.text.links import PageNameIndex, fold_path, resolve_link_paths
 from wikiholt.text.page_names import get_page_path
 from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.page_locator import get_candidate_files, validate_path
-from wikiholt.wikis.slugs import propose_slug, validate_slug
 
 _NEW_PATH = "moved/New place"
 _PAGE_NAMES = PageNameIndex(PATHS)
@@ -220,7 +220,7 @@ def _open_source() -> GitSource:
 def _open_wiki() -> "object":
     from tests.malformed.malformed_wiki import HEALTHY_PAGES
     from tests.support.git_repository import Repository
-    from wikiholt.app.bootstrap import open_service
+    from wikiholt.api.bootstrap import open_service
 
     directory = Path(tempfile.mkdtemp(prefix="wikiholt-fuzz-"))
     repository = Repository(directory / "wiki")

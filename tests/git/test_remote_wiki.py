@@ -10,12 +10,12 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer, make_advertising_handler, make_git_handler, run_http_server
 from tests.support.wait import TIMEOUT_S
-from wikiholt.app.backends import open_backend
-from wikiholt.app.bootstrap import build_wiki_config, open_application
-from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.backends import open_backend
+from wikiholt.api.bootstrap import build_wiki_config, open_application
+from wikiholt.api.settings.definitions import Settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
-from wikiholt.indexing.backup_directory import BackupPolicy
+from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.schemas.admin_schemas import build_status_document, build_wiki_document
 from wikiholt.search.request import SearchRequest

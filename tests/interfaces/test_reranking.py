@@ -11,9 +11,9 @@ import pytest
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication, serve_application
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.doctor import run_checks
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.doctor import run_checks
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.service_routes import build_openapi
 from wikiholt.search.reranking import RerankConfig

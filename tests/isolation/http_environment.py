@@ -14,8 +14,8 @@ from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
 from tests.support.tiers import choose
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import Application, build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import Application, build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.sign_in import PeerMiddleware

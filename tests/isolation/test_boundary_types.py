@@ -14,18 +14,18 @@ import pytest
 from mypy import api
 
 import wikiholt
-from wikiholt.caches.chroma.client import CollectionInfo, CollectionRecords
-from wikiholt.caches.chroma.searcher import ChromaSearcher
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
+from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
+from wikiholt.index.chroma.searcher import ChromaSearcher
+from wikiholt.index.keywords.keyword_cache import FileKeywordCache
+from wikiholt.index.sqlite.index import SqliteIndex
+from wikiholt.index.sqlite.index_vectors import IndexVectors
+from wikiholt.index.sqlite.vector_file import VectorFile
+from wikiholt.index.sqlite.vector_table import VectorTable
 from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
-from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.index_vectors import IndexVectors
-from wikiholt.storage.sqlite.vector_file import VectorFile
-from wikiholt.storage.sqlite.vector_table import VectorTable
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
@@ -63,12 +63,12 @@ BOUND_TYPES: tuple[type, ...] = (
 WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|KeywordQuery|SearchRequest|PageFilter")
 MULTI_WIKI_MODULES = (
-    "wikiholt.app.",
+    "wikiholt.api.",
     "wikiholt.domain.",
     "wikiholt.git.managed_repositories.",  # creates and deletes them
     "wikiholt.interfaces.",
-    "wikiholt.scheduler.",
-    "wikiholt.storage.",
+    "wikiholt.sync.",
+    "wikiholt.index.",
     "wikiholt.wikis.access.",
     "wikiholt.wikis.keys.",
     "wikiholt.wikis.people.",
@@ -79,13 +79,13 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )
 """Modules whose functions may take a wiki: they select and open it. None of them searches."""
-OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "layout"))
+OPENING_MODULES = tuple(f"wikiholt.index.chroma.{part}." for part in ("engine", "layout"))
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
-IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.directory.source_identity.")
+IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_identity.")
 """Check whether a source is still the one that a wiki was created from. They read no page."""
-WATCHER_MODULE = "wikiholt.directory.watcher."
+WATCHER_MODULE = "wikiholt.folder.watcher."
 """Reports that something changed in the directory of a wiki. Reads no page."""
 
 
@@ -143,7 +143,7 @@ def iter_functions() -> Iterator[tuple[str, Callable[..., object]]]:
     """Every function and method of the package, private ones too."""
     for module in pkgutil.walk_packages(wikiholt.__path__, "wikiholt."):
         # This module needs PyTorch, which is installed on machines with a GPU only.
-        is_available = module.name != "wikiholt.embedding.torch_encoder" or importlib.util.find_spec("torch")
+        is_available = module.name != "wikiholt.models.torch_encoder" or importlib.util.find_spec("torch")
         if module.name.rpartition(".")[2] != "__main__" and is_available:
             loaded = importlib.import_module(module.name)
             yield from _iter_members(loaded, loaded.__name__)

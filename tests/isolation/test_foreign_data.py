@@ -13,17 +13,17 @@ import psycopg
 import pytest
 
 from tests.isolation.canaries import CanaryWiki, find_codes
-from wikiholt.app.backends import open_backend
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.isolation_check import check_isolation
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.backends import open_backend
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.isolation_check import check_isolation
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
 from wikiholt.errors import WikiholtError, WikiNotFound
-from wikiholt.indexing.backup_directory import BackupPolicy
+from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from tests.isolation.backends import find_traces_on_disk
 from tests.support.git_repository import Repository
-from wikiholt.app.bootstrap import Application, build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import Application, build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSource, RepositoryReplaced, Unauthorized, WikiholtError, WikiNotFound
@@ -20,10 +20,10 @@ from wikiholt.git import repository_identity
 from wikiholt.git.repository import find_repositories
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
+from wikiholt.sync.scheduler_state import SchedulerState
+from wikiholt.sync.wiki_discovery import WikiDiscovery
+from wikiholt.sync.wiki_records import SchedulerConfig
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.access import RequestIdentity
 from wikiholt.wikis.service import WikiService

@@ -21,18 +21,18 @@ from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
 from tests.support.tiers import IS_FULL
-from wikiholt.app import bootstrap
-from wikiholt.app.bootstrap import Application, build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api import bootstrap
+from wikiholt.api.bootstrap import Application, build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Conflict, IndexCorrupt, WikiholtError
 from wikiholt.git.repository import find_repositories
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
-from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.sync.scheduler_state import SchedulerState
+from wikiholt.sync.wiki_discovery import WikiDiscovery
+from wikiholt.sync.wiki_records import SchedulerConfig
 from wikiholt.testing import FakeEmbedder
 
 CANARY = "heroncanary"

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from tests.malformed.malformed_pages import LARGE_PAGES, MALFORMED_PAGES, ODD_NAMES
 from tests.support.git_repository import Repository
-from wikiholt.app.bootstrap import build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder

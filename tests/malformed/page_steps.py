@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests.support.snippets import build_snippet
 from wikiholt.domain.git import Blob
 from wikiholt.domain.page import Page, PageProblem
-from wikiholt.indexing.pipeline import PageTask, TextPipeline
+from wikiholt.index.pipeline import PageTask, TextPipeline
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.hits import count_mentions, get_stems, strip_leading_headings
 from wikiholt.testing import FakeEmbedder

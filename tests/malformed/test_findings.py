@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.malformed.page_steps import STEPS, measure_seconds
-from wikiholt.app.settings.definitions import SETTINGS
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.definitions import SETTINGS
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.page import Page
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.output import format_json

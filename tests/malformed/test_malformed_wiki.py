@@ -14,7 +14,7 @@ import pytest
 from tests.malformed.malformed_pages import LARGE_PAGES, MALFORMED_PAGES
 from tests.malformed.malformed_wiki import HEALTHY_PAGES, MalformedWiki, commit_files, open_malformed_wiki
 from tests.support.tiers import IS_FULL, choose
-from wikiholt import embedding
+from wikiholt import models
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.main import main
@@ -194,8 +194,8 @@ def test_command_output_contains_no_control_characters(
     wiki: MalformedWiki, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not IS_FULL:  # the commands use the model of the index; with the real one they would rebuild it
-        monkeypatch.setattr(embedding, "load_embedder", lambda *_, **__: FakeEmbedder())
-        monkeypatch.setattr(embedding, "identify_model", lambda *_: FakeEmbedder())
+        monkeypatch.setattr(models, "load_embedder", lambda *_, **__: FakeEmbedder())
+        monkeypatch.setattr(models, "identify_model", lambda *_: FakeEmbedder())
     data = ["--data", str(wiki.data)]
     commands = [["status", "nasty"], ["status", "nasty", "--json"], ["list"]]
     commands += [

@@ -11,9 +11,9 @@ from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.reranking import RerankConfig
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig

@@ -11,14 +11,14 @@ from tests.support.git_repository import Repository
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelMissing
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.interfaces.cli.output import TerminalStyle, format_result
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, render_snippet
+from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.search.test_search import PAGES, SearchFixture
 from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.text.properties import parse_condition
 from wikiholt.wikis.handle import WikiHandle
 

@@ -11,15 +11,15 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import CosineScale, IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index import rows
+from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search import hits
 from wikiholt.search.candidates import Passage
 from wikiholt.search.hits import HitBuilder, choose_passages, count_mentions, get_stems, strip_leading_headings
 from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage import rows
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import parse_query
 

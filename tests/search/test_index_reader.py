@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.caches.brute_force_index import random_vectors
+from tests.index.brute_force_index import random_vectors
 from wikiholt.domain.index import IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import DatabaseUnavailable, NothingIndexed

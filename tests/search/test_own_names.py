@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.search import Confidence, Hit, PageFilter, SearchMode, SearchResult, SortOrder
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
 
 MODES = list(SearchMode)

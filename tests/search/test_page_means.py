@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.caches.brute_force_index import random_vectors
+from tests.index.brute_force_index import random_vectors
 from tests.search.candidate_fixtures import Row
 from tests.search.candidate_fixtures import make_rows as candidates
 from wikiholt.domain.index import CosineScale, VectorHits, VectorRows, compute_page_means

@@ -13,8 +13,8 @@ from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import Confidence, SearchMode
-from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelError
+from wikiholt.models import load_embedder
 from wikiholt.search.ranking import (
     ANSWER_PROBABILITY,
     COMPETING_PAGES,

@@ -15,10 +15,10 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidQuery, ModelMismatch, ModelMissing, NothingIndexed
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.candidates import KEYWORD_CANDIDATES
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.wikis.handle import WikiHandle

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
-from wikiholt.embedding import load_embedder
 from wikiholt.errors import IndexMissing, InvalidQuery, ModelMissing, PageNotFound
+from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
 
 FILLER = "Nothing of note stands in this sentence about whatever there is. " * 20

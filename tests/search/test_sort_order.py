@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki
-from wikiholt.app.settings.setting import check_boost_rule
+from wikiholt.api.settings.setting import check_boost_rule
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import InvalidQuery
 from wikiholt.search.ranking import Candidate

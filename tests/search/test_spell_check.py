@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.search.spell_check_fixtures import SpellingFixture, VocabularyEmbedder
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.keywords.keyword_cache import FileKeywordCache
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search import query as search_query
 from wikiholt.search import spell_check
 from wikiholt.search.request import SearchRequest

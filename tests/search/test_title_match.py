@@ -10,7 +10,7 @@ from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
-from wikiholt.embedding import load_embedder
+from wikiholt.models import load_embedder
 from wikiholt.search.ranking import QueryShape, TitleMatch, rank_candidates
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.title_match import PATH_SHARE, analyse_names, score_titles, split_path_words

@@ -6,17 +6,17 @@ comes from a request, a page or a setting; every value is bound.
 """
 
 _BY_MODULE = {
-    "app/importer/postgres_source.py": (
+    "api/importer/postgres_source.py": (
         "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))",
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
-    "directory/file_table.py": (
+    "folder/file_table.py": (
         "execute(_FIND_REVISION)",
         "execute(_FIND_ROW)",
         "execute(_READ_ROWS)",
         "execute(_SCHEMA)",
     ),
-    "storage/checksums.py": (
+    "index/checksums.py": (
         "execute(sql)",
         "execute(_WRITE_CHECKSUMS)",
         "CHUNK_COLUMNS",
@@ -27,17 +27,17 @@ _BY_MODULE = {
         "execute(_STATE_QUERY)",
         "execute(_TAG_QUERY)",
     ),
-    "storage/postgres/address.py": (
+    "index/postgres/address.py": (
         "database",
         "role",
     ),
-    "storage/postgres/admin.py": (
+    "index/postgres/admin.py": (
         "execute(COUNT_NODES)",
         "execute(_COUNT_WIKIS)",
         "execute(_SELECT_UNEXPECTED_ROLES)",
         "execute(_SELECT_VERSIONS)",
     ),
-    "storage/postgres/assignments.py": (
+    "index/postgres/assignments.py": (
         "execute(COUNT_NODES)",
         "execute(_CLAIM_WORK)",
         "execute(_COUNT_NODES)",
@@ -51,13 +51,13 @@ _BY_MODULE = {
         "execute(_TAKE_REQUESTS)",
         "execute(_SELECT_AVAILABLE)",
     ),
-    "storage/postgres/catalog.py": (
+    "index/postgres/catalog.py": (
         "CATALOG_SCHEMA",
         "execute(sql.SQL('ALTER TABLE {} ALTER {} SET STATISTICS 0').format(*names))",
         "execute(sql.SQL(step))",
         "execute(statement)",
     ),
-    "storage/postgres/generation_rows.py": (
+    "index/postgres/generation_rows.py": (
         "' FOR UPDATE' if lock else ''",
         "', '.join(ChunkRow._fields)",
         "CONTENTS_COLUMNS",
@@ -71,7 +71,7 @@ _BY_MODULE = {
         "tables.pages",
         "within",
     ),
-    "storage/postgres/generations.py": (
+    "index/postgres/generations.py": (
         "', '.join(['%s'] * len(values))",
         "STATE_COLUMNS",
         "_GENERATION_COLUMNS",
@@ -84,7 +84,7 @@ _BY_MODULE = {
         "execute(sql.SQL(statement))",
         "execute(statement)",
     ),
-    "storage/postgres/home_tables.py": (
+    "wikis/home_tables.py": (
         "_AT_EXPRESSION",
         "_EMPTY_OLD_CHECKSUM",
         "_LEVEL_EXPRESSION",
@@ -99,7 +99,7 @@ _BY_MODULE = {
         "format_row_check_sql(table)",
         "table",
     ),
-    "storage/postgres/index.py": (
+    "index/postgres/index.py": (
         "condition",
         "'' if limit is None else ' AND number < %s'",
         "HAS_ORDER_OVERRIDE",
@@ -116,7 +116,7 @@ _BY_MODULE = {
         "source",
         "within",
     ),
-    "storage/postgres/index_writer.py": (
+    "index/postgres/index_writer.py": (
         "', '.join(_COMPARED_PAGE_FIELDS)",
         "execute(sql)",
         "self._tables.chunks",
@@ -124,17 +124,17 @@ _BY_MODULE = {
         "tables.chunks",
         "tables.pages",
     ),
-    "storage/postgres/keyword_search.py": (
+    "index/postgres/keyword_search.py": (
         "clause",
         "columns",
         "execute(sql)",
         "self._tables.pages",
     ),
-    "storage/postgres/leases.py": (
+    "index/postgres/leases.py": (
         "execute(composed)",
         "execute(statement)",
     ),
-    "storage/postgres/locks.py": (
+    "index/postgres/locks.py": (
         "execute(_ACQUIRE)",
         "execute(_CLAIM)",
         "execute(_DROP)",
@@ -142,7 +142,7 @@ _BY_MODULE = {
         "execute(_RELEASE)",
         "execute(statement)",
     ),
-    "storage/postgres/maintenance.py": (
+    "index/postgres/maintenance.py": (
         "execute(_SELECT_INDEXES)",
         "execute(create + sql.SQL(index.definition))",
         "execute(sql.SQL('ANALYZE {}').format(table))",
@@ -150,7 +150,7 @@ _BY_MODULE = {
         "execute(statement)",
         "execute(statement.format(sql.Identifier(schema)))",
     ),
-    "storage/postgres/move.py": (
+    "index/postgres/move.py": (
         "execute(_LONG_STATEMENT)",
         "execute(count)",
         "execute(sql.SQL(\"UPDATE {} SET text = %s WHERE name = 'layout'\").format(state))",
@@ -159,18 +159,18 @@ _BY_MODULE = {
         "MOVES_AS_PLACEMENTS",
         "PLACEMENT_COLUMNS",
     ),
-    "storage/postgres/placements.py": (
+    "index/postgres/placements.py": (
         "execute(statement)",
         "table",
         "MOVES_AS_PLACEMENTS",
         "PLACEMENT_COLUMNS",
         "values",
     ),
-    "storage/postgres/pool.py": (
+    "index/postgres/pool.py": (
         "execute(begin)",
         "execute(sql.SQL('; ').join(statements))",
     ),
-    "storage/postgres/provision.py": (
+    "index/postgres/provision.py": (
         "execute(sql.SQL('; ').join(statements))",
         "execute(sql.SQL('CREATE ROLE {} NOLOGIN').format(sql.Identifier(group)))",
         "execute(sql.SQL('DROP SCHEMA {} CASCADE').format(sql.Identifier(schema_name)))",
@@ -182,14 +182,14 @@ _BY_MODULE = {
         "execute(query)",
         "execute(sql.SQL(statements).format(**names))",
     ),
-    "storage/postgres/queries.py": (
+    "index/postgres/queries.py": (
         "_VECTOR_PARAMETER",
         "execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))",
         "execute(sql)",
         "tables.chunks",
         "within",
     ),
-    "storage/postgres/query_log.py": (
+    "wikis/postgres_query_log.py": (
         "SEARCHES_COLUMNS",
         "execute(_COMMENT)",
         "execute(_SELECT_TABLE_STATE)",
@@ -198,8 +198,8 @@ _BY_MODULE = {
         "execute(sql.SQL(_GRANT).format(role=sql.Identifier(placement.role), **names))",
         "execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))",
     ),
-    "storage/postgres/schema.py": ("execute(statement)",),
-    "storage/postgres/sqlite_copy.py": (
+    "index/postgres/schema.py": ("execute(statement)",),
+    "index/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join(LinkRow._fields)",
         "', '.join(PageRow._fields)",
@@ -210,11 +210,11 @@ _BY_MODULE = {
         "execute(sql)",
         "table",
     ),
-    "storage/postgres/store.py": (
+    "index/postgres/store.py": (
         "execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{SWEEP_LOCK_TIMEOUT_S:.3f}s'))",
     ),
-    "storage/sqlite/index.py": (
+    "index/sqlite/index.py": (
         "condition",
         "HAS_ORDER_OVERRIDE",
         "ORDER_COLUMNS",
@@ -230,11 +230,11 @@ _BY_MODULE = {
         "clause or 'true'",
         "execute(sql.format(''))",
     ),
-    "storage/sqlite/index_vectors.py": (
+    "index/sqlite/index_vectors.py": (
         "VECTOR_COLUMNS",
         "execute(sql)",
     ),
-    "storage/sqlite/index_writer.py": (
+    "index/sqlite/index_writer.py": (
         "', '.join((f'{name} = ?' for name in MOVED_COLUMNS))",
         "', '.join(PageRow._fields)",
         "execute(_UPDATE_PAGE)",
@@ -244,7 +244,7 @@ _BY_MODULE = {
         "placeholders",
         "table",
     ),
-    "storage/sqlite/integrity.py": (
+    "index/sqlite/integrity.py": (
         "FTS_TABLE",
         "execute(sql)",
         "execute(sql.format(name))",
@@ -252,17 +252,17 @@ _BY_MODULE = {
         "found",
         "name",
     ),
-    "storage/sqlite/older_index.py": (
+    "index/sqlite/older_index.py": (
         "execute(sql)",
         "rows.HASH_PREFIX_BYTES",
     ),
-    "storage/sqlite/packed_vectors.py": (
+    "index/sqlite/packed_vectors.py": (
         "VECTOR_COLUMNS",
         "execute(_CREATE_TABLE)",
         "execute(sql)",
     ),
-    "storage/sqlite/pool.py": ("WRITER_PRAGMA",),
-    "storage/sqlite/queries.py": (
+    "index/sqlite/pool.py": ("WRITER_PRAGMA",),
+    "index/sqlite/queries.py": (
         "_FIELD_WEIGHTS",
         "condition",
         "conditions",
@@ -270,9 +270,9 @@ _BY_MODULE = {
         "LINK_COLUMNS",
         "execute(sql.format(', '.join('?' * len(batch))))",
     ),
-    "storage/sqlite/query_log.py": ("SEARCHES_COLUMNS",),
-    "storage/rows.py": ("CHUNK_COLUMNS",),
-    "storage/sqlite/schema.py": (
+    "wikis/sqlite_query_log.py": ("SEARCHES_COLUMNS",),
+    "index/rows.py": ("CHUNK_COLUMNS",),
+    "index/sqlite/schema.py": (
         "execute(sql)",
         "', '.join(PageRow._fields)",
         "HAS_ALIAS",

@@ -17,9 +17,9 @@ STATIC = SRC / "interfaces" / "web" / "static"
 STARTS_PROGRAMS = {
     "git/process.py": "git, for all reads and writes of a repository",
     "git/remote.py": "git on the network, with limits of its own",
-    "app/doctor.py": "git --version",
-    "caches/chroma/server.py": "Python, for the child in which Chroma runs",
-    "indexing/page_process.py": "Python, for the process that prepares large pages",
+    "api/doctor.py": "git --version",
+    "index/chroma/server.py": "Python, for the child in which Chroma runs",
+    "index/page_process.py": "Python, for the process that prepares large pages",
     "interfaces/cli/supervisor.py": "Python, for the scheduler and the workers of one service",
     "interfaces/cli/page_commands.py": "the editor of the person who runs the command",
     "interfaces/cli/demo_command.py": "git, for the example wikis, which come with the package",

@@ -12,16 +12,16 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
-from wikiholt.app.bootstrap import build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author, DiscoveredRepository, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
 from wikiholt.git import history, objects, process
 from wikiholt.git.repository import find_repositories
 from wikiholt.git.source import GitSource
-from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.sync.scheduler_state import SchedulerState
+from wikiholt.sync.wiki_discovery import WikiDiscovery
+from wikiholt.sync.wiki_records import SchedulerConfig
 
 ATTACKER = Author("Eve", "eve@example.org")
 PROGRAM_SETTINGS = (

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S
-from wikiholt.app import bootstrap
-from wikiholt.app.backends import open_backend
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api import bootstrap
+from wikiholt.api.backends import open_backend
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray, Recipe
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import SearchMode
-from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.index.rows import encode_content
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.rows import encode_content
+from wikiholt.sync.scheduler import Scheduler
+from wikiholt.sync.wiki_records import SchedulerConfig
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService

@@ -290,8 +290,8 @@ def _open_streams() -> None:
 
 def _load_default_model() -> None:
     """Load the default model, so that every fork has it. A session has no threads, which a fork would lose."""
-    from wikiholt.app.settings.definitions import Settings
-    from wikiholt.embedding import DEFAULT_MODEL, model_loader
+    from wikiholt.api.settings.definitions import Settings
+    from wikiholt.models import DEFAULT_MODEL, model_loader
 
     load_model = model_loader.load_model
     default = (DEFAULT_MODEL, None), {"device": Settings().device}

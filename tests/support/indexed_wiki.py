@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.git_repository import Repository
-from wikiholt.app.models import get_scale
+from wikiholt.api.models import get_scale
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageGraph
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from wikiholt.storage.postgres.placements import Placement
+from wikiholt.index.postgres.placements import Placement
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

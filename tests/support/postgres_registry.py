@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from wikiholt.indexing.backup_directory import BackupPolicy
-from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.home_tables import open_registry, open_sessions
+from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.postgres.catalog import Catalog
+from wikiholt.wikis.home_tables import open_registry, open_sessions
 from wikiholt.wikis.registry import Registry, SharedTables
 from wikiholt.wikis.registry_recovery import LeftoverData
 

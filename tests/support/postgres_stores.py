@@ -12,11 +12,11 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.leases import WRITE_LEASE
-from wikiholt.storage.postgres.pool import ConnectionPool
-from wikiholt.storage.postgres.store import PostgresStore
-from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.index.postgres.catalog import Catalog
+from wikiholt.index.postgres.leases import WRITE_LEASE
+from wikiholt.index.postgres.pool import ConnectionPool
+from wikiholt.index.postgres.store import PostgresStore
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 

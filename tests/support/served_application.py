@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import Application, build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import Application, build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder

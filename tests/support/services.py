@@ -5,23 +5,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wikiholt import embedding
-from wikiholt.app import bootstrap
-from wikiholt.app.backends import open_backend
-from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.directory.source import DirectorySource
-from wikiholt.directory.source_identity import SourceIdentities
+from wikiholt import models
+from wikiholt.api import bootstrap
+from wikiholt.api.backends import open_backend
+from wikiholt.api.settings.definitions import Settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
+from wikiholt.folder.source import DirectorySource
+from wikiholt.folder.source_identity import SourceIdentities
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.keywords.keyword_cache import FileKeywordCache
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.reranking import RerankConfig
-from wikiholt.storage.sqlite.index_vectors import CodesChoice, choose_quantized
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.registry import Registry
@@ -51,8 +51,8 @@ FAST_SERVE_SETTINGS = {name: str(value) for name, value in (_SETTINGS | _FAST_SE
 def install_fake_model(model: str, seconds: float) -> None:
     """Let this process load a stand-in wherever it would load a model, and cache words however few the pages are."""
     if model != REAL_MODEL:
-        embedding.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
-        embedding.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
+        models.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
+        models.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
     bootstrap.open_backend = lambda settings, backups: replace(
         open_backend(settings, backups), keyword_cache_min_pages=0
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.embedding import DEFAULT_MODEL, model_loader
-from wikiholt.embedding.model_loader import LoadedModel, load_model
+from wikiholt.models import DEFAULT_MODEL, model_loader
+from wikiholt.models.model_loader import LoadedModel, load_model
 
 
 @cache

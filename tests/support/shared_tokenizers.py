@@ -4,8 +4,8 @@ import hashlib
 
 from tokenizers import Tokenizer
 
-from wikiholt.embedding import tokenizer
-from wikiholt.embedding.model_card import ModelCard
+from wikiholt.models import tokenizer
+from wikiholt.models.model_card import ModelCard
 
 _load = tokenizer._load_tokenizer
 _loaded: dict[tuple[bytes, str], Tokenizer] = {}

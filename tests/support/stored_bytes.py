@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage import rows
+from wikiholt.index import rows
 
 
 def read_stored_bytes(file: Path) -> bytes:

@@ -37,7 +37,7 @@ def get_group(path: PurePath) -> str | None:
     """
     folders = path.parts[:-1]
     if "postgres" in folders:  # too many for one worker
-        kind = "gate" if folders[0] in _GATES else "storage" if folders[0] == "storage" else "app"
+        kind = "gate" if folders[0] in _GATES else "index" if folders[0] == "index" else "app"
         return f"postgres {kind}"
     return " ".join(name for name in folders if name in _SHARED_RESOURCES) or None
 

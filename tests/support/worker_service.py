@@ -12,11 +12,11 @@ from pathlib import Path
 
 import httpx
 
-from tests.embedding.tiny_model import write_model
+from tests.models.tiny_model import write_model
 from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 WORKERS = 2

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.tiers import choose, limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from wikiholt.domain.page import Chunk, Page
-from wikiholt.embedding.model_files import ModelFiles, find_model
-from wikiholt.embedding.tokenizer import ModelTokenizer
+from wikiholt.models.model_files import ModelFiles, find_model
+from wikiholt.models.tokenizer import ModelTokenizer
 from wikiholt.text.chunks import build_chunks, chunk_page
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.segmentation import TokenCounter, TokenSpans

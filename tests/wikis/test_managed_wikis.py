@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.doctor import run_checks
-from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.app.store_migration import MigrationOutcome, StoreMigration
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.doctor import run_checks
+from wikiholt.api.settings.settings_loader import load_settings
+from wikiholt.api.store_migration import MigrationOutcome, StoreMigration
 from wikiholt.domain.git import Author
 from wikiholt.errors import (
     InvalidSetting,
@@ -27,9 +27,9 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.git.process import GitRunner
-from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
+from wikiholt.sync.scheduler import Scheduler
+from wikiholt.sync.wiki_records import SchedulerConfig
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.pages.bulk_writer import BulkLine
 from wikiholt.wikis.service import WikiService

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Person, PersonOrigin, Scope
 from wikiholt.errors import Forbidden, InvalidSetting, Unauthorized, WikiNotFound
 from wikiholt.wikis.access import AccessPolicy, RequestIdentity

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import IndexCorrupt
 from wikiholt.wikis.registry import Registry

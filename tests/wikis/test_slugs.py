@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wikiholt.domain.slugs import RESERVED_SLUGS, propose_slug, validate_slug
 from wikiholt.errors import InvalidSlug
-from wikiholt.wikis.slugs import RESERVED_SLUGS, propose_slug, validate_slug
 
 
 @pytest.mark.parametrize("slug", ["a", "7", "garden", "team-runbook", "a--b", "x" * 63, "2024"])

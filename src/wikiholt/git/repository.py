@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wikiholt.domain.git import DiscoveredRepository
+from wikiholt.domain.slugs import propose_free_slug, validate_slug
 from wikiholt.errors import InvalidSlug, InvalidSource, SourceCorrupt, SourceError, SourceMissing
 from wikiholt.git.file_stamps import compute_stamp, take_stamp
-from wikiholt.wikis.slugs import propose_free_slug, validate_slug
 
 _MAX_PATH_BYTES = 4096
 _READ_BLOCK_BYTES = 1 << 16

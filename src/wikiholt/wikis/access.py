@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
+from wikiholt.domain.slugs import LOOPBACK_HOSTS, parse_host_header, validate_slug
 from wikiholt.domain.wiki import Key, Person, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidInput, Unauthorized, WikiNotFound
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.slugs import LOOPBACK_HOSTS, parse_host_header, validate_slug
 
 MAX_KEYS_PER_REQUEST = 50
 """The most keys, and so wikis, of one search with a list of keys."""

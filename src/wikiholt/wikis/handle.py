@@ -29,12 +29,12 @@ from wikiholt.errors import (
     QueryLogNotFound,
     WikiholtError,
 )
-from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
-from wikiholt.indexing.estimate import estimate_reindex
-from wikiholt.indexing.index_backups import IndexBackups
-from wikiholt.indexing.reconciler import ProgressCallback, ignore_progress
-from wikiholt.indexing.repair import IndexRepair
-from wikiholt.indexing.sync import Syncer
+from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
+from wikiholt.index.estimate import estimate_reindex
+from wikiholt.index.index_backups import IndexBackups
+from wikiholt.index.reconciler import ProgressCallback, ignore_progress
+from wikiholt.index.repair import IndexRepair
+from wikiholt.index.sync import Syncer
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher

@@ -10,8 +10,8 @@ from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, WikiIndex
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
-from wikiholt.indexing.backup_directory import BackupPolicy
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.query import StartedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest

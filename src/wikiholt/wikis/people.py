@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wikiholt.domain.slugs import validate_slug
 from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import InvalidSetting, InvalidSlug
-from wikiholt.wikis.slugs import validate_slug
 
 EVERYONE = "*"
 """The group of all persons, and in a rule the name of all wikis."""

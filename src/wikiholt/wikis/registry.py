@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wikiholt.domain.slugs import parse_host_header, parse_hosts, validate_slug
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
 from wikiholt.wikis.registry_recovery import LeftoverData
@@ -30,11 +31,10 @@ from wikiholt.wikis.registry_store import (
     write_version,
 )
 from wikiholt.wikis.revoked_list import REVOKED_FILE, STARTED_EMPTY, RevokedEntry, RevokedList
-from wikiholt.wikis.slugs import parse_host_header, parse_hosts, validate_slug
 from wikiholt.wikis.small_store import SmallStore, SmallStoreFile
 
 if TYPE_CHECKING:
-    from wikiholt.indexing.backup_directory import BackupPolicy
+    from wikiholt.index.backup_directory import BackupPolicy
     from wikiholt.wikis.keys import KeyStore
     from wikiholt.wikis.oauth_grants import OAuthGrants
     from wikiholt.wikis.registry_backups import RegistryBackups
@@ -138,7 +138,7 @@ class Registry:
     @cached_property
     def backups(self) -> "RegistryBackups":
         """The backups of the registry."""
-        from wikiholt.indexing.backup_directory import BackupPolicy  # noqa: PLC0415
+        from wikiholt.index.backup_directory import BackupPolicy  # noqa: PLC0415
         from wikiholt.wikis.registry_backups import RegistryBackups  # noqa: PLC0415
 
         policy = self._backup_policy or BackupPolicy()

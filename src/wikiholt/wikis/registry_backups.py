@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wikiholt.domain.wiki import BackupReason, Key, RegistryBackup
 from wikiholt.errors import BackupNotFound, Busy, Conflict, IndexCorrupt, IndexMissing, WikiholtError
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, PendingBackup
+from wikiholt.index.backup_directory import BackupDirectory, BackupFile, PendingBackup
 from wikiholt.wikis.keys import parse_key
 from wikiholt.wikis.registry_schema import REGISTRY_TABLES, TABLE_COLUMNS, RegistryRows
 from wikiholt.wikis.registry_store import RegistryStore, is_revoked, read_version, replace_rows

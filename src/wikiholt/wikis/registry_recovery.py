@@ -48,7 +48,7 @@ class LeftoverData:
         return self._has_backup(_LABEL_WITH_KEYS)
 
     def _has_backup(self, pattern: re.Pattern[str]) -> bool:
-        from wikiholt.indexing.backup_directory import BackupDirectory  # noqa: PLC0415 - rarely needed
+        from wikiholt.index.backup_directory import BackupDirectory  # noqa: PLC0415 - rarely needed
 
         if self.owner and self.owner.exists():
             return False

@@ -138,7 +138,7 @@ def _require_last_written(path: Path, connection: sqlite3.Connection, *, has_lis
 
 def _find_revoked(rows: RegistryRows, backups: Path) -> set[RevokedEntry]:
     """What the backups have and the registry has no more."""
-    from wikiholt.indexing.backup_directory import BackupDirectory  # noqa: PLC0415 - needed once
+    from wikiholt.index.backup_directory import BackupDirectory  # noqa: PLC0415 - needed once
 
     found: set[RevokedEntry] = set()
     for backup in BackupDirectory(backups).list_files():

@@ -17,6 +17,7 @@ from wikiholt.domain.protocols import (
     Source,
     VectorEngine,
 )
+from wikiholt.domain.slugs import validate_slug
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import MANAGED_KIND, Wiki
 from wikiholt.errors import (
@@ -30,13 +31,12 @@ from wikiholt.errors import (
     WikiholtError,
     WikiNotFound,
 )
-from wikiholt.indexing.index_backups import IndexBackups
+from wikiholt.index.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.registry import Registry, RemovedWiki, keep_no_record, make_wiki_id
 from wikiholt.wikis.registry_schema import RECOVERY_HINT
-from wikiholt.wikis.slugs import validate_slug
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
-from wikiholt.indexing.history_warning import HistoryWarnings
-from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.indexing.repair import IndexRepair
+from wikiholt.index.history_warning import HistoryWarnings
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
 
 _NOTHING_INDEXED_HINT = (

@@ -3,10 +3,10 @@
 from psycopg import sql
 
 from tests.crash.injected_bugs import replace_attribute
-from wikiholt.storage.postgres import index_writer, move, placements, provision, store
-from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import GenerationState
-from wikiholt.storage.postgres.schema import GenerationTables
+from wikiholt.index.postgres import index_writer, move, placements, provision, store
+from wikiholt.index.postgres.pool import Connection
+from wikiholt.index.postgres.rows import GenerationState
+from wikiholt.index.postgres.schema import GenerationTables
 
 
 def _no_fence() -> None:

@@ -8,10 +8,10 @@ from tests.crash.child_process import ChildChannel
 from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContext, make_context
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.errors import WikiNotFound
-from wikiholt.storage.postgres import pool
-from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
-from wikiholt.storage.postgres.placements import PlacementCatalog
-from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.index.postgres import pool
+from wikiholt.index.postgres.admin import PostgresDatabaseAdmin
+from wikiholt.index.postgres.placements import PlacementCatalog
+from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.wikis.handle import WikiHandle
 
 HOME, SECOND = "home", "second"

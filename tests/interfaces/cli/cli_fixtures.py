@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.services import SlowEmbedder
-from wikiholt import embedding
+from wikiholt import models
 from wikiholt.interfaces.cli.main import main
 
 
@@ -49,5 +49,5 @@ class CommandRunner:
 
 
 def use_fake_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "load_embedder", lambda name, **_: SlowEmbedder(name, 0.0))
-    monkeypatch.setattr(embedding, "identify_model", lambda name, _: SlowEmbedder(name, 0.0))
+    monkeypatch.setattr(models, "load_embedder", lambda name, **_: SlowEmbedder(name, 0.0))
+    monkeypatch.setattr(models, "identify_model", lambda name, _: SlowEmbedder(name, 0.0))

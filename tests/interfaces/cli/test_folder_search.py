@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import SourceCorrupt
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import selection
@@ -111,7 +111,7 @@ def test_a_folder_outside_of_git_is_a_wiki_too(run: Run, tmp_path: Path, monkeyp
     folder.mkdir()
     (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.folder.files_on_disk.QUIET_TIME_S", 0.0)
     assert get_paths(run("search", "beans", "--json")[1]) == ["Beans"]
     (folder / "Peas.md").write_text("# Peas\n\nPeas need a net.")
     assert "Peas" in get_paths(run("search", "peas", "--json")[1])
@@ -292,7 +292,7 @@ def test_a_search_tells_how_many_files_could_not_be_indexed(
     folder = tmp_path / "bad"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.folder.files_on_disk.QUIET_TIME_S", 0.0)
     (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
     (folder / "Link.md").symlink_to("/etc/hostname")
     (folder / "Other.md").symlink_to("/etc/passwd")
@@ -500,7 +500,7 @@ def test_a_vault_without_git_is_registered_from_a_folder_in_it(
     (vault / "deep").mkdir()
     (vault / "Beans.md").write_text("# Beans")
     monkeypatch.chdir(vault / "deep")
-    monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.folder.files_on_disk.QUIET_TIME_S", 0.0)
     _, out, err = run("search", "beans", "--json")
     assert f"Added vault: 1 page in {vault}\n" in err
     assert get_paths(out) == ["Beans"]
@@ -583,7 +583,7 @@ def test_fixtures_of_code_without_git_are_ignored_and_counted(
     for file in ("Cargo.toml", "Guide.md", "Out.approved.md", "_site/Guide.md"):
         (folder / file).write_text("# Key")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("wikiholt.directory.files_on_disk.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.folder.files_on_disk.QUIET_TIME_S", 0.0)
     _, out, err = run("search", "key", "--json")
     assert get_paths(out) == ["Guide"]
     assert f"Added tool: 1 page in {folder}\n" in err

@@ -26,7 +26,7 @@ from wikiholt.interfaces.cli.output import (
     to_safe_line,
     to_safe_text,
 )
-from wikiholt.scheduler.reindex_job import (
+from wikiholt.sync.reindex_job import (
     ReindexJob,
     ReindexState,
     WikiWork,
@@ -35,7 +35,7 @@ from wikiholt.scheduler.reindex_job import (
     read_wiki_work,
     write_job,
 )
-from wikiholt.scheduler.wiki_records import WikiActivity
+from wikiholt.sync.wiki_records import WikiActivity
 from wikiholt.wikis.status import WikiStatus
 
 HOSTILE_TEXT = "a\x1b]0;owned\x07\nb\u202ec\x9b31m\r\u2028d\u2066e"

@@ -145,7 +145,7 @@ def test_a_command_without_json_says_so(arguments: list[str], capsys: pytest.Cap
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["list"], ["list", "--json"]])
 def test_a_short_command_imports_neither_the_core_nor_a_framework(tmp_path: object, arguments: list[str]) -> None:
     imported = find_imports("--data", f"{tmp_path}/data", *arguments)
-    heavy = {"numpy", "onnxruntime", "pydantic", "fastapi", "tqdm", "wikiholt.wikis.service", "wikiholt.app.bootstrap"}
+    heavy = {"numpy", "onnxruntime", "pydantic", "fastapi", "tqdm", "wikiholt.wikis.service", "wikiholt.api.bootstrap"}
     assert not imported & heavy
     commands = {name for name in imported if name.startswith("wikiholt.interfaces.cli.") and name.endswith("command")}
     assert commands <= {"wikiholt.interfaces.cli.list_command", "wikiholt.interfaces.cli.command"}
@@ -153,7 +153,7 @@ def test_a_short_command_imports_neither_the_core_nor_a_framework(tmp_path: obje
 
 @pytest.mark.process
 def test_opening_the_service_imports_no_model_and_no_server() -> None:
-    script = "import sys, wikiholt.app.bootstrap; print(' '.join(sys.modules))"
+    script = "import sys, wikiholt.api.bootstrap; print(' '.join(sys.modules))"
     imported = set(
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     )
@@ -162,7 +162,7 @@ def test_opening_the_service_imports_no_model_and_no_server() -> None:
         "tokenizers",
         "tqdm",
         "pydantic",
-        "wikiholt.scheduler.scheduler",
+        "wikiholt.sync.scheduler",
         "http.client",
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import WikiNotFound
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.selection import resolve_wiki

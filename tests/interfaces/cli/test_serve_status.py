@@ -11,7 +11,7 @@ from tests.support.wait import wait_until
 from wikiholt.interfaces.cli import serve_command
 from wikiholt.interfaces.cli.log_output import configure_logging
 from wikiholt.interfaces.cli.serve_command import ProgressReporter, log_start, report_progress, show_status
-from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
+from wikiholt.sync.wiki_records import SchedulerProgress, WikiActivity
 
 SYNC = WikiActivity("sync", datetime(2026, 11, 16, tzinfo=UTC), 120, 400, 700)
 

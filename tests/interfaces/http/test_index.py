@@ -10,8 +10,8 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.indexing.sync import SyncProgress
-from wikiholt.scheduler.reindex_job import report_activity
+from wikiholt.index.sync import SyncProgress
+from wikiholt.sync.reindex_job import report_activity
 
 BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"

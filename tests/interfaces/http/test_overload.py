@@ -14,7 +14,7 @@ from tests.interfaces.http.test_server import RunningServer
 from tests.support.git_repository import Repository, hang_git
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.git import process
 from wikiholt.interfaces.http import middleware
 from wikiholt.processor import count_available_cores

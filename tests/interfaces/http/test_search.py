@@ -14,8 +14,8 @@ import pytest
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
 from wikiholt.git.source import GitSource
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 
 LEGACY_FIELDS = {
     "name",

@@ -24,7 +24,7 @@ from tests.interfaces.mcp.mcp_client import get_text, make_message, run_in_threa
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.http.app import create_app

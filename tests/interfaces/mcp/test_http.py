@@ -19,8 +19,8 @@ from tests.support.git_repository import Repository
 from tests.support.served_application import UNLIMITED, ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app

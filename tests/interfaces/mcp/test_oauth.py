@@ -23,7 +23,7 @@ from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp import oauth
 from wikiholt.interfaces.mcp.oauth import KeySet

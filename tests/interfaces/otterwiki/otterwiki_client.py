@@ -9,7 +9,7 @@ import httpx
 from tests.interfaces.otterwiki.otterwiki_server import NO_KEEPALIVE, OtterwikiServer
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 SHARED_KEY = "the-key-of-otterwiki-api"

@@ -17,7 +17,7 @@ import httpx
 from tests.support.fork_server import OTTERWIKI_MODULES, ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest

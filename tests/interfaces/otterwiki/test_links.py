@@ -19,7 +19,7 @@ from tests.support.paths import PYTHON_PATH
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Link, Page
 from wikiholt.domain.search import SearchMode
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.dialect import OTTERWIKI, OTTERWIKI_CASE, OTTERWIKI_LINK_TITLE, Dialect
 from wikiholt.text.page_parser import parse_page

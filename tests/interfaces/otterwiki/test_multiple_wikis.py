@@ -16,7 +16,7 @@ from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 
 pytestmark = pytest.mark.model
 

@@ -20,7 +20,7 @@ from otterwiki.plugins import OtterWikiPluginSpec
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
@@ -69,8 +69,8 @@ def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
 
 def test_a_worker_loads_mcp_only_for_the_messages_of_agents(tmp_path: Path) -> None:
     code = (
-        "import sys; from wikiholt.app.bootstrap import open_application;"
-        "from wikiholt.app.settings.settings_loader import load_settings;"
+        "import sys; from wikiholt.api.bootstrap import open_application;"
+        "from wikiholt.api.settings.settings_loader import load_settings;"
         "from wikiholt.interfaces.http.app import create_app, create_host_app;"
         "application = open_application(load_settings(environ={'WIKIHOLT_DATA': sys.argv[1]}));"
         "create_host_app(application), create_app(application);"

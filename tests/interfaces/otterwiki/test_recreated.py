@@ -19,7 +19,7 @@ from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.fork_server import OTTERWIKI_MODULES, run_forked
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.otterwiki import forget

@@ -11,7 +11,7 @@ import pytest
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.fork_server import OTTERWIKI_MODULES, run_forked
 from tests.support.wait import wait_until
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer, is_prefork_master, register_after_fork
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation
 

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
 from tests.support.paths import SOURCES
-from wikiholt.app.bootstrap import Application, build_service, open_application
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import Application, build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import Confidence, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app

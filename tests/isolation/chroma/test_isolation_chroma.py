@@ -12,8 +12,8 @@ from tests.isolation.canaries import CanaryWiki
 from tests.isolation.isolation_environment import search_everything
 from tests.support.services import SlowEmbedder
 from tests.support.tiers import choose
-from wikiholt.app import bootstrap
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api import bootstrap
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.reranking import RerankConfig

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.wait import TIMEOUT_S
-from wikiholt.storage.postgres import address, pool
+from wikiholt.index.postgres import address, pool
 
 _LOCK_TIMEOUT_S = 60.0
 

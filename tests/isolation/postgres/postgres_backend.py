@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 from tests.isolation.backends import find_places_on_disk, find_traces_on_disk
 from tests.isolation.canaries import find_codes, find_codes_on_disk
 from tests.support.services import SlowEmbedder, read_all_files
-from wikiholt.app import bootstrap
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api import bootstrap
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.service import WikiService

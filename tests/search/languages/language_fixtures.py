@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.git_repository import Repository
-from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
-from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.search import Hit, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.keywords.keyword_cache import FileKeywordCache
+from wikiholt.index.keywords.lexicon import LexiconProvider
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig

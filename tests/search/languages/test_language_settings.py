@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.main import main

@@ -8,7 +8,7 @@ import Stemmer
 from tests.search.languages.language_fixtures import LanguageFixture
 from wikiholt.domain.page import Page, PageMetadata
 from wikiholt.domain.search import Confidence, SearchMode
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.language_names import LANGUAGES, find_language

@@ -8,10 +8,10 @@ from tests.support.git_repository import Repository
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, BackupPolicy
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.backup_directory import BackupDirectory, BackupFile, BackupPolicy
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig

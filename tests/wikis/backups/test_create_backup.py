@@ -17,7 +17,7 @@ from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
-from wikiholt.indexing.backup_directory import BackupDirectory
+from wikiholt.index.backup_directory import BackupDirectory
 from wikiholt.testing import FakeEmbedder
 
 

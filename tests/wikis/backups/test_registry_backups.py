@@ -12,7 +12,7 @@ from tests.support.wait import TIMEOUT_S
 from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupPolicy
+from wikiholt.index.backup_directory import BackupDirectory, BackupPolicy
 from wikiholt.wikis import registry_backups
 from wikiholt.wikis.registry import Registry
 

@@ -12,11 +12,11 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import BackupNotFound, Busy, IndexForeign, IndexMissing, StorageError, WikiNotFound
+from wikiholt.index.checksums import compute_row_checksum
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.testing import FakeEmbedder
 
 
@@ -279,7 +279,7 @@ def test_a_restore_that_cannot_back_up_the_old_index_is_refused(
     def full(*_: object) -> None:
         raise StorageError("the disk is full", hint="make room")
 
-    monkeypatch.setattr("wikiholt.storage.sqlite.index.write_copy", full)
+    monkeypatch.setattr("wikiholt.index.sqlite.index.write_copy", full)
     with pytest.raises(StorageError):
         fixture.get_wiki().restore()
     monkeypatch.undo()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
-from wikiholt.caches.keywords.keyword_cache import build_patched_cache
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import InvalidEvaluation, NothingIndexed
+from wikiholt.index.keywords.keyword_cache import build_patched_cache
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.wikis.evaluation.mined_questions import MinedQuestions, to_query_text
 from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions

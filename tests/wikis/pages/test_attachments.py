@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.indexed_wiki import ADA, IndexedWiki, PageFiles
 from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists, PageNotFound
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.wikis.pages.page_attachments import guess_media_type
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff not really"

@@ -8,7 +8,7 @@ import pytest
 from tests.support.indexed_wiki import ADA, IndexedWiki, PageFiles
 from tests.text.dialect_pages import LOGSEQ_PAGE
 from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.dialect import GFM, OBSIDIAN
 

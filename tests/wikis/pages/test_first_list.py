@@ -8,7 +8,7 @@ import pytest
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import IndexMissing
-from wikiholt.indexing.sync import SyncProgress
+from wikiholt.index.sync import SyncProgress
 
 PAGES: PageFiles = {
     "home.md": "---\ntags: [Start]\ncategory: Guide\n---\n# Home\n\nTwo words.\n",

@@ -15,7 +15,7 @@ from wikiholt.errors import (
     PageNotFound,
     WikiholtError,
 )
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,7 +18,7 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.indexed_wiki import ADA, IndexedWiki, PageFiles, assert_unchanged
 from wikiholt.domain.page import PageRenameResult
 from wikiholt.errors import InputTooLarge, InvalidPage, PageExists, RevisionMismatch
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import MKDOCS, OBSIDIAN, OTTERWIKI
 from wikiholt.wikis.pages import page_renamer

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import QueryRecord, QueryRetention, SearchInterface
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 PAGES: dict[str, str | bytes | None] = {
     "Heron.md": "# Heron\n\nA grey heron stands still in the reeds at dawn.\n",

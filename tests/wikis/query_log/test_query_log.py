@@ -14,19 +14,19 @@ import pytest
 
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
-from wikiholt.app.bootstrap import open_evaluation_handle
+from wikiholt.api.bootstrap import open_evaluation_handle
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRecords, QueryRetention, SearchInterface, SearchMode
 from wikiholt.errors import IndexMissing, QueryLogNotFound, StorageError
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.query_log import QueryBuffer, QueryLogWriter, make_record
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 
 @pytest.fixture(autouse=True)
 def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing a service waits until all records are written, however busy the machine is."""
     monkeypatch.setattr("wikiholt.wikis.query_log._CLOSE_TIMEOUT_S", TIMEOUT_S)
-    monkeypatch.setattr("wikiholt.storage.sqlite.query_log._BUSY_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr("wikiholt.wikis.sqlite_query_log._BUSY_TIMEOUT_S", TIMEOUT_S)
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_a_locked_log_delays_no_search_and_records_are_written_later(
     fixture: QueryLogFixture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wikiholt.wikis.query_log._RETRY_DELAY_S", 0.01)
-    monkeypatch.setattr("wikiholt.storage.sqlite.query_log._BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("wikiholt.wikis.sqlite_query_log._BUSY_TIMEOUT_S", 0.01)
     fixture.search("before")
     fixture.wait_for_records(1)
     with closing(sqlite3.connect(fixture.file, isolation_level=None)) as other:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
-from wikiholt.app.isolation_check import check_isolation
-from wikiholt.app.models import KnownModel, find_removable_model, get_models_directory, list_models, remove_model
-from wikiholt.app.settings.definitions import SETTINGS
+from wikiholt.api.doctor import CheckResult, check_sign_in, fix_logins, run_checks
+from wikiholt.api.isolation_check import check_isolation
+from wikiholt.api.models import KnownModel, find_removable_model, get_models_directory, list_models, remove_model
+from wikiholt.api.settings.definitions import SETTINGS
 from wikiholt.errors import Conflict
 from wikiholt.interfaces.cli.command import (
     PROBLEMS_FOUND_EXIT_CODE,
@@ -91,8 +91,8 @@ _MIB = 1024**2
 
 
 def run_model_fetch(context: CommandContext) -> int:
-    from wikiholt.embedding.model_fetch import fetch_model
-    from wikiholt.embedding.repository_config import FetchOptions
+    from wikiholt.models.model_fetch import fetch_model
+    from wikiholt.models.repository_config import FetchOptions
 
     arguments = context.arguments
     options = FetchOptions(arguments.pooling, arguments.query_prefix, arguments.passage_prefix, arguments.graph)

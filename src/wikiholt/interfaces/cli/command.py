@@ -17,7 +17,7 @@ from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
 from wikiholt.interfaces.cli.parser import COMMANDS, COMMON_OPTIONS
 
 if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
-    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.api.settings.definitions import Settings
     from wikiholt.domain.wiki import Wiki
     from wikiholt.wikis.service import WikiService
 

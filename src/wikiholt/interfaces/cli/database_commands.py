@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from wikiholt.app.backends import format_setup_sql, get_repositories_directory, is_same_backend
-from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.settings.setting import check_store_address
-from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
+from wikiholt.api.backends import format_setup_sql, get_repositories_directory, is_same_backend
+from wikiholt.api.settings.definitions import Settings
+from wikiholt.api.settings.setting import check_store_address
+from wikiholt.api.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
 from wikiholt.errors import InvalidInput, InvalidSetting, WikiholtError

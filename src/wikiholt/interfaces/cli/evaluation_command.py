@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from html import escape
 from pathlib import Path
 
-from wikiholt.app.bootstrap import open_evaluation_handle
-from wikiholt.app.settings.definitions import SETTINGS
+from wikiholt.api.bootstrap import open_evaluation_handle
+from wikiholt.api.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable

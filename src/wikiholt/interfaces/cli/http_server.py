@@ -27,8 +27,8 @@ from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from wikiholt.app.bootstrap import Application, WorkerParts, open_application, raise_file_limit
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.bootstrap import Application, WorkerParts, open_application, raise_file_limit
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli.serve_command import (
     BACKLOG,
@@ -55,7 +55,7 @@ from wikiholt.interfaces.http.local_owner import OWNER_KEY, SOCKET_NAME
 from wikiholt.interfaces.http.metrics import ServiceMetrics, SharedMetrics, make_process_collectors, make_publisher
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
-from wikiholt.scheduler.nodes import SchedulerLink, WorkerRequests
+from wikiholt.sync.nodes import SchedulerLink, WorkerRequests
 from wikiholt.wikis.rate_limit import BucketTable
 
 REQUEST_TIMEOUT_S = 60.0

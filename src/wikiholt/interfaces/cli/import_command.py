@@ -10,19 +10,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
-from wikiholt.app.importer.document_importer import (
+from wikiholt.api.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
+from wikiholt.api.importer.document_importer import (
     IMPORT_AUTHOR,
     DocumentImporter,
     DocumentImportOptions,
     DocumentImportReport,
 )
-from wikiholt.app.importer.faiss_source import FaissDirectory
-from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
-from wikiholt.app.importer.postgres_source import PostgresTable
-from wikiholt.app.importer.reuse import ModelAgreement
-from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.importer.faiss_source import FaissDirectory
+from wikiholt.api.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
+from wikiholt.api.importer.postgres_source import PostgresTable
+from wikiholt.api.importer.reuse import ModelAgreement
+from wikiholt.api.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (
     CommandContext,

@@ -11,8 +11,8 @@ from typing import Any
 
 from wikiholt.domain.index import SyncReport
 from wikiholt.errors import NoPagesYet, RepositoryReplaced, WikiholtError
-from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
-from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
+from wikiholt.index.batch import Pause, PauseCheck, SyncPaused
+from wikiholt.index.reconciler import ProgressCallback, SyncProgress
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import (
     CommandContext,
@@ -32,7 +32,7 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_sync_document,
 )
 from wikiholt.interfaces.schemas.common import build_document, format_date
-from wikiholt.scheduler.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work, report_activity
+from wikiholt.sync.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work, report_activity
 from wikiholt.wikis.handle import WikiHandle
 
 _CACHE_TIMEOUT_S = 600.0

@@ -21,7 +21,7 @@ from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, f
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 
 if TYPE_CHECKING:
-    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.api.settings.definitions import Settings
 
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 0.5

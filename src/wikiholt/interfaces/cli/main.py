@@ -13,7 +13,7 @@ from wikiholt.interfaces.cli import parser
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
-    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.api.settings.definitions import Settings
     from wikiholt.wikis.service import WikiService
 
 UNEXPECTED_EXIT_CODE = 70
@@ -78,14 +78,14 @@ def _run_command(parsed: Namespace, settings: Settings) -> int:
 
 
 def _open_service(settings: Settings) -> WikiService:
-    from wikiholt.app.bootstrap import build_service
+    from wikiholt.api.bootstrap import build_service
 
     return build_service(settings)
 
 
 def _load_settings(parsed: Namespace, overrides: Mapping[str, str]) -> Settings:
     """Load the settings with further overrides. Another data directory has its own settings file."""
-    from wikiholt.app.settings.settings_loader import load_settings
+    from wikiholt.api.settings.settings_loader import load_settings
 
     data = Path(overrides["data"]) if "data" in overrides else parsed.data
     others = {name: value for name, value in overrides.items() if name != "data"}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
 
-from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.api.bootstrap import Application, open_application
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint

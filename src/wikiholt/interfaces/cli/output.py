@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
 
     from wikiholt.domain.index import ReindexEstimate, SyncReport
     from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
-    from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
+    from wikiholt.index.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
 
 _MAX_SHOWN_FACETS = 20

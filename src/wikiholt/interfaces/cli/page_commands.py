@@ -14,12 +14,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from wikiholt.directory.source import FILE_AUTHOR
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import InvalidQuery, InvalidSetting, NoCommits, PageNotFound
+from wikiholt.folder.source import FILE_AUTHOR
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import StoredPage
+from wikiholt.domain.slugs import propose_free_slug
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, InvalidPage, InvalidSource, NoCommits, PageNotFound, WikiNotFound
 from wikiholt.git.remote_url import is_remote
@@ -24,7 +25,6 @@ from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.text.code_folders import propose_ignored
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import is_page_file, strip_page_extension
-from wikiholt.wikis.slugs import propose_free_slug
 
 if TYPE_CHECKING:  # a search through a running service needs none of it
     from wikiholt.wikis.handle import WikiHandle

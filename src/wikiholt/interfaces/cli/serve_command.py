@@ -16,7 +16,7 @@ from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.local_client import connect
 from wikiholt.interfaces.cli.output import format_count
-from wikiholt.scheduler.wiki_records import SchedulerProgress
+from wikiholt.sync.wiki_records import SchedulerProgress
 
 
 def add_arguments(commands: Subparsers) -> None:

@@ -30,7 +30,7 @@ from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
 
 if TYPE_CHECKING:
-    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.api.settings.definitions import Settings
 
 _LOG = logging.getLogger("wikiholt.serve")
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
+from wikiholt.api.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
 from wikiholt.interfaces.http.problem_details import describe_route

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Environment
 
 from wikiholt import __version__
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (

@@ -28,7 +28,7 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_index_status,
 )
 from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
+from wikiholt.sync.reindex_job import ReindexJob, ReindexState
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 

@@ -17,7 +17,7 @@ from wikiholt.errors import Forbidden
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.api.settings.definitions import Settings
 
 SOCKET_NAME = "search.sock"
 SETTINGS_HEADER = "Wikiholt-Settings"

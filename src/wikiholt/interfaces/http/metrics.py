@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from wikiholt.domain.protocols import VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.scheduler.wiki_records import SchedulerCounters
+from wikiholt.sync.wiki_records import SchedulerCounters
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.service import WikiService
 

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.query_params import SearchParams

@@ -26,6 +26,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode, SortOrder
+from wikiholt.domain.slugs import MAX_SLUG_CHARS
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.schemas.common import parse_since, parse_until
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, FilterParam, build_filter
@@ -38,7 +39,6 @@ from wikiholt.search.request import (
     SearchRequest,
 )
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
-from wikiholt.wikis.slugs import MAX_SLUG_CHARS
 
 M = TypeVar("M", bound=BaseModel)
 _HITS_TEXT = "Maximum number of pages; of chunks if max_chunks_per_page is more than 1."

@@ -14,7 +14,7 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import Request
 
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Person, Scope, Wiki
@@ -28,9 +28,9 @@ from wikiholt.interfaces.http.sign_in import (
     find_signed_in,
     require_same_origin,
 )
-from wikiholt.scheduler.reindex_job import ReindexJob
-from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SyncState, WikiActivity
+from wikiholt.sync.reindex_job import ReindexJob
+from wikiholt.sync.scheduler import Scheduler
+from wikiholt.sync.wiki_records import SyncState, WikiActivity
 from wikiholt.wikis.access import Grant, RequestIdentity
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis
 from wikiholt.wikis.registry import Registry

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from typing_extensions import TypedDict
 
 from wikiholt import __version__
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote

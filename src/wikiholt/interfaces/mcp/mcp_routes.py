@@ -17,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Environment
 
-from wikiholt.app.bootstrap import Application
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.bootstrap import Application
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY

@@ -42,7 +42,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from wikiholt import __version__
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError

@@ -20,7 +20,7 @@ def forget(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
     environment. Raises WikiholtError.
     """
     # Otterwiki must start without these.
-    from wikiholt.app.bootstrap import build_service  # noqa: PLC0415
+    from wikiholt.api.bootstrap import build_service  # noqa: PLC0415
     from wikiholt.errors import InvalidSetting  # noqa: PLC0415
     from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ from starlette.responses import Response as Built
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as CallScope
 
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.problem_details import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.settings.definitions import Settings
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.text.dialect import (
     OTTERWIKI,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import click
 from flask import Flask, g, has_request_context, request
 
-from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
+from wikiholt.api.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.free_memory import use_one_arena

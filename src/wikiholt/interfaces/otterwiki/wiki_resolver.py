@@ -18,13 +18,13 @@ from typing import Any
 from flask import current_app, request
 from otterwiki.util import titleSs
 
+from wikiholt.domain.slugs import propose_slug
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import PathStyle
-from wikiholt.wikis.slugs import propose_slug
 
 _STORAGE_MODULES = ("otterwiki.server", "otterwiki.wiki")
 """Modules whose storage serves a request: hosts replace the first, page views read the second."""

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import WIKI_SETTINGS
+from wikiholt.api.settings.definitions import WIKI_SETTINGS
 from wikiholt.git.remote_url import redact_url
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
-    from wikiholt.app.settings.setting import Setting
+    from wikiholt.api.settings.setting import Setting
     from wikiholt.domain.index import SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
     from wikiholt.wikis.registry import RemovedWiki

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.wiki import MAX_NAME_CHARS, Person, PersonOrigin
 from wikiholt.errors import Forbidden, MissingDependency, SignInUnavailable, make_extra_hint
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import Settings, WikiSettings
+from wikiholt.api.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.search import Hit
 from wikiholt.domain.wiki import Scope

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from wikiholt.app.settings.definitions import Settings
+from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.wiki import Key, Person
 from wikiholt.errors import SignInUnavailable, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY

@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.problem_details import make_error_response

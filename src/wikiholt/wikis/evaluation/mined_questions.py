@@ -15,7 +15,7 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidEvaluation, NothingIndexed
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.links import LinkResolution, PageNameIndex, get_folder

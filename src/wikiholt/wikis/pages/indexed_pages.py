@@ -7,7 +7,7 @@ from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, P
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexMissing, InvalidQuery
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.links import (
     LinkResolution,
     PageNameIndex,

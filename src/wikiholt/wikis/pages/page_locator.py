@@ -9,7 +9,7 @@ from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.links import fold_path
 from wikiholt.text.page_names import get_page_path, has_link_extension
 

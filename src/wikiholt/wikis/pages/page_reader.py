@@ -8,7 +8,7 @@ from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound, SourceCorrupt
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import make_page_name

@@ -9,7 +9,7 @@ from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.page import PageDeleteResult, PageWriteResult
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch, SourceCorrupt
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_new_file
 from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_text

@@ -9,7 +9,7 @@ from wikiholt.domain.page import Page, PageLinks, PageList
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.bulk_writer import BulkWriter
 from wikiholt.wikis.pages.indexed_pages import IndexedPages

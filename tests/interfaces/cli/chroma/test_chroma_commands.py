@@ -15,8 +15,8 @@ import pytest
 from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting, MissingDependency
 from wikiholt.interfaces.cli.main import main
 
@@ -36,7 +36,7 @@ def find_child_pid(data: Path) -> int:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             command = (place / "cmdline").read_bytes().split(b"\0")
-            if b"wikiholt.caches.chroma.server_process" in command and os.fsencode(data / "chroma") in command:
+            if b"wikiholt.index.chroma.server_process" in command and os.fsencode(data / "chroma") in command:
                 return int(place.name)
     raise AssertionError("there is no child")
 

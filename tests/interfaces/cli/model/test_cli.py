@@ -13,8 +13,8 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
-from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.interfaces.cli.output import to_safe_text
+from wikiholt.models import DEFAULT_MODEL
 
 
 @pytest.fixture(scope="module")

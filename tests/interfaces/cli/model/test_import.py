@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.app.importer.import_fixtures import GARDEN_PAGES, HARBOUR_PAGES, ImportFixture, to_metadata
-from wikiholt import embedding
-from wikiholt.app.importer.shared_index import SharedRow
+from tests.api.importer.import_fixtures import GARDEN_PAGES, HARBOUR_PAGES, ImportFixture, to_metadata
+from wikiholt import models
+from wikiholt.api.importer.shared_index import SharedRow
 from wikiholt.interfaces.cli.main import main
 
 MINILM = "all-MiniLM-L6-v2"
@@ -29,8 +29,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two wikis, a directory with the indexes of both by the default model, and one with those of MiniLM in fp32."""
     place = tmp_path_factory.mktemp("cli")
     imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    for name, precision in ((embedding.DEFAULT_MODEL, "int8"), (MINILM, "fp32")):
-        model = embedding.load_embedder(name, precision=precision)
+    for name, precision in ((models.DEFAULT_MODEL, "int8"), (MINILM, "fp32")):
+        model = models.load_embedder(name, precision=precision)
         for slug in ("harbour", "garden"):
             rows = imports.make_rows(slug, embedder=model)
             there = place / precision / slug

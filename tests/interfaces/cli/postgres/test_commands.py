@@ -14,10 +14,10 @@ from psycopg import conninfo
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import build_service
+from wikiholt.api.settings.settings_loader import load_settings
+from wikiholt.index.postgres import move
 from wikiholt.interfaces.cli.main import main
-from wikiholt.storage.postgres import move
 
 pytestmark = pytest.mark.model
 

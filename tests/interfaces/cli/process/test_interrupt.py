@@ -26,7 +26,7 @@ _SCRIPT = """
 import fcntl, sys, termios, time
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the controlling terminal, so that Ctrl-C becomes a signal
 from dataclasses import replace
-from wikiholt.app.bootstrap import build_service
+from wikiholt.api.bootstrap import build_service
 from wikiholt.interfaces.cli import main as cli
 from wikiholt.testing.fakes import FakeEmbedder
 

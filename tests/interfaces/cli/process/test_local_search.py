@@ -15,7 +15,7 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
-from wikiholt.app.bootstrap import Application
+from wikiholt.api.bootstrap import Application
 from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli import http_server, local_client
 from wikiholt.interfaces.cli.http_server import Server, build_config

@@ -26,8 +26,8 @@ from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
-from wikiholt.app.bootstrap import open_application, open_service
-from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.api.bootstrap import open_application, open_service
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Busy, InvalidSetting
 from wikiholt.interfaces.cli import http_server

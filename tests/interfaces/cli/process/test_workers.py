@@ -13,7 +13,7 @@ import pytest
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
 from tests.support.worker_service import WORKERS, WorkerService, make_worker_service
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 PAGES = {

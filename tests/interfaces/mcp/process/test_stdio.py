@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, ResourceListChangedNotification, ResourceU
 from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_stdio
 from tests.support.fork_server import run_forked
 from tests.support.git_repository import Repository
-from wikiholt.app.bootstrap import open_service
+from wikiholt.api.bootstrap import open_service
 from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"

@@ -13,14 +13,14 @@ from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT, SOURCES
 from tests.support.wait import TIMEOUT_S
 from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 _WRITER_SCRIPT = """
 import os, sys
 from pathlib import Path
 from tests.wikis.query_log.query_log_fixtures import make_query_record
 from wikiholt.domain.search import QueryRetention
-from wikiholt.storage.sqlite.query_log import SqliteQueryLog
+from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 log = SqliteQueryLog(Path(sys.argv[1]))
 for line in sys.stdin:  # the number to begin with; a child is made that writes until it is killed

@@ -1,1 +1,0 @@
-"""The application: settings, composition of the service, health checks, migration and import."""

@@ -1,1 +1,0 @@
-"""Caches derived from one version of an index. They can be deleted at any time and are rebuilt from the index."""

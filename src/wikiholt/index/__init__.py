@@ -1,0 +1,1 @@
+"""What an index stores, and how a page becomes a part of it: files, PostgreSQL, keywords, Chroma, repair, backups."""

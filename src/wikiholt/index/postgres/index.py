@@ -1,0 +1,373 @@
+"""One generation of a wiki's index in PostgreSQL.
+
+Any thread may read. A write is one transaction; the writer's lease ensures that only one process writes.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wikiholt.domain.index import (
+    FloatArray,
+    IndexChange,
+    IndexState,
+    IntArray,
+    PageContents,
+    VectorHits,
+    VectorRows,
+)
+from wikiholt.domain.page import Facets, PageProblem, PageTerms, PageWarnings
+from wikiholt.domain.protocols import never_stop
+from wikiholt.domain.search import (
+    KeywordHit,
+    KeywordQuery,
+    OrderOverride,
+    PageFilter,
+    StoredChunk,
+    StoredLink,
+    StoredPage,
+)
+from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
+from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.index.page_table import (
+    HAS_ALIAS,
+    HAS_ORDER_OVERRIDE,
+    HAS_WARNINGS,
+    ORDER_COLUMNS,
+    STORED_PAGE_COLUMNS,
+    count_facets,
+    to_order_override,
+    to_page_warnings,
+    to_stored_page,
+)
+from wikiholt.index.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
+from wikiholt.index.postgres.errors import make_foreign_state_error, make_missing_error
+from wikiholt.index.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
+from wikiholt.index.postgres.leases import Lease
+from wikiholt.index.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
+from wikiholt.index.postgres.pool import Connection, RoleConnections
+from wikiholt.index.postgres.queries import build_where_clause
+from wikiholt.index.postgres.rows import GenerationState
+from wikiholt.index.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.index.rows import decode_terms, to_datetime, to_id_array
+from wikiholt.text.bm25 import split_terms
+
+Row = tuple[Any, ...]
+
+_VECTOR_BATCH_ROWS = 2_000
+_KEYWORD_BATCH_ROWS = 500
+
+
+class PostgresIndex:
+    """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
+
+    `lease` returns the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
+    of chunks from which an HNSW index is used. Raises IndexMissing, IndexCorrupt.
+    """
+
+    def __init__(
+        self,
+        connections: RoleConnections,
+        generation: int,
+        lease: Callable[[], Lease | None] = lambda: None,
+        hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
+    ) -> None:
+        self._connections = connections
+        self._session = ThreadSession()
+        self._lease = lease
+        self._hnsw_min_chunks = hnsw_min_chunks
+        self.wiki_id = connections.wiki_id
+        self._tables = GenerationTables(generation, connections.wiki_id)
+        self._keywords = PostgresKeywordSearch(connections, self._tables, self._session)
+        self.generation = generation
+        with connections.read_connection() as db:
+            state, checksum = generation_rows.read_state(db, generation)
+        if state.get_checksum(connections.wiki_id) != checksum:
+            raise make_foreign_state_error()
+        self.recipe = state.recipe
+        self._chunks = state.chunks
+
+    # ── state ────────────────────────────────────────────────────────────────────────────────────
+
+    def get_state(self) -> IndexState:
+        with self._connections.read_connection() as db:
+            return self._make_state(generation_rows.read_state(db, self.generation)[0])
+
+    def _make_state(self, state: GenerationState) -> IndexState:
+        self._chunks = state.chunks
+        counts = state.pages, state.chunks, state.problems
+        return IndexState(
+            self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
+        )
+
+    @contextmanager
+    def open_search(self) -> Iterator[None]:
+        outer = self._session.current
+        self._session.current = outer or SearchSession()
+        try:
+            yield
+        finally:
+            self._session.current = outer
+
+    def get_version(self) -> int:
+        session = self._session.current
+        if session is not None and session.state is not None:
+            return session.state[0]
+        with self._connections.read_connection() as db:
+            sql = "SELECT version, pages, terms FROM state WHERE name = %s"
+            state = db.execute(sql, (self._tables.state_name,)).fetchone()
+        if state is None:
+            raise make_missing_error()
+        version, pages, terms = state
+        if session is not None:
+            session.state = (version, pages, terms)
+        return int(version)
+
+    def get_page_blobs(self) -> Mapping[str, str]:
+        return dict(self._select(f"SELECT file, blob FROM {self._tables.pages}"))
+
+    def get_problems(self) -> Sequence[PageProblem]:
+        with self._connections.read_connection() as db:
+            problems = [problem for problem, _ in generation_rows.read_problems(db, self._tables)]
+        return sorted(problems, key=lambda problem: problem.file.encode("utf-8", "surrogatepass"))
+
+    def list_warnings(self, limit: int) -> tuple[int, Sequence[PageWarnings]]:
+        # A single statement sees a single version.
+        sql = (
+            f"SELECT count(*) OVER (), file, warnings FROM {self._tables.pages} WHERE {HAS_WARNINGS}"
+            ' ORDER BY file COLLATE "C" LIMIT %s'
+        )
+        pages = self._select(sql, (limit,))
+        return (pages[0][0] if pages else 0), [to_page_warnings(page[1:]) for page in pages]
+
+    def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
+        if stop():
+            raise Busy("the check was stopped", hint="try again")
+        with self._connections.read_snapshot() as db:
+            return generation_rows.find_faults(db, self._tables, stop)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, change: IndexChange) -> int:
+        with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
+            return index_writer.apply_change(db, self._tables, change, self._lease())
+
+    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
+        sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"
+        chunks = self._select(sql, (list(hashes),))
+        vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
+        return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
+
+    def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        with self._connections.read_connection() as db:
+            return generation_rows.read_page_contents(db, self._tables, files)
+
+    def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
+        with self._connections.read_snapshot() as db:
+            return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
+
+    def write_index(self, to: Path, stop: Callable[[], bool] = never_stop) -> None:
+        """Write a copy of this version that can be searched. Raises Busy if stopped."""
+        with self._connections.read_snapshot() as db:
+            sqlite_copy.write_index(db, self._tables, to, stop)
+
+    def update_index(self, file: Path, max_pages: int) -> bool:
+        """Bring a file of `write_index` to this version. Returns False if more than `max_pages` pages differ."""
+        with self._connections.read_snapshot() as db:
+            return sqlite_copy.update_index(db, self._tables, file, max_pages)
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────
+
+    def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
+        return self._keywords.search(query, limit, where)
+
+    def get_max_keyword_score(self, query: KeywordQuery) -> float:
+        return self._keywords.get_max_score(query)
+
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        return self._keywords.count_pages(terms)
+
+    def filter_page_ids(self, where: PageFilter) -> IntArray | None:
+        clause, values = build_where_clause(where)
+        if not clause:
+            return None
+        return to_id_array(self._select(f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id", values))
+
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        return self._keywords.find_matching_page_ids(query)
+
+    def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        if page_ids is None and self._chunks >= self._hnsw_min_chunks:
+            with self._connections.read_snapshot() as db:
+                hits = queries.search_hnsw(db, self._tables, vector, limit)
+            if hits is not None:
+                return hits
+        with self._connections.read_connection() as db:
+            hits = queries.search_exact(db, self._tables, vector, limit, page_ids)
+            if page_ids is None and not len(hits.chunk_ids) and limit > 0:
+                self._require_no_chunks(db)
+        return hits
+
+    def _require_no_chunks(self, db: Connection) -> None:
+        """Raise IndexCorrupt if the state counts chunks, so that lost rows never look like an empty result."""
+        state, _ = generation_rows.read_state(db, self._tables.number)
+        if state.chunks:
+            raise IndexCorrupt("the index has lost its chunks", hint="run `wikiholt sync` to rebuild it")
+
+    # ── for caches ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
+        with self._connections.read_snapshot() as db:
+            state, _ = generation_rows.read_state(db, self.generation)
+            yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
+
+    @contextmanager
+    def open_keywords(self) -> Iterator[KeywordSnapshot]:
+        with self._connections.read_snapshot() as db:
+            version = generation_rows.read_state(db, self.generation)[0].version
+            sql = f"SELECT id << 32 | seal FROM {self._tables.pages} ORDER BY id"
+            keys = to_id_array(db.execute(sql, binary=True).fetchall())
+            yield KeywordSnapshot(version, keys, lambda page_ids: self._iter_page_terms(db, page_ids))
+
+    def count_terms(self) -> tuple[int, Mapping[str, int]]:
+        with self.open_keywords() as snapshot:
+            pages = (set(chain.from_iterable(map(split_terms, terms.fields))) for _, terms in snapshot.iter_terms())
+            return snapshot.version, dict(sorted(Counter(chain.from_iterable(pages)).items()))
+
+    def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
+        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
+        last_id = 0
+        while batch := db.execute(sql, (last_id, _VECTOR_BATCH_ROWS), binary=True).fetchall():
+            last_id, *_ = batch[-1]
+            yield rows.to_vector_rows(batch, self.recipe.dimensions)
+
+    def _iter_page_terms(self, db: Connection, page_ids: Sequence[int] | None) -> Iterator[tuple[int, PageTerms]]:
+        clause, values = ("true", ()) if page_ids is None else ("id = ANY(%s)", (list(page_ids),))
+        sql = f"SELECT id, words FROM {self._tables.pages} WHERE id > %s AND {clause} ORDER BY id LIMIT %s"
+        last_id = 0
+        while batch := db.execute(sql, (last_id, *values, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
+            for page_id, packed in batch:
+                yield page_id, decode_terms(packed)
+            last_id, _ = batch[-1]
+
+    # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
+
+    def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
+        pages = map(to_stored_page, self._select(sql, (list(page_ids),)) if page_ids else ())
+        return {page.page_id: page for page in pages}
+
+    def find_page(self, path: str) -> StoredPage | None:
+        sql = (
+            f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE path = %(path)s OR file = %(path)s"
+            " ORDER BY file = %(path)s DESC, id LIMIT 1"
+        )
+        return next(map(to_stored_page, self._select(sql, {"path": rows.encode_text(path)})), None)
+
+    def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
+        if not chunk_ids:
+            return {}
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE id = ANY(%s)"
+        chunks = map(rows.to_stored_chunk, self._select(sql, (list(chunk_ids),)))
+        return {chunk.chunk_id: chunk for chunk in chunks}
+
+    def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
+        sql = (
+            f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE page_id = ANY(%s)"
+            f"{'' if limit is None else ' AND number < %s'} ORDER BY page_id, number"
+        )
+        chunks: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        if not page_ids:
+            return chunks
+        values = (list(page_ids),) if limit is None else (list(page_ids), limit)
+        for chunk in map(rows.to_stored_chunk, self._select(sql, values)):
+            chunks[chunk.page_id].append(chunk)
+        return chunks
+
+    # ── contents ─────────────────────────────────────────────────────────────────────────────────
+
+    def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        clause, values = build_where_clause(where)
+        source = f"FROM {self._tables.pages} WHERE {clause or 'true'}"
+        # A single statement sees a single version, so the count is joined to every row, or alone if no row is left.
+        sql = (
+            f"SELECT total.count, part.* FROM (SELECT count(*) {source}) AS total LEFT JOIN"
+            f' (SELECT {STORED_PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part'
+            ' ON true ORDER BY part.path, part.file COLLATE "C"'
+        )
+        matches = self._select(sql, (*values, *values, limit, offset))
+        return matches[0][0], [to_stored_page(page) for _, *page in matches if page[0] is not None]
+
+    def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        encoded = [rows.encode_text(key) for key in keys]
+        # Two parts, because only the first one can use indexes.
+        sql = (
+            f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
+            f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ALIAS} AND EXISTS"
+            " (SELECT 1 FROM jsonb_array_elements_text(alias_keys::jsonb) AS item(value) WHERE value = ANY(%s))"
+        )
+        pages = map(to_stored_page, self._select(sql, (encoded, encoded, encoded)))
+        return list({page.page_id: page for page in pages}.values())
+
+    def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        within = "" if page_ids is None else " AND id = ANY(%s)"
+        sql = f"SELECT id, links FROM {self._tables.pages} WHERE links <> '[]'{within} ORDER BY id"
+        pages = self._select(sql, () if page_ids is None else (list(page_ids),))
+        return [rows.to_stored_link(page_id, link) for page_id, packed in pages for link in rows.decode_links(packed)]
+
+    def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        sql = f"SELECT id, links FROM {self._tables.pages} WHERE link_keys && %s::text[] ORDER BY id"
+        pages = self._select(sql, ([rows.encode_key(key) for key in keys],))
+        wanted = frozenset(keys)
+        links = ((page_id, link) for page_id, packed in pages for link in rows.decode_links(packed))
+        return [
+            rows.to_stored_link(page_id, link)
+            for page_id, link in links
+            if not wanted.isdisjoint((link.key, link.other_key))
+        ]
+
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        chunks = self._read_vectors("id = ANY(%s) ORDER BY id", chunk_ids.tolist())
+        return VectorHits.rank(chunks.chunk_ids, chunks.page_ids, np.vecdot(chunks.vectors, vector), limit)
+
+    def sample_vectors(self, count: int) -> VectorRows:
+        return self._read_vectors("true ORDER BY random() LIMIT %s", count)
+
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
+        return None
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:  # noqa: ARG002
+        return None
+
+    def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
+        return self._read_vectors("page_id = ANY(%s) ORDER BY id", np.asarray(page_ids, np.int64).tolist())
+
+    def _read_vectors(self, condition: str, value: object) -> VectorRows:
+        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE {condition}"
+        return rows.to_vector_rows(self._select(sql, (value,)), self.recipe.dimensions)
+
+    def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
+        clause, values = build_where_clause(where)
+        sql = f"SELECT path, category, tags, properties FROM {self._tables.pages} WHERE {clause or 'true'}"
+        return count_facets(self._select(sql, values), properties, where.path_prefix)
+
+    def get_order_overrides(self) -> Sequence[OrderOverride]:
+        sql = (
+            f"SELECT {ORDER_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ORDER_OVERRIDE}"
+            ' ORDER BY path, file COLLATE "C"'
+        )
+        return [to_order_override(row) for row in self._select(sql)]
+
+    def _select(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> list[Row]:
+        """The rows of a statement, with their texts decoded."""
+        with self._connections.read_connection() as db:
+            return [rows.decode_row(row) for row in db.execute(sql, values, binary=True)]
+
+    def close(self) -> None:
+        """Do nothing: the connections belong to the pool."""

@@ -1,0 +1,262 @@
+"""Moves a wiki to another database while it keeps answering searches.
+
+Under the writer's lease all tables are copied to a new schema and role on the target, with the same generation numbers.
+The copy is verified by row counts and checksums. Then one transaction of the home database switches the placement, and
+the old schema is marked as `moved`. Readers use the old schema until they see the mark or it is removed. The row in
+`moves` always names the place that is not the wiki's: the new one before the switch, the old one after it. A move that
+was killed is therefore finished by removing what the row names, and can be repeated.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from psycopg import sql
+
+from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.index.postgres import generations
+from wikiholt.index.postgres import schema as postgres_schema
+from wikiholt.index.postgres.index import PostgresIndex
+from wikiholt.index.postgres.leases import check_fence
+from wikiholt.index.postgres.locks import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
+from wikiholt.index.postgres.placements import (
+    MOVES_AS_PLACEMENTS,
+    PLACEMENT_COLUMNS,
+    Placement,
+    PlacementCatalog,
+    make_placement,
+    parse_placement,
+)
+from wikiholt.index.postgres.pool import Connection, ConnectionPool, RoleConnections
+from wikiholt.index.postgres.provision import join_role
+from wikiholt.index.postgres.schema import MOVED_MARK
+from wikiholt.index.postgres.store import PostgresStore
+
+_LOG = logging.getLogger(__name__)
+_LONG_STATEMENT = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
+_CONTENT_ROWS = "name >= '#' AND name < '$'"
+"""The rows of `state` that belong to generations. The others are notes and leases, which are copied at the switch."""
+_QUIET_S = 1.0
+"""Seconds without a statement after which the old schema counts as unused."""
+_READER_TIMEOUT_S = 120.0
+"""How long to wait for the last readers of the old schema."""
+
+
+def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout_s: float = 30.0) -> bool:
+    """Move a wiki to a database of the catalog. Returns False if it is already there.
+
+    Raises Busy, DatabaseUnavailable, IndexCorrupt.
+    """
+    placements = store.placements
+    placements.catalog.get_database(target)
+    finish_move(store, wiki_id, timeout_s)
+    if placements.get(wiki_id, refresh=True).database == target:
+        return False
+    with store.write_lock(wiki_id, timeout_s):
+        old = placements.get(wiki_id, refresh=True)
+        if old.database != target:
+            _move_locked(store, old, target)
+    finish_move(store, wiki_id, timeout_s)
+    return True
+
+
+def finish_move(store: PostgresStore, wiki_id: str, timeout_s: float = 30.0) -> bool:
+    """Remove the schema that a move left behind, once nobody uses it. Returns whether there was one."""
+    leftover = _find_leftover(store.placements, wiki_id)
+    if leftover is None:
+        return False
+    placement, switched = leftover
+    if switched:
+        retry_lock_timeouts(lambda: _mark_moved(store.placements, placement))
+        _wait_until_quiet(store.placements, placement)
+        _remove_leftover(store.placements, placement)
+    else:
+        with store.write_lock(wiki_id, timeout_s):  # a move in progress holds the lock
+            _discard_unswitched(store.placements, wiki_id)
+    return True
+
+
+def find_unfinished_moves(placements: PlacementCatalog) -> list[str]:
+    """List the wikis whose move left a schema behind."""
+    with placements.catalog.read_connection() as connection:
+        return [wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM moves ORDER BY wiki_id")]
+
+
+def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
+    """Move a wiki. Requires the write lock."""
+    _discard_unswitched(store.placements, old.wiki_id)
+    store.open(old.wiki_id).close()  # refuses a newer layout
+    new = _provision_target(store.placements, old, target)
+    with _open_target_connections(store.placements, new) as connections:
+        _copy_generations(store, old, new, connections)
+        store.build_missing_indexes(new)
+        _verify_copy(store, old, connections)
+        _switch_placement(store, old, new, connections)
+
+
+def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
+    """The placement that a move left behind, and whether it is the old one (else the new one)."""
+    with placements.catalog.read_connection() as connection:
+        statement = f"SELECT {PLACEMENT_COLUMNS}, switched FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s"
+        row = connection.execute(statement, (wiki_id,)).fetchone()
+    if row is None:
+        return None
+    *columns, switched = row
+    return parse_placement(columns), switched
+
+
+def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
+    """Remove the target of an unfinished move. Requires the write lock. Raises Busy."""
+    leftover = _find_leftover(placements, wiki_id)
+    if leftover is None:
+        return
+    placement, switched = leftover
+    if switched:
+        raise Busy("another process is moving this wiki", hint="try again in a moment")
+    _remove_leftover(placements, placement)
+
+
+def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
+    placements.remove_objects(leftover)
+    with placements.catalog.write_transaction() as connection:
+        connection.execute("DELETE FROM moves WHERE wiki_id = %s AND role = %s", (leftover.wiki_id, leftover.role))
+
+
+def _provision_target(placements: PlacementCatalog, old: Placement, target: str) -> Placement:
+    """Create a schema and a role on the target. Writes the row in `moves` first, so a crash leaves no orphans."""
+    new = make_placement(old.wiki_id, target)
+    with placements.catalog.write_transaction() as connection:
+        statement = "INSERT INTO moves (wiki_id, database, schema, role, secret) VALUES (%s, %s, %s, %s, %s)"
+        connection.execute(statement, (new.wiki_id, new.database, new.schema, new.role, new.secret))
+    return retry_lock_timeouts(lambda: _create_target(placements, new))
+
+
+def _create_target(placements: PlacementCatalog, new: Placement) -> Placement:
+    with placements.get_operator_connections(new).write_transaction() as connection:
+        return placements.provision_schema(connection, new)
+
+
+@contextmanager
+def _open_target_connections(placements: PlacementCatalog, new: Placement) -> Iterator[RoleConnections]:
+    """Open connections to the target as the new role."""
+    pool = ConnectionPool(2, statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S)
+    try:
+        yield RoleConnections(pool, lambda _: placements.make_login(new), new.wiki_id)
+    finally:
+        pool.close()
+
+
+def _copy_generations(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
+    """Copy all generations, including quarantined ones, from one snapshot."""
+    with store.get_connections(old.wiki_id).read_snapshot() as source:
+        source.execute(_LONG_STATEMENT)
+        known = generations.list_generations(source)
+        with store.placements.get_operator_connections(new).write_transaction() as connection:
+            for generation in known:
+                for statement in postgres_schema.build_create_statements(
+                    new.schema, generation.number, generation.recipe.dimensions, new.role
+                ):
+                    connection.execute(statement)
+        with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
+            _copy_table(source, target, "state", _CONTENT_ROWS)
+            for table in _list_tables(known):
+                _copy_table(source, target, table)
+
+
+def _list_tables(known_generations: list[generations.GenerationRow]) -> list[str]:
+    return [
+        name for generation in known_generations for name in postgres_schema.GenerationTables(generation.number).all
+    ]
+
+
+def _copy_table(source: Connection, target: Connection, table: str, where: str = "true") -> None:
+    statement = (
+        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+        " ORDER BY attnum"
+    )
+    columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in target.execute(statement, (table,)))
+    names = {"table": sql.Identifier(table), "columns": columns, "where": sql.SQL(where)}
+    export_statement = sql.SQL("COPY (SELECT {columns} FROM {table} WHERE {where}) TO STDOUT (FORMAT BINARY)").format(
+        **names
+    )
+    import_statement = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(**names)
+    with (
+        source.cursor().copy(export_statement) as source_copy,
+        target.cursor().copy(import_statement) as target_copy,
+    ):
+        for block in source_copy:
+            target_copy.write(block)
+
+
+def _verify_copy(store: PostgresStore, old: Placement, connections: RoleConnections) -> None:
+    """Compare the row counts of all tables and check the published generation. Raises IndexCorrupt."""
+    with store.get_connections(old.wiki_id).read_snapshot() as source, connections.read_snapshot() as target:
+        source.execute(_LONG_STATEMENT)
+        known = generations.list_generations(source)
+        published = generations.read_status(source).published
+        is_equal = known == generations.list_generations(target)
+        for table, where in (("state", _CONTENT_ROWS), *((table, "true") for table in _list_tables(known))):
+            count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(sql.Identifier(table), sql.SQL(where))
+            is_equal = is_equal and source.execute(count).fetchone() == target.execute(count).fetchone()
+    faults = [] if is_equal else ["the row counts differ"]
+    if published is not None and not faults:
+        index = PostgresIndex(connections, published, lambda: None)
+        faults = list(index.check())
+        index.close()
+    if faults:
+        raise IndexCorrupt(
+            f"the copy differs from the original: {faults[0]}", hint="run `wikiholt doctor`, then try again"
+        )
+
+
+def _switch_placement(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
+    """Switch the placement in one transaction of the home database. Notes cannot be written meanwhile."""
+    with store.get_connections(old.wiki_id).write_transaction() as source:
+        check_fence(source, store.get_write_lease(old.wiki_id))
+        source.execute("LOCK TABLE state IN EXCLUSIVE MODE")
+        with connections.write_transaction() as target:
+            target.execute(sql.SQL("DELETE FROM state WHERE NOT ({})").format(sql.SQL(_CONTENT_ROWS)))
+            _copy_table(source, target, "state", f"NOT ({_CONTENT_ROWS})")
+        with store.placements.catalog.write_transaction() as connection:
+            statement = (
+                "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s"
+                " WHERE wiki_id = %s AND role = %s"
+            )
+            values = (new.database, new.schema, new.role, new.secret, old.wiki_id, old.role)
+            if not connection.execute(statement, values).rowcount:
+                raise IndexCorrupt("another process has changed the placement of the wiki", hint="try again")
+            statement = (
+                "UPDATE moves SET database = %s, schema = %s, role = %s, secret = %s, switched = true"
+                " WHERE wiki_id = %s AND role = %s"
+            )
+            connection.execute(statement, (old.database, old.schema, old.role, old.secret, old.wiki_id, new.role))
+        source.execute("UPDATE state SET text = %s WHERE name = 'layout'", (MOVED_MARK,))
+    store.placements.invalidate(old.wiki_id)
+
+
+def _mark_moved(placements: PlacementCatalog, old: Placement) -> None:
+    """Mark the old schema as moved, in case the mover crashed before it did."""
+    state = sql.Identifier(old.schema, "state")
+    with placements.get_operator_connections(old).write_transaction() as connection:
+        if connection.execute("SELECT to_regclass(%s)", (f"{old.schema}.state",)).fetchone() != (None,):
+            connection.execute(sql.SQL("UPDATE {} SET text = %s WHERE name = 'layout'").format(state), (MOVED_MARK,))
+
+
+def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
+    """Wait until nobody has used the old schema for a while. New readers are redirected by its mark."""
+    deadline = time.monotonic() + _READER_TIMEOUT_S
+    statement = (
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
+        " AND (state <> 'idle' OR state_change > clock_timestamp() - %s * interval '1 second')"
+    )
+    with placements.get_operator_connections(old).write_transaction() as connection:
+        # Only members of a role can see the activity of its sessions.
+        if not join_role(connection, old.role):
+            return
+    while time.monotonic() < deadline:
+        with placements.get_operator_connections(old).read_connection() as connection:
+            if connection.execute(statement, (old.role, _QUIET_S)).fetchone() == (0,):
+                return
+        time.sleep(0.05)
+    _LOG.warning("%s: ending readers that used the old schema for %d s after a move", old.wiki_id, _READER_TIMEOUT_S)

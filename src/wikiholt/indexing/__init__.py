@@ -1,1 +1,0 @@
-"""The sync: plan, prepare, embed, apply. Makes one index equal to one tree."""

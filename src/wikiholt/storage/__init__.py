@@ -1,1 +1,0 @@
-"""Where indexes are stored: SQLite files, or a PostgreSQL schema per wiki."""

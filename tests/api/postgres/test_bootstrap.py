@@ -1,0 +1,84 @@
+"""Settings for a PostgreSQL store: which caches a node has, and an unavailable home database."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.support.git_repository import Repository
+from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
+from wikiholt.api.bootstrap import build_service, open_application
+from wikiholt.api.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.service import WikiService
+
+
+def use_fake_model(service: WikiService) -> WikiService:
+    embedder = FakeEmbedder()
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    return service
+
+
+def test_a_copy_on_the_node_gives_the_answers_of_the_database(database: str, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(80)})
+    answers, copied = {}, set()
+    large = {"postgres.hnsw_from": "5"}
+    ways = {"store": large, "auto": {}, "auto large": large, "exact large": large, "faiss large": large}
+    for kind, more in ways.items():
+        data = tmp_path / kind
+        overrides = {"store": database, "vectors": kind.split()[0], **more}
+        with closing(use_fake_model(build_service(load_settings(data, overrides=overrides)))) as service:
+            if kind == "store":
+                service.add("notes", str(repository.path), {})
+                service.get_handle("notes").sync()
+            handle = service.get_handle("notes")
+            handle.search(SearchRequest("word3 together"))
+            handle.wait_for_caches(60)
+            answer = handle.search(SearchRequest("word3 together", n=10))
+            answers[kind] = [(hit.path, round(hit.score, 6)) for hit in answer.hits]
+            assert (answer.degraded, answer.stale) == (False, False)
+            copied |= {kind for _ in data.rglob("copy-g000001.sqlite")}
+    assert all(answer == answers["store"] for answer in answers.values())
+    assert copied == {"auto large", "exact large", "faiss large"}
+
+
+def test_store_side_vector_search_requires_postgresql(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(tmp_path, overrides={"vectors": "store"})
+    assert "postgresql://" in caught.value.hint
+
+
+def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Page.md": "# Page\n\nwords\n"})
+    application = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
+    use_fake_model(application.service)
+    application.service.add("notes", str(repository.path), {"public": "true"})
+    application.service.get_handle("notes").sync()
+    application.service.registry.keys.create(None, Scope.ADMIN)
+    with closing(application.service), TestClient(create_app(application), base_url="http://127.0.0.1") as client:
+
+        def query() -> int:
+            return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
+
+        assert query() == 200
+        pg.stop()
+        try:
+            refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert str(pg.place) not in refused.text
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/healthz").status_code == 200
+        finally:
+            pg.start()
+        wait_until(lambda: query() == 200)
+        assert application.service.get_handle("notes").health.is_ok

@@ -1,0 +1,91 @@
+"""A sync that pauses or stops: committed pages stay, and no page is incomplete."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sync.scheduler_fixtures import SchedulerFixture, make_pages
+from wikiholt.index.batch import Pause, SyncPaused
+
+CHUNKS_PER_PAGE = 9
+
+
+def make_long_pages(count: int) -> dict[str, str | bytes | None]:
+    sections = [
+        f"## Part {part}\n\n" + " ".join(f"word{part}x{n}" for n in range(60)) for part in range(CHUNKS_PER_PAGE)
+    ]
+    return {f"p{page:03}.md": f"# Page {page}\n\n" + "\n\n".join(sections) for page in range(count)}
+
+
+def make_pause(calls: int, pause: Pause) -> Callable[[], Pause]:
+    """Returns CONTINUE for this number of calls, then `pause`."""
+    left = iter(range(calls))
+    return lambda: Pause.CONTINUE if next(left, None) is not None else pause
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [Pause.AFTER_BATCH, Pause.NOW])
+def test_a_paused_sync_leaves_complete_pages_and_the_next_one_continues(fixture: SchedulerFixture, then: Pause) -> None:
+    fixture.create_repository("garden", make_long_pages(150))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
+    with pytest.raises(SyncPaused):
+        wiki.sync(pause=make_pause(4, then))
+    state = wiki.get_status().state
+    assert state is not None
+    assert 0 < state.pages < 150
+    assert state.revision is None
+    assert state.problems == 0
+    assert wiki.check() == []
+    embedded = len(fixture.embedder.embedded)
+    report = wiki.sync()
+    assert (report.added, report.unchanged) == (150 - state.pages, state.pages)
+    assert wiki.check() == []
+    # Only the texts of incomplete pages are embedded a second time.
+    assert len(fixture.embedder.embedded) - len(set(fixture.embedder.embedded)) <= 2 * CHUNKS_PER_PAGE
+    assert embedded < len(fixture.embedder.embedded)
+
+
+def test_a_sync_that_pauses_after_every_batch_still_finishes(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(400, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
+    for attempt in range(20):
+        try:
+            wiki.sync(pause=lambda: Pause.AFTER_BATCH)
+        except SyncPaused:
+            assert attempt < 10
+        else:
+            break
+    assert wiki.get_indexed_revision() is not None
+    assert len(fixture.embedder.embedded) == len(set(fixture.embedder.embedded)) == 400
+
+
+def test_a_sync_stopped_before_its_first_page_changes_nothing(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(100, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
+    with pytest.raises(SyncPaused):
+        wiki.sync(pause=lambda: Pause.NOW)
+    assert wiki.check() == []
+    assert wiki.sync().added == 100
+
+
+def test_a_paused_reindex_keeps_the_old_index_published_and_is_continued(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(200, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
+    wiki.sync()
+    fixture.embedder.embedded.clear()
+    with pytest.raises(SyncPaused):
+        wiki.reindex(pause=make_pause(3, Pause.AFTER_BATCH))
+    before = wiki.get_status().state
+    assert before is not None
+    assert (before.generation, before.pages) == (1, 200)
+    assert wiki.sync().unchanged == 200
+    report = wiki.reindex()
+    assert report.rebuilt
+    now = wiki.get_status().state
+    assert now is not None
+    assert (now.generation, now.pages) == (2, 200)
+    assert len(fixture.embedder.embedded) == 200
