@@ -9,8 +9,8 @@ import pytest
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import wait_until
 from wikiholt.errors import DatabaseUnavailable, TooManyRequests
-from wikiholt.index.postgres import home_tables as buckets_module
 from wikiholt.index.postgres.catalog import Catalog
+from wikiholt.wikis import home_tables as buckets_module
 from wikiholt.wikis import rate_limit as limits_module
 from wikiholt.wikis.home_tables import BUCKET_TABLES, PostgresBuckets
 from wikiholt.wikis.rate_limit import Allowance, RateLimiter
