@@ -130,7 +130,7 @@ def test_a_store_accepts_only_ids(tmp_path: Path, path: str) -> None:
 def test_a_command_for_one_wiki_shows_only_that_wiki(
     env: IsolationEnvironment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", lambda _: env.backend.open_service())
+    monkeypatch.setattr("wikiholt.interfaces.cli.command.open_service", lambda _: env.backend.open_service())
 
     def run(*arguments: str) -> str:
         main(["--data", str(env.data), *arguments])

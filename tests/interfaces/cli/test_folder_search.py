@@ -34,7 +34,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
         return service
 
-    monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", open_service)
+    monkeypatch.setattr("wikiholt.interfaces.cli.command.open_service", open_service)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()

@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-from argparse import ArgumentParser, _SubParsersAction
 
 import pytest
 
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.cli.parser import COMMANDS, build_parser, parse_arguments
+from wikiholt.interfaces.cli.parser import COMMANDS, build_parser, find_subparsers, parse_arguments
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -17,29 +16,38 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(stop.value.code or 0), captured.out, captured.err
 
 
-def get_commands(parser: ArgumentParser) -> dict[str, str | None]:
-    (action,) = (action for action in parser._actions if isinstance(action, _SubParsersAction))
-    return {choice.dest: choice.help for choice in action._choices_actions}
-
-
-def test_the_overview_has_every_command_with_its_summary() -> None:
-    assert get_commands(build_parser()) == {name: command.summary for name, command in COMMANDS.items()}
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_module_of_a_command_declares_it(name: str) -> None:
-    assert name in get_commands(build_parser([name]))
+    below = find_subparsers(build_parser([name]))
+    assert below is not None
+    assert {one.dest: one.help for one in below._choices_actions}[name] == COMMANDS[name].summary
 
 
-def test_help_groups_the_commands_and_starts_with_those_that_people_need_first(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_shows_first_what_a_searcher_needs_and_names_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--help")
     assert code == 0
-    first = out.partition("Start here:\n")[2].partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in first] == ["search", "add", "list", "status", "serve"]
-    assert "PostgreSQL:\n" in out
-    assert "--no-color" in out
+    first, _, more = out.partition("search and read:\n")[2].partition("\n\n")
+    assert [line.split()[0] for line in first.splitlines()][:3] == ["search", "read", "open"]
+    assert all(name in first + more for name in COMMANDS)
+    assert len(out.splitlines()) <= 26
+    assert run(capsys, "help") == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("wikis", "\n  reindex       rebuild a wiki's index"),
+        ("postgresql", "\n  move      move wikis"),
+        ("options", "\n  --no-color        print no colors"),
+        ("exit-codes", "\n 130 interrupted, or not confirmed"),
+        ("all", "\n  verify-isolation  check that"),
+        ("search", "\n  --no-sync"),
+    ],
+)
+def test_help_explains_a_topic(capsys: pytest.CaptureFixture[str], topic: str, expected: str) -> None:
+    code, out, err = run(capsys, "--set", "nonsense", "help", topic)
+    assert (code, err) == (0, "")
+    assert expected in out
 
 
 def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
@@ -47,11 +55,11 @@ def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
 ) -> None:
     code, out, err = run(capsys)
     assert (code, out) == (2, "")
-    assert "Start here:" in err
+    assert "search and read:" in err
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
-    assert "Start here:" in out
+    assert "search and read:" in out
 
 
 @pytest.mark.parametrize(
@@ -64,6 +72,7 @@ def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
         (["list", "--data", "x"], "must stand before the command"),
         (["list", "extra"], "`wikiholt list` has no argument 'extra'"),
         (["frobnicate"], "`wikiholt --help` lists all commands"),
+        (["help", "serach"], "Did you mean search?"),
     ],
 )
 def test_a_wrong_command_or_option_gets_a_suggestion(
@@ -95,10 +104,6 @@ def test_an_error_is_printed_without_the_usage(
     assert hint.startswith(f"hint: `{command} --help`")
 
 
-def test_help_lists_the_exit_code_of_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "130 interrupted, or not confirmed" in run(capsys, "--help")[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -126,7 +131,6 @@ def find_imports(*arguments: str) -> set[str]:
     return set(completed.stderr.split())
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("arguments", [["--json", "--no-color", "list"], ["list", "--json", "--no-color"]])
 def test_common_options_stand_before_or_after_the_command(arguments: list[str]) -> None:
     parsed = parse_arguments(arguments)

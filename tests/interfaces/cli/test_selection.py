@@ -16,9 +16,9 @@ from wikiholt.interfaces.cli.selection import resolve_wiki
 
 
 def resolve(data: Path, slug: str | None = None) -> str:
-    with closing(make_cached_service(data)) as service:
-        context = CommandContext(Namespace(wiki=slug), Settings(), lambda _: service, lambda _: Settings())
-        return resolve_wiki(context).slug
+    with closing(make_cached_service(data)) as service, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wikiholt.interfaces.cli.command.open_service", lambda _: service)
+        return resolve_wiki(CommandContext(Namespace(wiki=slug), Settings())).slug
 
 
 def add(data: Path, slug: str, source: Path, **settings: str) -> None:

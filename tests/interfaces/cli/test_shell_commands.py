@@ -1,58 +1,47 @@
 """`completion` and `man`: written from the argument parser, and the installed manual page is current."""
 
-import shutil
-import subprocess
 import tomllib
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.paths import ROOT
-from wikiholt.interfaces.cli.parser import build_parser
-from wikiholt.interfaces.cli.shell_commands import read_commands
 
 MAN_PAGE = "docs/wikiholt.1"
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
-    return CommandRunner(tmp_path / "data", capsys, monkeypatch)
-
-
-def test_every_command_is_in_the_tree() -> None:
-    commands = {command.name: command for command in read_commands(build_parser())}
-    assert {"", "search", "key", "key create", "move"} <= set(commands)
-    options = {name for option in commands["search"].options for name in option.names}
-    assert {"--mode", "-n", "--json", "--rerank", "--no-rerank"} <= options
-    (slug,) = commands["sync"].arguments
-    assert (slug.kind, slug.optional) == ("slugs", True)
-
-
-def test_help_texts_are_complete_and_hidden_options_stay_hidden() -> None:
-    parser = ArgumentParser(description="d")
-    parser.add_argument("--size", default=5, help="size (default: %(default)s)")
-    parser.add_argument("--secret", help="==SUPPRESS==")
-    (command,) = read_commands(parser)
-    assert [(option.names, option.value, option.help) for option in command.options[1:]] == [
-        (("--size",), "SIZE", "size (default: 5)")
-    ]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_names_commands_options_and_values(run: CommandRunner, shell: str) -> None:
-    code, script, err = run("completion", shell)
+@pytest.mark.parametrize(
+    ("line", "offers"),
+    [
+        ("se", {"search", "set", "serve", "settings"}),
+        ("key ", {"create", "list", "revoke"}),
+        ("--no-color key r", {"revoke"}),
+        ("--da", {"--data"}),
+        ("search --m", {"--mode", "--min-score"}),
+        ("search x --mode ", {"hybrid", "semantic", "keyword"}),
+        ("search --mode=k", {"--mode=keyword"}),
+        ("search --mode = k", {"keyword"}),
+        ("key create x --scope w", {"write"}),
+        ("completion ", {"bash", "zsh", "fish"}),
+        ("help op", {"open", "options", "operation"}),
+        ("sync ", {"house"}),
+        ("read Home --wiki ", {"house"}),
+        ("import chroma ", set()),
+        ("sync house ", set()),
+    ],
+)
+def test_what_fits_at_the_cursor_is_offered(
+    run: CommandRunner, prepared: Path, monkeypatch: pytest.MonkeyPatch, line: str, offers: set[str]
+) -> None:
+    monkeypatch.setenv("WIKIHOLT_DATA", str(prepared / "data"))
+    code, out, err = run("completion", "bash", "--", *line.split(" "))
     assert (code, err) == (0, "")
-    for word in ("search", "min-score", "hybrid semantic keyword", "list --slugs"):
-        assert word in script
-    assert "@" not in script.replace("[@]", "").replace('"$@"', "").replace("(@", "").replace("@}", "")
+    assert {offer.partition("\t")[0] for offer in out.splitlines()} == offers
 
 
-def test_bash_accepts_the_script(run: CommandRunner) -> None:
-    assert shutil.which("bash")
-    script = run("completion", "bash").out
-    assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False).stderr == ""
+def test_wikis_are_those_of_the_data_directory_on_the_line(run: CommandRunner, tmp_path: Path) -> None:
+    assert run("completion", "bash", "--", "--data", str(tmp_path), "sync", "").out == ""
 
 
 def test_an_unknown_shell_is_an_error(run: CommandRunner) -> None:
@@ -68,4 +57,4 @@ def test_the_installed_manual_page_is_current(run: CommandRunner) -> None:
 
 
 def test_list_can_print_only_names(run: CommandRunner) -> None:
-    assert run("list", "--slugs") == (0, "", "")
+    assert run("list", "--slugs") == (0, "house\n", "")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
+from wikiholt.errors import DatabaseUnavailable, InvalidSetting, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
 from wikiholt.interfaces.cli.parser import COMMANDS, COMMON_OPTIONS
@@ -48,21 +50,42 @@ def _format_location(arguments: Namespace) -> str:
     return "".join(f"{shlex.quote(to_safe_line(word))} " for word in words)
 
 
+def load_settings(arguments: Namespace, overrides: Mapping[str, str]) -> Settings:
+    """Load the settings of a command, with further ones. Another data directory has its own settings file."""
+    from wikiholt.api.settings import settings_loader
+
+    values: dict[str, object] = {}
+    for pair in arguments.set:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
+        values[name.strip()] = value.strip()
+    if arguments.command == "serve":
+        options = {"serve.host": arguments.host, "serve.port": arguments.port, "serve.workers": arguments.workers}
+        values |= {name: value for name, value in options.items() if value is not None}
+    values |= overrides
+    data = Path(str(values.pop("data"))) if "data" in overrides else arguments.data
+    return settings_loader.load_settings(data, arguments.config, os.environ, values)
+
+
+def open_service(settings: Settings) -> WikiService:
+    from wikiholt.api.bootstrap import build_service
+
+    return build_service(settings)
+
+
 @dataclass(slots=True)
 class CommandContext:
     """The arguments and settings of a command, and its service, which is opened on first use."""
 
     arguments: Namespace
     settings: Settings
-    build_service: Callable[[Settings], WikiService]
-    load_settings: Callable[[Mapping[str, str]], Settings]
-    """Loads the settings of this command with more overrides by name."""
     _service: WikiService | None = field(default=None, init=False)
 
     @property
     def service(self) -> WikiService:
         if self._service is None:
-            self._service = self.build_service(self.settings)
+            self._service = open_service(self.settings)
         return self._service
 
     def list_wikis(self) -> Sequence[Wiki]:

@@ -14,7 +14,14 @@ from wikiholt.api.store_migration import MigrationOutcome, MigrationReport, Stor
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
 from wikiholt.errors import InvalidInput, InvalidSetting, WikiholtError
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, print_error
+from wikiholt.interfaces.cli.command import (
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_group,
+    open_service,
+    print_error,
+)
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     format_count,
@@ -210,7 +217,7 @@ def _move_store(context: CommandContext) -> int:
     arguments = context.arguments
     to = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
     target_settings = _get_target_settings(context, to)
-    with closing(context.build_service(target_settings)) as target:
+    with closing(open_service(target_settings)) as target:
         migration = StoreMigration(
             context.service,
             target,

@@ -19,7 +19,7 @@ from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExist
 from wikiholt.git.process import build_environment
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, open_service
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.schemas.admin_schemas import build_sync_document
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
@@ -38,7 +38,7 @@ def run_demo(context: CommandContext) -> int:
     print_text = output.print_lines if not as_json else lambda _: None
     repositories = write_demo_wikis(directory / "repositories")
     data = context.arguments.data or directory / "data"
-    service = context.build_service(replace(context.settings, data=data, store=""))
+    service = open_service(replace(context.settings, data=data, store=""))
     try:
         print_text([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []

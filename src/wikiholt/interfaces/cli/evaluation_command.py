@@ -11,7 +11,14 @@ from wikiholt.api.bootstrap import open_evaluation_handle
 from wikiholt.api.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
+from wikiholt.interfaces.cli.command import (
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_repeatable,
+    load_settings,
+    open_service,
+)
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
 from wikiholt.interfaces.cli.selection import choose_default_wiki
@@ -171,7 +178,7 @@ def _run_comparison(
                 "the index is in a database, so another data directory makes no difference",
                 hint="name the other database with --against store=…, or --against store= for an index in files",
             )
-        other = context.build_service(context.load_settings(settings))
+        other = open_service(load_settings(context.arguments, settings))
         stack.callback(other.close)
         _check_comparable(service, other, arguments.slug, questions)
         search = stack.enter_context(_open_search(other, arguments.slug, questions, [mode]))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wikiholt.interfaces.cli import parser
@@ -14,7 +13,6 @@ from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from wikiholt.api.settings.definitions import Settings
-    from wikiholt.wikis.service import WikiService
 
 UNEXPECTED_EXIT_CODE = 70
 DEFAULT_LOG_LEVEL = "warning"
@@ -27,11 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Imported here, because help and version need none of it.
     from wikiholt.errors import WikiholtError
     from wikiholt.interfaces.cli import output
-    from wikiholt.interfaces.cli.command import print_error
+    from wikiholt.interfaces.cli.command import load_settings, print_error
 
     output.configure_streams(sys.stdout, sys.stderr)
     try:
-        settings = _load_settings(parsed, {})
+        settings = load_settings(parsed, {})
         if parsed.logs or settings.log_level != DEFAULT_LOG_LEVEL:
             from wikiholt.interfaces.cli.log_output import configure_logging
 
@@ -62,7 +60,7 @@ def _run_command(parsed: Namespace, settings: Settings) -> int:
     from wikiholt.errors import WikiNotFound
     from wikiholt.interfaces.cli.command import CommandContext
 
-    context = CommandContext(parsed, settings, _open_service, lambda overrides: _load_settings(parsed, overrides))
+    context = CommandContext(parsed, settings)
     try:
         try:
             exit_code: int = parsed.run(context)
@@ -75,37 +73,6 @@ def _run_command(parsed: Namespace, settings: Settings) -> int:
         return exit_code
     finally:
         context.close()
-
-
-def _open_service(settings: Settings) -> WikiService:
-    from wikiholt.api.bootstrap import build_service
-
-    return build_service(settings)
-
-
-def _load_settings(parsed: Namespace, overrides: Mapping[str, str]) -> Settings:
-    """Load the settings with further overrides. Another data directory has its own settings file."""
-    from wikiholt.api.settings.settings_loader import load_settings
-
-    data = Path(overrides["data"]) if "data" in overrides else parsed.data
-    others = {name: value for name, value in overrides.items() if name != "data"}
-    return load_settings(data, parsed.config, os.environ, _parse_overrides(parsed) | others)
-
-
-def _parse_overrides(parsed: Namespace) -> dict[str, object]:
-    """The settings from --set, and those with an option of their own."""
-    values: dict[str, object] = {}
-    for pair in parsed.set:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            from wikiholt.errors import InvalidSetting
-
-            raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
-        values[name.strip()] = value.strip()
-    if parsed.command == "serve":
-        options = {"serve.host": parsed.host, "serve.port": parsed.port, "serve.workers": parsed.workers}
-        values |= {name: value for name, value in options.items() if value is not None}
-    return values
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import NamedTuple, NoReturn
 from wikiholt import __version__
 
 EXIT_CODES = """\
-exit codes:
    0 success
    1 nothing found
    2 invalid input
@@ -29,7 +28,7 @@ exit codes:
 _DESCRIPTION = "Search for wikis and folders of Markdown: by meaning and by keyword, offline, one index per wiki."
 _INVALID_USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
-_OPTIONS_WITH_VALUE = ("--data", "--config", "--set")
+OPTIONS_WITH_VALUE = ("--data", "--config", "--set")
 COMMON_OPTIONS = {
     "--json": "print one JSON document and nothing else",
     "--no-color": "print no colors and no links",
@@ -45,59 +44,61 @@ class Summary(NamedTuple):
     summary: str
 
 
-_FIRST = "Start here"
-_PAGES = "Pages"
-_INDEXES = "Wikis and indexes"
-_SERVICE = "Service and keys"
-_QUALITY = "Quality"
-_OPERATION = "Operation"
-_DATABASES = "PostgreSQL"
+_FIRST = "search and read"
+"""The group that the overview explains. It names only the commands of the others, whose names are topics of `help`."""
 COMMANDS = {
     "search": Summary(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
+    "read": Summary(_FIRST, "page_commands", "show a page, or the section below one of its headings"),
+    "open": Summary(_FIRST, "page_commands", "open a page in your editor, or in the browser"),
+    "similar": Summary(_FIRST, "page_commands", "find pages similar to a page"),
+    "links": Summary(_FIRST, "page_commands", "show the links of a page, the links to it, and its broken links"),
+    "recent": Summary(_FIRST, "page_commands", "list the pages that changed last, newest first"),
     "add": Summary(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
     "list": Summary(_FIRST, "list_command", "list the wikis"),
     "status": Summary(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
-    "serve": Summary(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
-    "read": Summary(_PAGES, "page_commands", "show a page, or the section below one of its headings"),
-    "open": Summary(_PAGES, "page_commands", "open a page in your editor, or in the browser"),
-    "similar": Summary(_PAGES, "page_commands", "find pages similar to a page"),
-    "links": Summary(_PAGES, "page_commands", "show the links of a page, the links to it, and its broken links"),
-    "recent": Summary(_PAGES, "page_commands", "list the pages that changed last, newest first"),
-    "sync": Summary(_INDEXES, "index_commands", "update indexes to the HEAD of their repositories"),
+    "sync": Summary("wikis", "index_commands", "update indexes to the HEAD of their repositories"),
     "reindex": Summary(
-        _INDEXES,
+        "wikis",
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
-    "create": Summary(_INDEXES, "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
-    "set": Summary(_INDEXES, "wiki_commands", "show or change the settings of a wiki"),
+    "create": Summary("wikis", "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
+    "set": Summary("wikis", "wiki_commands", "show or change the settings of a wiki"),
     "rebind": Summary(
-        _INDEXES, "wiki_commands", "accept the repository at a wiki's path as its own, such as a restored copy"
+        "wikis", "wiki_commands", "accept the repository at a wiki's path as its own, such as a restored copy"
     ),
     "remove": Summary(
-        _INDEXES,
+        "wikis",
         "wiki_commands",
         "delete a wiki's index, keys and registration; a repository that `create` did not make is not touched",
     ),
-    "import-pages": Summary(_INDEXES, "import_command", "write pages from NDJSON, in commits of many pages"),
-    "import": Summary(_INDEXES, "import_command", "build one index per wiki from an index that several wikis shared"),
-    "demo": Summary(_INDEXES, "demo_command", "create two example wikis, index them and search them"),
-    "mcp": Summary(_SERVICE, "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
-    "key": Summary(_SERVICE, "key_commands", "create, list and revoke keys"),
-    "eval": Summary(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
-    "report": Summary(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
-    "doctor": Summary(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
-    "verify-isolation": Summary(_OPERATION, "admin_commands", "check that no wiki has data of another wiki"),
-    "model": Summary(_OPERATION, "admin_commands", "fetch, list and remove embedding models"),
-    "settings": Summary(_OPERATION, "admin_commands", "show all settings and their values"),
-    "completion": Summary(_OPERATION, "shell_commands", "print the completion script for a shell"),
-    "man": Summary(_OPERATION, "shell_commands", "print the manual page, for man -l -"),
-    "backup": Summary(_OPERATION, "backup_commands", "create a verified copy of a wiki's index, or of everything"),
-    "restore": Summary(_OPERATION, "backup_commands", "restore a backup, or list the backups"),
-    "database": Summary(_DATABASES, "database_commands", "add, list and remove the databases of the wikis"),
-    "move": Summary(_DATABASES, "database_commands", "move wikis to another database, or all wikis to another store"),
+    "import-pages": Summary("wikis", "import_command", "write pages from NDJSON, in commits of many pages"),
+    "import": Summary("wikis", "import_command", "build one index per wiki from an index that several wikis shared"),
+    "demo": Summary("wikis", "demo_command", "create two example wikis, index them and search them"),
+    "serve": Summary("service", "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
+    "mcp": Summary("service", "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
+    "key": Summary("service", "key_commands", "create, list and revoke keys"),
+    "eval": Summary("quality", "evaluation_command", "measure the search quality of a wiki"),
+    "report": Summary("quality", "report_command", "show what was searched for in a wiki, if searches are logged"),
+    "doctor": Summary("operation", "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
+    "verify-isolation": Summary("operation", "admin_commands", "check that no wiki has data of another wiki"),
+    "backup": Summary("operation", "backup_commands", "create a verified copy of a wiki's index, or of everything"),
+    "restore": Summary("operation", "backup_commands", "restore a backup, or list the backups"),
+    "model": Summary("operation", "admin_commands", "fetch, list and remove embedding models"),
+    "settings": Summary("operation", "admin_commands", "show all settings and their values"),
+    "help": Summary("operation", "shell_commands", "explain a command, or all commands of a group"),
+    "completion": Summary("operation", "shell_commands", "print the completion script for a shell"),
+    "man": Summary("operation", "shell_commands", "print the manual page, for man -l -"),
+    "database": Summary("postgresql", "database_commands", "add, list and remove the databases of the wikis"),
+    "move": Summary("postgresql", "database_commands", "move wikis to another database, or all wikis to another store"),
 }
 """Every command in the order of the overview."""
+_GROUPS = {
+    group: [name for name, command in COMMANDS.items() if command.group == group]
+    for group in dict.fromkeys(command.group for command in COMMANDS.values())
+}
+TOPICS = (*COMMANDS, *(group for group in _GROUPS if group != _FIRST), "options", "exit-codes", "all")
+"""What `help` explains."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,29 +120,43 @@ class _TopParser(Parser):
     """The parser of `wikiholt` itself, whose help is an overview of all commands."""
 
     def format_help(self) -> str:
-        return f"{self.format_usage()}\n{_DESCRIPTION}\n\n{_format_overview()}\n{_format_options(self)}\n{EXIT_CODES}"
-
-
-def _format_overview() -> str:
-    """All commands by group."""
-    width = max(map(len, COMMANDS))
-    lines: list[str] = []
-    for group in dict.fromkeys(command.group for command in COMMANDS.values()):
-        lines.append(f"{group}:")
-        lines += [
-            f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items() if command.group == group
+        others = [(group, ", ".join(names)) for group, names in _GROUPS.items() if group != _FIRST]
+        others += [
+            ("options", "those of every command"),
+            ("exit-codes", "what the exit codes mean"),
+            ("all", "everything"),
         ]
-        lines.append("")
-    lines.append("`wikiholt COMMAND --help` shows the options of a command.")
-    return "\n".join(lines) + "\n"
+        return (
+            f"{self.format_usage()}\n{_DESCRIPTION}\n\n{_format_group(_FIRST)}\n"
+            f"more, with `wikiholt help NAME`:\n{_format_rows(others)}\n"
+            "`wikiholt COMMAND --help` shows the options of a command.\n"
+        )
 
 
-def _format_options(parser: argparse.ArgumentParser) -> str:
-    formatter = argparse.HelpFormatter(parser.prog)
+def _format_group(group: str) -> str:
+    """The commands of a group with their summaries."""
+    return f"{group}:\n{_format_rows([(name, COMMANDS[name].summary) for name in _GROUPS[group]])}"
+
+
+def _format_rows(rows: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in rows)
+    return "".join(f"  {name:{width}}  {text}\n" for name, text in rows)
+
+
+def explain(topic: str | None) -> str:
+    """The help text of a command, a group or another topic; without one, the overview."""
+    if topic is None:
+        return build_parser(()).format_help()
+    if topic in COMMANDS:
+        subparsers = find_subparsers(build_parser((topic,)))
+        return subparsers.choices[topic].format_help() if subparsers else ""
+    formatter = argparse.HelpFormatter("wikiholt")
     formatter.start_section("options")
-    formatter.add_arguments(action for action in parser._actions if action.option_strings)
+    formatter.add_arguments(action for action in build_parser(())._actions if action.option_strings)
     formatter.end_section()
-    return formatter.format_help()
+    texts = {group: _format_group(group) for group in _GROUPS}
+    texts |= {"options": formatter.format_help(), "exit-codes": f"exit codes:\n{EXIT_CODES}"}
+    return "\n".join(texts.values()) if topic == "all" else texts[topic]
 
 
 def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> Parser:
@@ -166,7 +181,7 @@ def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> Parser:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments, or those of the process. Prints help or the error and exits if there is no command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    name = _find_command(given)
+    name = find_command(given)
     if name is None:
         top = build_parser(())
         if not given:
@@ -183,16 +198,22 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         unknown.append("--json")
     if unknown:
         _fail_unknown(parser, name, parsed, unknown)
+    if name == "help":  # before any settings are read, which may be invalid
+        if parsed.topic not in (None, *TOPICS):
+            hint = "`wikiholt --help` lists the commands and groups"
+            parser.fail(f"there is no help for {parsed.topic!r}", hint, parsed.topic, TOPICS)
+        sys.stdout.write(explain(parsed.topic))
+        parser.exit()
     parsed.given = given
     return parsed
 
 
-def _find_command(arguments: Sequence[str]) -> str | None:
+def find_command(arguments: Sequence[str]) -> str | None:
     """The first argument that is neither an option nor the value of one."""
     position = 0
     while position < len(arguments):
         argument = arguments[position]
-        if argument in _OPTIONS_WITH_VALUE:
+        if argument in OPTIONS_WITH_VALUE:
             position += 1
         elif not argument.startswith("-"):
             return argument
@@ -232,8 +253,12 @@ def _fail_unknown(
 
 def _get_chosen_parser(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> Parser:
     """The parser of the command, or of its subcommand such as `key create`."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return _get_chosen_parser(action.choices[getattr(parsed, action.dest)], parsed)
+    while subparsers := find_subparsers(parser):
+        parser = subparsers.choices[getattr(parsed, subparsers.dest)]
     assert isinstance(parser, Parser)
     return parser
+
+
+def find_subparsers(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser] | None":
+    """The commands below this parser, if it has any."""
+    return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)

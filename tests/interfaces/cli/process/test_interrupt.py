@@ -27,7 +27,7 @@ import fcntl, sys, termios, time
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the controlling terminal, so that Ctrl-C becomes a signal
 from dataclasses import replace
 from wikiholt.api.bootstrap import build_service
-from wikiholt.interfaces.cli import main as cli
+from wikiholt.interfaces.cli import command, main
 from wikiholt.testing.fakes import FakeEmbedder
 
 class SlowEmbedder(FakeEmbedder):
@@ -42,8 +42,8 @@ def open_service(settings):
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
-cli._open_service = open_service
-sys.exit(cli.main())
+command.open_service = open_service
+sys.exit(main.main())
 """
 
 

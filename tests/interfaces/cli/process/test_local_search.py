@@ -68,7 +68,7 @@ def run(served: ServedApplication, capsys: pytest.CaptureFixture[str], monkeypat
             opened.append(1)
             return served.application.service
 
-        monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", open_service)
+        monkeypatch.setattr("wikiholt.interfaces.cli.command.open_service", open_service)
         monkeypatch.setattr("wikiholt.wikis.service.WikiService.close", lambda _: None)
         data = served.application.settings.data
         options = [part for name, value in DEFAULT_SETTINGS.items() for part in ("--set", f"{name}={value}")]
