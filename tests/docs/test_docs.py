@@ -12,13 +12,13 @@ import pytest
 
 import wikiholt
 from tests.support.paths import ROOT
+from wikiholt.api.documents.search_documents import build_hit_document, build_result_document
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
 from wikiholt.domain.slugs import RESERVED_SLUGS
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, PROBLEMS_FOUND_EXIT_CODE
 from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
-from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
 from wikiholt.text.markdown import make_github_slug
 
 PACKAGE = ROOT / "src" / "wikiholt"

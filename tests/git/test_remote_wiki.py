@@ -12,12 +12,12 @@ from tests.support.git_servers import LocalServer, make_advertising_handler, mak
 from tests.support.wait import TIMEOUT_S
 from wikiholt.api.backends import open_backend
 from wikiholt.api.bootstrap import build_wiki_config, open_application
+from wikiholt.api.documents.admin_documents import build_status_document, build_wiki_document
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.schemas.admin_schemas import build_status_document, build_wiki_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.live_index import Components

@@ -7,7 +7,7 @@ from enum import StrEnum
 import pytest
 from typing_extensions import TypedDict
 
-from wikiholt.interfaces.schemas.common import build_document
+from wikiholt.api.documents.common import build_document
 
 
 class Colour(StrEnum):

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from wikiholt.api.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.api.operations.search import SearchParameters
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.parser import build_parser
-from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.mcp.search_tools import SearchArguments
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.text.properties import parse_condition
 
 CONDITIONS = ["status=draft", "priority>=3"]
@@ -24,8 +24,8 @@ WANTED = PageFilter(
 
 def test_every_interface_builds_the_same_filter() -> None:
     values = {"q": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "since": "2026-05-31", "where": CONDITIONS}
-    assert SearchParams.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
-    assert SearchParams.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
+    assert SearchParameters.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
+    assert SearchParameters.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
     arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks", "where": CONDITIONS}
     assert SearchArguments.model_validate({**arguments, "updated_since": "2026-05-31"}).to_filter() == WANTED
     line = "search w x --tag a --tag b --category Ops --category Dev --path runbooks --since 2026-05-31"
@@ -36,12 +36,12 @@ def test_every_interface_builds_the_same_filter() -> None:
 def test_every_filter_is_declared() -> None:
     by_query_language = {"titles", "path_key", "any_of", "none_of"}
     assert {param.field for param in FILTER_PARAMS} == set(PageFilter.__slots__) - by_query_language
-    assert {param.name for param in FILTER_PARAMS} <= SearchParams.model_fields.keys()
+    assert {param.name for param in FILTER_PARAMS} <= SearchParameters.model_fields.keys()
     assert {param.mcp_name or param.name for param in FILTER_PARAMS} <= SearchArguments.model_fields.keys()
 
 
 def test_nothing_given_is_an_empty_filter_and_an_empty_date_is_refused() -> None:
-    assert SearchParams.model_validate({"q": "x"}).to_filter() == PageFilter()
+    assert SearchParameters.model_validate({"q": "x"}).to_filter() == PageFilter()
     assert SearchArguments.model_validate({"query": "x"}).to_filter() == PageFilter()
     with pytest.raises(InvalidQuery, match="is not a date"):
         build_filter(lambda param: "" if param.field == "updated_since" else None)

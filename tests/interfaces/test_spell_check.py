@@ -12,9 +12,9 @@ from lxml import html
 from tests.search.spell_check_fixtures import PAGES
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.api.documents.search_documents import format_did_you_mean
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 
 SUGGESTION_XPATH = "//p[@class='correction']"

@@ -13,11 +13,11 @@ import pytest
 from tests.isolation.backends import IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, WORD_PLACES, CanaryWiki, find_codes
 from tests.support.tiers import choose
+from wikiholt.api.documents.admin_documents import build_status_document
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
-from wikiholt.interfaces.schemas.admin_schemas import build_status_document
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService

@@ -16,12 +16,12 @@ from tests.support.services import make_cached_service, read_all_files
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.api.bootstrap import Application, open_application
+from wikiholt.api.documents.admin_documents import build_status_document
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, ModelSelfTestFailed, NoPages, NothingIndexed, WikiholtError, WikiNotFound
 from wikiholt.index.sqlite.faiss_codes import make_codes_choice
-from wikiholt.interfaces.schemas.admin_schemas import build_status_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService

@@ -21,12 +21,12 @@ from tests.isolation.isolation_environment import (
     search_everything,
 )
 from tests.support.tiers import choose, limit_examples
+from wikiholt.api.documents.admin_documents import build_status_document
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.index.sqlite.schema import open_connection
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.schemas.admin_schemas import build_status_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 

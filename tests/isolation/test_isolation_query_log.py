@@ -12,10 +12,10 @@ import pytest
 from tests.isolation.canaries import CanaryWiki, find_codes, find_codes_on_disk
 from tests.support.services import read_all_files
 from wikiholt.api.bootstrap import build_service
+from wikiholt.api.documents.search_documents import build_query_report_document
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchInterface
 from wikiholt.interfaces.cli.report_command import render_report
-from wikiholt.interfaces.schemas.search_schemas import build_query_report_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 

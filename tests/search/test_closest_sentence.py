@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
+from wikiholt.api.documents.search_documents import build_hit_document, render_snippet
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
@@ -16,7 +17,6 @@ from wikiholt.git.source import GitSource
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.interfaces.cli.output import TerminalStyle, format_result
-from wikiholt.interfaces.schemas.search_schemas import build_hit_document, render_snippet
 from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle

@@ -14,7 +14,7 @@ import wikiholt
 from wikiholt.interfaces.web import markdown_rules
 
 _SOURCES = Path(wikiholt.__file__).parent
-_PACKAGES = ("domain", "text", "models", "index", "search", "wikis", "interfaces/web", "interfaces/schemas")
+_PACKAGES = ("domain", "text", "models", "index", "search", "wikis", "interfaces/web", "api/documents")
 _FILES = ("interfaces/cli/terminal_markdown.py", "interfaces/cli/output.py", "interfaces/cli/hit_output.py")
 _WITHOUT_PACKAGE = {"torch_encoder"}
 """Modules that cannot be imported without a package that few have."""

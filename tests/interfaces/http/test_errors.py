@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt import errors
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.http.problem_details import get_public_message, make_problem_response
+from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.wikis.handle import WikiHandle
 
 FIELDS = {"type", "title", "status", "detail", "code", "hint", "error"}

@@ -19,10 +19,10 @@ from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from wikiholt.api.documents.admin_documents import build_backup_document, build_registry_backup_document
+from wikiholt.api.documents.common import parse_until
 from wikiholt.domain.wiki import Backup, BackupReason, RegistryBackup
 from wikiholt.errors import InvalidSetting, RepositoryReplaced, WikiholtError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, print_error
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, format_size, to_safe_line
-from wikiholt.interfaces.schemas.admin_schemas import build_backup_document, build_registry_backup_document
-from wikiholt.interfaces.schemas.common import parse_until
 from wikiholt.wikis.service import WikiService
 
 _log = logging.getLogger(__name__)

@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from wikiholt.api.backends import format_setup_sql, get_repositories_directory, is_same_backend
+from wikiholt.api.documents.admin_documents import ErrorDocument
+from wikiholt.api.documents.common import build_document
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.api.settings.setting import check_store_address
 from wikiholt.api.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
@@ -28,8 +30,6 @@ from wikiholt.interfaces.cli.output import (
     print_lines,
     to_safe_line,
 )
-from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
-from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.wikis.service import WikiService
 
 

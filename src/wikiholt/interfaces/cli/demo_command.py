@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
+from wikiholt.api.documents.admin_documents import build_sync_document
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
 from wikiholt.git.process import build_environment
@@ -21,8 +23,6 @@ from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, open_service
 from wikiholt.interfaces.cli.output import show_sync_progress
-from wikiholt.interfaces.schemas.admin_schemas import build_sync_document
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 

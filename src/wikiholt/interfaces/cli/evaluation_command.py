@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from wikiholt.api.bootstrap import open_evaluation_handle
+from wikiholt.api.documents.search_documents import build_evaluation_document
 from wikiholt.api.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
@@ -22,7 +23,6 @@ from wikiholt.interfaces.cli.command import (
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
 from wikiholt.interfaces.cli.selection import choose_default_wiki
-from wikiholt.interfaces.schemas.search_schemas import build_evaluation_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.quality_metrics import METRICS, ConfidenceInterval
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions

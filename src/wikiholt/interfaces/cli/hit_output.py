@@ -95,7 +95,7 @@ def print_hits(
         return label + get_places(hit).format(hit.file, find_best_line(hit), style)
 
     if document is None and chosen in ("json", "jsonl"):
-        from wikiholt.interfaces.schemas.search_schemas import build_result_document
+        from wikiholt.api.documents.search_documents import build_result_document
 
         document = build_result_document(result)
     match chosen:
@@ -158,7 +158,7 @@ def _print_notes(result: SearchResult) -> None:
     """What the format has no place for, on stderr."""
     notes: list[str] = []
     if result.did_you_mean:
-        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+        from wikiholt.api.documents.search_documents import format_did_you_mean
 
         notes.append(format_did_you_mean(result))
     notes += ["Nothing clearly relevant was found."] if result.hits and result.nothing_relevant else []

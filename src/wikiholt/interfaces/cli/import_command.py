@@ -22,6 +22,7 @@ from wikiholt.api.importer.importer import Importer, ImportOptions, ImportReport
 from wikiholt.api.importer.postgres_source import PostgresTable
 from wikiholt.api.importer.reuse import ModelAgreement
 from wikiholt.api.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
+from wikiholt.api.operations.bulk_lines import BulkResultDocument, write_lines
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (
@@ -41,7 +42,6 @@ from wikiholt.interfaces.cli.output import (
     show_sync_progress,
     to_safe_line,
 )
-from wikiholt.interfaces.schemas.bulk_schemas import BulkResultDocument, write_lines
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult, BulkOutcome
 
 _MAX_SHOWN = 20

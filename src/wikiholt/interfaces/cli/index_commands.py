@@ -9,6 +9,14 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
+from wikiholt.api.documents.admin_documents import (
+    ActivityDocument,
+    ErrorDocument,
+    ReindexEstimateDocument,
+    build_status_document,
+    build_sync_document,
+)
+from wikiholt.api.documents.common import build_document, format_date
 from wikiholt.domain.index import SyncReport
 from wikiholt.errors import NoPagesYet, RepositoryReplaced, WikiholtError
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused
@@ -24,14 +32,6 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
-from wikiholt.interfaces.schemas.admin_schemas import (
-    ActivityDocument,
-    ErrorDocument,
-    ReindexEstimateDocument,
-    build_status_document,
-    build_sync_document,
-)
-from wikiholt.interfaces.schemas.common import build_document, format_date
 from wikiholt.sync.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work, report_activity
 from wikiholt.wikis.handle import WikiHandle
 

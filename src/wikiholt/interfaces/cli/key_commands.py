@@ -4,11 +4,11 @@ import re
 import sys
 from datetime import UTC, datetime, timedelta
 
+from wikiholt.api.documents.admin_documents import build_key_document, build_new_key_document
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, add_slug
 from wikiholt.interfaces.cli.output import to_safe_line
-from wikiholt.interfaces.schemas.admin_schemas import build_key_document, build_new_key_document
 from wikiholt.wikis.access import is_public
 
 _MAX_NAMED_WIKIS = 10

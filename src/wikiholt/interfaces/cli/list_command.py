@@ -14,7 +14,7 @@ def run_list(context: CommandContext) -> int:
     if context.arguments.slugs:
         return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
     if context.arguments.json:
-        from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document
+        from wikiholt.api.documents.admin_documents import build_wiki_document
 
         return context.print_result({"wikis": [build_wiki_document(wiki) for wiki in wikis]}, [])
     width = max((len(wiki.slug) for wiki in wikis), default=0)

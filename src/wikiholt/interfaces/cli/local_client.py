@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from wikiholt.api.filter_params import FILTER_PARAMS
 from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.interfaces.cli.folder_scope import is_home_or_above
 from wikiholt.interfaces.cli.selection import find_wikis_of_folder
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 
 if TYPE_CHECKING:
     from wikiholt.api.settings.definitions import Settings

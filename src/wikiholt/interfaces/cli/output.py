@@ -122,7 +122,7 @@ def format_result(
     """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
     lines: list[str] = []
     if result.did_you_mean:
-        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+        from wikiholt.api.documents.search_documents import format_did_you_mean
 
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
     if not result.considered:

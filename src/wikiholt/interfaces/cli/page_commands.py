@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from wikiholt.api.documents.common import format_date
+from wikiholt.api.documents.page_documents import build_links_document, build_page_document
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
@@ -24,8 +26,6 @@ from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandCont
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
 from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, list_pages, resolve_wiki
-from wikiholt.interfaces.schemas.common import format_date
-from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import get_page_path, make_page_name

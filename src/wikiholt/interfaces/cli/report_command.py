@@ -9,10 +9,10 @@ from datetime import datetime
 from html import escape
 from pathlib import Path
 
+from wikiholt.api.documents.search_documents import build_query_report_document
 from wikiholt.errors import InvalidInput, QueryLogNotFound, StorageError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
-from wikiholt.interfaces.schemas.search_schemas import build_query_report_document
 from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
 
 _CSS = """

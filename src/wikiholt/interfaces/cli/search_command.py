@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wikiholt.api.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.domain.search import SearchInterface, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
 from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
 from wikiholt.interfaces.http.local_owner import SOCKET_NAME
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:

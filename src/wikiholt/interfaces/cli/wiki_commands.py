@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from wikiholt.api.documents.admin_documents import build_removed_document, build_wiki_document, get_public_settings
 from wikiholt.api.settings.definitions import WIKI_SETTINGS
 from wikiholt.api.settings.setting import build_unknown_error
 from wikiholt.domain.slugs import propose_free_slug
@@ -23,7 +24,6 @@ from wikiholt.interfaces.cli.command import (
     confirm,
 )
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
-from wikiholt.interfaces.schemas.admin_schemas import build_removed_document, build_wiki_document, get_public_settings
 
 _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
 """Options of `add` whose value is that of the setting."""

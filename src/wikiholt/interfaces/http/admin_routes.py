@@ -12,15 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.api.settings.definitions import WIKI_SETTINGS, WikiSettings
-from wikiholt.domain.wiki import Scope
-from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
-from wikiholt.interfaces.http.problem_details import describe_route
-from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
-from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_body
-from wikiholt.interfaces.schemas.admin_schemas import (
+from wikiholt.api.documents.admin_documents import (
     KeyDocument,
     NewKeyDocument,
     RemovedWikiDocument,
@@ -32,6 +24,15 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_setting_document,
     build_wiki_document,
 )
+from wikiholt.api.operations.parameters import Count, Flag, Parameters
+from wikiholt.api.settings.definitions import WIKI_SETTINGS, WikiSettings
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
+from wikiholt.interfaces.http.problem_details import describe_route
+from wikiholt.interfaces.http.query_params import NoQuery, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
+from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_body
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
 
@@ -99,14 +100,14 @@ _SettingText = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
 _SettingTexts = Annotated[dict[str, _SettingText], Field(max_length=50)]
 
 
-class WikiListParams(NoParams):
+class WikiListParams(Parameters):
     """Paging of the list of wikis, which is sorted by slug."""
 
     limit: Count = Field(1000, ge=1, le=10_000, description="Maximum number of entries.")
     offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
 
-class RemoveParams(NoParams):
+class RemoveParams(Parameters):
     """Confirms the loss of pages."""
 
     delete_pages: Flag = Field(False, description="Also delete the pages of a wiki that has no other source.")

@@ -17,6 +17,8 @@ from starlette.types import Scope as Environment
 
 from wikiholt import __version__
 from wikiholt.api.bootstrap import Application
+from wikiholt.api.operations.search import SEARCH_OPERATIONS
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
@@ -24,14 +26,13 @@ from wikiholt.interfaces.http import (
     attachment_routes,
     index_routes,
     page_routes,
-    search_routes,
     service_routes,
 )
 from wikiholt.interfaces.http.metrics import ServiceMetrics, make_process_collectors, make_scheduler_collector
 from wikiholt.interfaces.http.middleware import RequestMiddleware
+from wikiholt.interfaces.http.operation_routes import make_router
 from wikiholt.interfaces.http.problem_details import (
     FieldError,
-    get_public_message,
     make_error_response,
     make_internal_error_response,
     make_invalid_response,
@@ -50,7 +51,7 @@ _ERROR_HEADERS = ("WWW-Authenticate", "Retry-After", "RateLimit")
 _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
 
 _WIKI_ROUTERS = (
-    search_routes.router,
+    make_router("/api/v1", SEARCH_OPERATIONS),
     page_routes.bulk_router,
     attachment_routes.router,
     page_routes.router,

@@ -11,6 +11,19 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.responses import Response
 
+from wikiholt.api.documents.page_documents import (
+    AttachmentAddDocument,
+    AttachmentContentDocument,
+    AttachmentRemoveDocument,
+    AttachmentsDocument,
+    PageDeleteDocument,
+    PageDocument,
+    build_attachment_add_document,
+    build_attachment_content_document,
+    build_attachment_remove_document,
+    build_attachments_document,
+)
+from wikiholt.api.operations.parameters import Flag, Parameters
 from wikiholt.domain.page import AttachmentResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
@@ -22,7 +35,7 @@ from wikiholt.interfaces.http.page_routes import (
     make_page_response,
 )
 from wikiholt.interfaces.http.problem_details import Responses, describe_route
-from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, parse_query
+from wikiholt.interfaces.http.query_params import NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, make_json_response
 from wikiholt.interfaces.http.write_request import (
@@ -32,18 +45,6 @@ from wikiholt.interfaces.http.write_request import (
     WriteBody,
     get_author,
     read_body,
-)
-from wikiholt.interfaces.schemas.page_schemas import (
-    AttachmentAddDocument,
-    AttachmentContentDocument,
-    AttachmentRemoveDocument,
-    AttachmentsDocument,
-    PageDeleteDocument,
-    PageDocument,
-    build_attachment_add_document,
-    build_attachment_content_document,
-    build_attachment_remove_document,
-    build_attachments_document,
 )
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
@@ -62,7 +63,7 @@ class AttachFile(WriteBody):
     content: str
 
 
-class AttachmentParams(NoParams):
+class AttachmentParams(Parameters):
     """The form in which to return a file."""
 
     raw: Flag = Field(False, description="Return the bytes as a download instead of a JSON document.")

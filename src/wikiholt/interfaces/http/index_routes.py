@@ -12,13 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.domain.wiki import Scope
-from wikiholt.errors import IndexMissing, NothingIndexed, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
-from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
-from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
-from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
-from wikiholt.interfaces.schemas.admin_schemas import (
+from wikiholt.api.documents.admin_documents import (
     ActivityDocument,
     BackupDocument,
     ErrorDocument,
@@ -27,7 +21,15 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_backup_document,
     build_index_status,
 )
-from wikiholt.interfaces.schemas.common import build_document
+from wikiholt.api.documents.common import build_document
+from wikiholt.api.operations.parameters import Flag, Parameters, Until
+from wikiholt.api.public_messages import get_public_message
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import IndexMissing, NothingIndexed, Unauthorized, WikiholtError
+from wikiholt.interfaces.http.problem_details import describe_route
+from wikiholt.interfaces.http.query_params import NoQuery, parse_query
+from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.sync.reindex_job import ReindexJob, ReindexState
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
@@ -44,7 +46,7 @@ _ESTIMATE_TIME_LIMIT_S = 15.0
 """How long a dry run reads pages; for a wiki that takes longer it extrapolates."""
 
 
-class ReindexParams(NoParams):
+class ReindexParams(Parameters):
     """Parameters of a reindex."""
 
     dry_run: Flag = Field(False, description="Only estimate the cost; nothing is written.")
@@ -176,7 +178,7 @@ def _build_job_document(job: ReindexJob) -> ReindexJobDocument:
 backups_router = APIRouter(prefix="/api/v1", tags=["backups"])
 
 
-class RestoreParams(NoParams):
+class RestoreParams(Parameters):
     """Parameters of a restore."""
 
     at: Until | None = Field(

@@ -9,9 +9,8 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial, wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 import anyio.to_thread
@@ -24,15 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import make_error_response
-from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.http.responses import limit_body
 from wikiholt.processor import count_available_cores
 from wikiholt.wikis.rate_limit import Allowance
 
-if TYPE_CHECKING:
-    from wikiholt.interfaces.http.request_context import RequestContext
-
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -164,23 +158,8 @@ MAX_COUNTED_S = 1.0
 _slots: RunVar[anyio.CapacityLimiter] = RunVar("search_slots")
 
 
-def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Make an endpoint that searches asynchronous: it gets a thread when fewer than one per core run."""
-
-    @wraps(endpoint)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        call = partial(endpoint, *args, **kwargs)
-        context, params = cast("RequestContext", kwargs["context"]), kwargs["params"]
-        waits_for_index = isinstance(params, SearchParams) and bool(params.fresh or params.at_least)
-        if context.has_local_search and not waits_for_index:
-            with context.search_load.count_search():
-                return await _run_in_slot(call)
-        return await anyio.to_thread.run_sync(call)
-
-    return run
-
-
-async def _run_in_slot(call: Callable[[], T]) -> T:
+async def run_in_slot(call: Callable[[], T]) -> T:
+    """Run a search in a thread when fewer than one per core run."""
     slots, holder = _get_slots(), object()
     try:
         slots.acquire_on_behalf_of_nowait(holder)  # the other form lets the event loop run first

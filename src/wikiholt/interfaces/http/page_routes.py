@@ -9,38 +9,8 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from wikiholt.domain.page import PageWriteResult
-from wikiholt.domain.wiki import Scope
-from wikiholt.errors import IndexMissing, InputTooLarge, InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.problem_details import Responses, describe_route, get_public_message
-from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import (
-    PRIVATE_CACHE_CONTROL,
-    IfNoneMatch,
-    encode_json,
-    make_cached_response,
-    make_json_response,
-    make_weak_etag,
-)
-from wikiholt.interfaces.http.similar_paths import suggest_paths
-from wikiholt.interfaces.http.write_request import (
-    AuthorHeader,
-    IfMatch,
-    LazyBody,
-    PatchPage,
-    PutPage,
-    RenamePage,
-    WriteBody,
-    build_page_exists_error,
-    check_preconditions,
-    get_author,
-    get_expected_revision,
-    read_body,
-)
-from wikiholt.interfaces.schemas.bulk_schemas import BulkPage, BulkResultDocument, write_lines
-from wikiholt.interfaces.schemas.common import build_document, build_documents
-from wikiholt.interfaces.schemas.page_schemas import (
+from wikiholt.api.documents.common import build_document, build_documents
+from wikiholt.api.documents.page_documents import (
     ChangelogDocument,
     CommitDocument,
     GraphDocument,
@@ -61,6 +31,38 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_list_document,
     build_rename_document,
 )
+from wikiholt.api.operations.bulk_lines import BulkPage, BulkResultDocument, write_lines
+from wikiholt.api.operations.parameters import Count, Flag, ListParameters, Parameters
+from wikiholt.api.operations.similar_paths import suggest_paths
+from wikiholt.api.public_messages import get_public_message
+from wikiholt.domain.page import PageWriteResult
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import IndexMissing, InputTooLarge, InvalidPage, PageExists, PageNotFound
+from wikiholt.interfaces.http.problem_details import Responses, describe_route
+from wikiholt.interfaces.http.query_params import NoQuery, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.responses import (
+    PRIVATE_CACHE_CONTROL,
+    IfNoneMatch,
+    encode_json,
+    make_cached_response,
+    make_json_response,
+    make_weak_etag,
+)
+from wikiholt.interfaces.http.write_request import (
+    AuthorHeader,
+    IfMatch,
+    LazyBody,
+    PatchPage,
+    PutPage,
+    RenamePage,
+    WriteBody,
+    build_page_exists_error,
+    check_preconditions,
+    get_author,
+    get_expected_revision,
+    read_body,
+)
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult
 from wikiholt.wikis.session import WikiSession
 
@@ -69,7 +71,14 @@ router = APIRouter(prefix="/api/v1", tags=["pages"])
 PagePath = Annotated[str, Path(max_length=1100, description="The path of the page; slashes need no encoding.")]
 
 
-class CommitListParams(NoParams):
+class PageListParams(ListParameters):
+    """Filters and paging of the page list, which is sorted by path."""
+
+    limit: Count = Field(10_000, ge=1, le=10_000, description="Maximum number of entries.")
+    offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
+
+
+class CommitListParams(Parameters):
     """Parameters of a list of commits, newest first."""
 
     limit: Count = Field(50, ge=1, le=1000, description="Maximum number of entries.")
@@ -82,7 +91,7 @@ class ChangelogParams(CommitListParams):
     all: Flag = Field(False, description="Also list commits that changed no page, such as those of attachments.")
 
 
-class PageRevisionParams(NoParams):
+class PageRevisionParams(Parameters):
     """The revision of a page to read."""
 
     revision: str | None = Field(
@@ -306,7 +315,7 @@ _BULK_RESPONSE: Responses = {
 }
 
 
-class BulkParams(NoParams):
+class BulkParams(Parameters):
     """The message of the commits."""
 
     message: str = Field("", max_length=1000, pattern=r"^[^\x00]*$", description="The message of the commits.")

@@ -13,29 +13,18 @@ from typing import Any, NotRequired, TypeVar
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from wikiholt.api.public_messages import OPERATOR_HINT, get_public_message
 from wikiholt.errors import (
     DatabaseUnavailable,
     IndexCorrupt,
     IndexMissing,
-    IndexRepairing,
-    IndexUnavailable,
     InvalidInput,
     LockTimeout,
-    MissingDependency,
-    ModelError,
-    NoCommits,
-    NoPagesYet,
     NothingIndexed,
-    QueryLogNotFound,
     RevisionMismatch,
-    SignInUnavailable,
-    SourceError,
-    StorageError,
-    SyncFailed,
     TooManyRequests,
     Unauthorized,
     WikiholtError,
-    WikiNotFound,
 )
 from wikiholt.interfaces.http.responses import encode_json
 
@@ -45,39 +34,6 @@ _log = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-_OPERATOR_HINT = "The service log has the reason."
-_PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
-    IndexRepairing: ("This wiki's index was damaged and is being repaired.", "Try again in a moment; see the status."),
-    IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; the status shows the progress."),
-    IndexCorrupt: ("This wiki's index is damaged and is being repaired.", "Try again in a moment."),
-    NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; the status shows the progress."),
-    StorageError: ("The service cannot write to its disk.", _OPERATOR_HINT),
-    LockTimeout: ("This wiki's index is locked in the database.", "Try again in a moment; nothing is lost."),
-    DatabaseUnavailable: (
-        "The database of this wiki is unavailable.",
-        "Try again in a moment; nothing is lost.",
-    ),
-    IndexUnavailable: ("This wiki's index is unavailable.", _OPERATOR_HINT),
-    NoCommits: ("This wiki has no commit yet.", "Create the first page."),
-    NoPagesYet: ("This wiki has no pages yet.", "Create the first page."),
-    SourceError: ("This wiki's repository cannot be read.", _OPERATOR_HINT),
-    ModelError: ("The embedding model cannot be used.", f"mode=keyword works without it. {_OPERATOR_HINT}"),
-    SyncFailed: ("This wiki's index could not be updated.", _OPERATOR_HINT),
-    SignInUnavailable: (
-        "The sign-in provider does not answer correctly.",
-        f"Try again later, or use a key. {_OPERATOR_HINT}",
-    ),
-    MissingDependency: ("An optional dependency of the service is not installed.", _OPERATOR_HINT),
-    WikiholtError: ("Internal error.", _OPERATOR_HINT),
-}
-_COMMAND_PATTERN = re.compile(r"\bwikiholt (?!mcp\b)[a-z]")
-"""A command of the server's command line, which clients cannot use. They do start `wikiholt mcp`."""
-_CLIENT_HINTS: Mapping[type[WikiholtError], str] = {
-    WikiNotFound: "Check its name: /api/v1/wikis lists the wikis that you can read.",
-    QueryLogNotFound: "The setting log_queries=true of the wiki enables it.",
-    WikiholtError: "Ask the operator of the service.",
-}
-"""In place of a hint that names such a command."""
 _SENTENCE_START = re.compile(r"(?:a|[a-z]{2,})\b(?![_.:=/])")
 """A word, and not the name of a parameter."""
 _TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
@@ -104,18 +60,6 @@ class ProblemDetails(TypedDict):
     error: str
     errors: NotRequired[list[FieldError]]
     current_revision: NotRequired[str | None]
-
-
-def get_public_message(error: WikiholtError) -> tuple[str, str]:
-    """The message and the hint that a client may see."""
-    if error.status < 500:
-        is_command = _COMMAND_PATTERN.search(error.hint) is not None
-        return error.message, _find_by_class(_CLIENT_HINTS, error) if is_command else error.hint
-    return _find_by_class(_PUBLIC_MESSAGES, error)
-
-
-def _find_by_class(values: Mapping[type[WikiholtError], T], error: WikiholtError) -> T:
-    return next(values[kind] for kind in type(error).__mro__ if kind in values)
 
 
 def make_problem_response(error: WikiholtError, errors: Sequence[FieldError] = ()) -> Response:
@@ -149,7 +93,7 @@ def make_problem_response(error: WikiholtError, errors: Sequence[FieldError] = (
 
 def make_internal_error_response() -> Response:
     """Make the response to an unexpected exception, without details."""
-    return _make_response(_build_problem(500, "fault", "Internal error.", _OPERATOR_HINT), {})
+    return _make_response(_build_problem(500, "fault", "Internal error.", OPERATOR_HINT), {})
 
 
 def make_error_response(

@@ -22,6 +22,7 @@ from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.metrics import ServiceMetrics
+from wikiholt.interfaces.http.operation_routes import describe_parameters
 from wikiholt.interfaces.http.problem_details import PROBLEM_SCHEMA, ProblemDetails, describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery, describe_query_params
 from wikiholt.interfaces.http.request_context import RequestContextDep
@@ -197,7 +198,11 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
             if isinstance(route, APIRoute):
                 for method in route.methods or ():
                     operation = document["paths"][route.path_format][method.lower()]
-                    operation["parameters"] = [*operation.get("parameters", ()), *describe_query_params(route)]
+                    operation["parameters"] = [
+                        *operation.get("parameters", ()),
+                        *describe_query_params(route),
+                        *describe_parameters(route),
+                    ]
                     if body := describe_body(route, components["schemas"]):
                         operation["requestBody"] = body
         app.openapi_schema = document

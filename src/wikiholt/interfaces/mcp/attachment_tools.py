@@ -5,6 +5,15 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document
+from wikiholt.api.documents.page_documents import (
+    AttachmentAddDocument,
+    AttachmentContentDocument,
+    AttachmentRemoveDocument,
+    build_attachment_add_document,
+    build_attachment_content_document,
+    build_attachment_remove_document,
+)
 from wikiholt.errors import InvalidPage
 from wikiholt.interfaces.http.attachment_routes import decode_base64
 from wikiholt.interfaces.mcp.mcp_tool import tool, write_tool
@@ -23,15 +32,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     ToolArguments,
 )
 from wikiholt.interfaces.mcp.write_tools import resolve_page_and_author
-from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.interfaces.schemas.page_schemas import (
-    AttachmentAddDocument,
-    AttachmentContentDocument,
-    AttachmentRemoveDocument,
-    build_attachment_add_document,
-    build_attachment_content_document,
-    build_attachment_remove_document,
-)
 from wikiholt.wikis.session import WikiSession
 
 _BASE64_CHARS_PER_TOKEN = 2

@@ -33,10 +33,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.http.write_request import make_key_author

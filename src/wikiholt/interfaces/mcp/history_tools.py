@@ -7,6 +7,13 @@ from io import StringIO
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_documents, parse_since
+from wikiholt.api.documents.page_documents import (
+    ChangeDocument,
+    CommitDocument,
+    HistoryDocument,
+    build_changelog_document,
+)
 from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import PageContent
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS
@@ -31,13 +38,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     Continuation,
     PagePathArgument,
     RevisionArgument,
-)
-from wikiholt.interfaces.schemas.common import build_documents, parse_since
-from wikiholt.interfaces.schemas.page_schemas import (
-    ChangeDocument,
-    CommitDocument,
-    HistoryDocument,
-    build_changelog_document,
 )
 from wikiholt.text.comparison import BoundedMatcher, ComparisonTooLong
 from wikiholt.text.page_names import get_page_path

@@ -6,6 +6,15 @@ from typing import Any, TypeVar, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.page_documents import (
+    LinksDocument,
+    OrphansDocument,
+    PageListDocument,
+    build_facets_document,
+    build_links_document,
+    build_orphans_document,
+    build_page_list_document,
+)
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, PageFilter
 from wikiholt.errors import NothingIndexed
 from wikiholt.interfaces.mcp.mcp_tool import tool
@@ -22,15 +31,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     FilterArguments,
     PagedArguments,
     PagePathArgument,
-)
-from wikiholt.interfaces.schemas.page_schemas import (
-    LinksDocument,
-    OrphansDocument,
-    PageListDocument,
-    build_facets_document,
-    build_links_document,
-    build_orphans_document,
-    build_page_list_document,
 )
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.session import WikiSession

@@ -42,11 +42,11 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from wikiholt import __version__
+from wikiholt.api.operations.similar_paths import find_similar_paths
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
-from wikiholt.interfaces.http.similar_paths import find_similar_paths
 from wikiholt.interfaces.mcp import prompts, resources, text_output
 from wikiholt.interfaces.mcp.mcp_tool import McpTool
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions

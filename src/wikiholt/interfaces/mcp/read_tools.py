@@ -8,9 +8,11 @@ from typing import Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document, build_documents, format_date
+from wikiholt.api.documents.page_documents import CommitDocument
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
-from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.mcp_tool import DATA_NOTE, tool
 from wikiholt.interfaces.mcp.text_output import (
     COMMIT_TEXTS,
@@ -37,8 +39,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     PagePathArgument,
     RevisionArgument,
 )
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
-from wikiholt.interfaces.schemas.page_schemas import CommitDocument
 from wikiholt.wikis.session import WikiSession
 
 _MAX_HEADINGS = 60

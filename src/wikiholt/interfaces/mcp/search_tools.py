@@ -6,9 +6,11 @@ from typing import Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document
+from wikiholt.api.documents.search_documents import format_did_you_mean
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.search import Hit, SearchInterface, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import Forbidden
-from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.mcp_tool import DATA_NOTE, tool
 from wikiholt.interfaces.mcp.text_output import (
     estimate_json_tokens,
@@ -19,8 +21,6 @@ from wikiholt.interfaces.mcp.text_output import (
     truncate_text,
 )
 from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE, Continuation, FilterArguments, PagePathArgument
-from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, SearchRequest
 from wikiholt.search.spell_check import format_as_typed
 from wikiholt.wikis import multi_search

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.errors import (
     DatabaseUnavailable,
     Forbidden,
@@ -21,7 +22,6 @@ from wikiholt.errors import (
     TooManyRequests,
     WikiholtError,
 )
-from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.tool_schemas import Continuation, ToolArguments
 from wikiholt.text.segmentation import estimate_token_spans
 

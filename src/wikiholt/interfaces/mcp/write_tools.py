@@ -4,6 +4,14 @@ import re
 
 from pydantic import Field
 
+from wikiholt.api.documents.common import build_document
+from wikiholt.api.documents.page_documents import (
+    PageDeleteDocument,
+    PageRenameDocument,
+    PageWriteDocument,
+    build_delete_document,
+    build_rename_document,
+)
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
@@ -18,14 +26,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     PagePathArgument,
     RevisionArgument,
     ToolArguments,
-)
-from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.interfaces.schemas.page_schemas import (
-    PageDeleteDocument,
-    PageRenameDocument,
-    PageWriteDocument,
-    build_delete_document,
-    build_rename_document,
 )
 from wikiholt.wikis.session import WikiSession
 

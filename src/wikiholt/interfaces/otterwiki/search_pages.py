@@ -26,23 +26,23 @@ from flask import (
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from wikiholt.domain.search import SearchInterface, Snippet, Span
-from wikiholt.domain.wiki import Scope
-from wikiholt.errors import IndexMissing, IndexRepairing, InvalidQuery, NothingIndexed, WikiholtError
-from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.http.query_params import SearchParams
-from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
-from wikiholt.interfaces.otterwiki import log_once
-from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
-from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
-from wikiholt.interfaces.schemas.search_schemas import (
+from wikiholt.api.documents.search_documents import (
     HitDocument,
     SearchResultDocument,
     build_result_document,
     render_matches,
     render_snippet,
 )
+from wikiholt.api.filter_params import FILTER_PARAMS
+from wikiholt.api.operations.search import SearchParameters
+from wikiholt.api.public_messages import get_public_message
+from wikiholt.domain.search import SearchInterface, Snippet, Span
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import IndexMissing, IndexRepairing, InvalidQuery, NothingIndexed, WikiholtError
+from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
+from wikiholt.interfaces.otterwiki import log_once
+from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
@@ -124,9 +124,9 @@ def format_age(date: str) -> str:
     return "just now"
 
 
-def _parse_params(params: Mapping[str, Any]) -> SearchParams:
+def _parse_params(params: Mapping[str, Any]) -> SearchParameters:
     try:
-        return SearchParams.model_validate(dict(params))
+        return SearchParameters.model_validate(dict(params))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, fault["loc"])) or "query"

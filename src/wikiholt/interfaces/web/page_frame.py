@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
-from wikiholt.interfaces.http.problem_details import get_public_message, to_sentence
+from wikiholt.interfaces.http.problem_details import to_sentence
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files

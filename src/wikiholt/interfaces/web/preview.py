@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document, build_documents
+from wikiholt.api.operations.parameters import Parameters
 from wikiholt.api.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.search import Hit
@@ -18,11 +20,10 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_route
-from wikiholt.interfaces.http.query_params import NoParams, NoQuery, parse_query
+from wikiholt.interfaces.http.query_params import NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
-from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.renderer import highlight_words, render_changes, render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.search.request import MAX_QUERY_CHARS, SearchRequest
@@ -74,7 +75,7 @@ class PreviewDocument(TypedDict):
     notes: list[str]
 
 
-class PreviewParams(NoParams):
+class PreviewParams(Parameters):
     """Parameters of a preview."""
 
     q: str = Field("", max_length=MAX_QUERY_CHARS, description="A query, whose words are marked in the HTML.")

@@ -8,13 +8,13 @@ from xml.sax.saxutils import escape as escape_xml
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wikiholt.api.documents.search_documents import render_snippet
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, encode_json
-from wikiholt.interfaces.schemas.search_schemas import render_snippet
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import format_as_typed

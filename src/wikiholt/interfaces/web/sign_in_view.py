@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from wikiholt.api.public_messages import get_public_message
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.wiki import Key, Person
 from wikiholt.errors import SignInUnavailable, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
-from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.responses import NO_STORE
 from wikiholt.interfaces.http.sign_in import (

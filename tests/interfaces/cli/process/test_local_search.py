@@ -16,6 +16,7 @@ from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
 from wikiholt.api.bootstrap import Application
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli import http_server, local_client
 from wikiholt.interfaces.cli.http_server import Server, build_config
@@ -23,7 +24,6 @@ from wikiholt.interfaces.cli.local_client import parse_result
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.serve_command import open_local_listener
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 
 Run = Callable[..., tuple[int, str, str]]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from wikiholt.api.documents.common import parse_since
 from wikiholt.domain.search import PageFilter
-from wikiholt.interfaces.schemas.common import parse_since
 from wikiholt.text.properties import CONDITION_PATTERN, parse_condition
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import (
     MAX_FACET_VALUES,
@@ -25,7 +26,6 @@ from wikiholt.domain.page import (
     PageRenameResult,
 )
 from wikiholt.domain.search import PropertyFacets, StoredPage
-from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document, build_documents
+from wikiholt.api.documents.page_documents import FacetDocument, build_property_documents
 from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
-from wikiholt.interfaces.schemas.common import build_document, build_documents
-from wikiholt.interfaces.schemas.page_schemas import FacetDocument, build_property_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison

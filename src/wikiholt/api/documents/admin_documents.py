@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.api.settings.definitions import WIKI_SETTINGS
 from wikiholt.git.remote_url import redact_url
-from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
     from wikiholt.api.settings.setting import Setting

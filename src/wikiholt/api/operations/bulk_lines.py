@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
+from wikiholt.api.documents.admin_documents import ErrorDocument
 from wikiholt.errors import InvalidPage, WikiholtError
-from wikiholt.interfaces.schemas.admin_schemas import ErrorDocument
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult, BulkOutcome, iter_batches
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 

@@ -1,0 +1,69 @@
+"""What an operation is: a function with its parameters, the scope it needs, its result, and its HTTP route."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from wikiholt.api.operations.parameters import Parameters
+from wikiholt.domain.wiki import Scope
+
+
+class Subject(Enum):
+    """What the function of an operation takes first."""
+
+    WIKI = "a WikiSession"
+    INDEX = "an IndexControl"
+    KEYS = "a KeyAdmin"
+    SERVICE = "the Application, for operators"
+
+
+class Caching(Enum):
+    """How long a client may keep an answer."""
+
+    REVALIDATE = "until it asks again"
+    VERSION = "while the index has the same version; the function takes `snapshot`"
+    CONTENT = "while the document is the same"
+    NEVER = "not at all"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that a wiki or its service can do.
+
+    The function takes the subject and the parameters and returns the document; its annotations name their types.
+    Names in braces in the route are parameters. The others are in the query, or with `has_body` in a JSON object.
+    """
+
+    name: str
+    route: str
+    """The HTTP method and the path."""
+    run: Callable[..., Any]
+    tag: str
+    scope: Scope = Scope.READ
+    subject: Subject = Subject.WIKI
+    caching: Caching = Caching.REVALIDATE
+    errors: tuple[int, ...] = ()
+    """The statuses of errors, besides those that any operation can answer."""
+    status: int = 200
+    other_results: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    """Documents of other statuses, with a description."""
+    has_body: bool = False
+    run_several: Callable[..., Any] | None = None
+    """The function for several wikis, of an operation whose parameters name wikis."""
+    is_search: bool = False
+    """Whether it computes more than it waits, so that only a few of them run at once."""
+
+    @property
+    def parameters(self) -> type[Parameters]:
+        model: type[Parameters] = self.run.__annotations__["parameters"]
+        return model
+
+    @property
+    def result(self) -> Any:
+        return self.run.__annotations__["return"]
+
+    @property
+    def description(self) -> str:
+        return inspect.getdoc(self.run) or ""

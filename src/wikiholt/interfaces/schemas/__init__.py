@@ -1,1 +1,0 @@
-"""JSON documents and dates that the interfaces share."""
