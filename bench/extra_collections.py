@@ -3,7 +3,7 @@
     python -m bench.extra_collections [--corpus DIR] [--collections DIR] [--to bench/data/extra]
 
 Writes two parts of MDN, whose link texts point to the page wanted, and the paragraphs of XQuAD as pages with their
-questions. They were not used to choose the ranking before docs/adr/0044, so they show what holds elsewhere. Index them
+questions. They were not used to choose the ranking before docs/adr/0049, so they show what holds elsewhere. Index them
 with `python -m bench.quality --collections bench/data/extra --only mdn-guides mdn-extensions xquad`.
 """
 

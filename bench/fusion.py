@@ -1,4 +1,4 @@
-"""Ways to merge keyword and semantic results, on the collections: the figures of docs/adr/0008.
+"""Ways to merge keyword and semantic results, on the collections: the figures of docs/adr/0049.
 
     python -m bench.fusion [--collections DIR] [--write]
 

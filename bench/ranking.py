@@ -1,4 +1,4 @@
-"""Further evidence for a page besides the best passage and keywords: the figures of docs/adr/0024.
+"""Further evidence for a page besides the best passage and keywords: the figures of docs/adr/0049.
 
     python -m bench.ranking [--collections DIR] [--data DIR] [--write]
 

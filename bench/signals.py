@@ -1,10 +1,10 @@
-"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034 and 0038.
+"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0049 and 0038.
 
     python -m bench.signals [--collections DIR] [--data DIR] [--write]
 
 Uses the indexes of bench.quality (run that first), and keeps the signals of all queries in bench/data/signals, so that a
 further trial takes seconds; delete them after a change of an index. The first table has the difference of nDCG@10 to hybrid search before
-docs/adr/0044. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
+docs/adr/0049. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
 that one. A signal is worth its cost only if it gains there.
 """
 
@@ -85,7 +85,7 @@ class Signals:
 
 
 class Weights(NamedTuple):
-    """The weights of the signals. The defaults are hybrid search before docs/adr/0044."""
+    """The weights of the signals. The defaults are hybrid search before docs/adr/0049."""
 
     meaning: float = 0.5
     meaning_long: float = 0.5

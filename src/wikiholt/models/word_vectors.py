@@ -1,7 +1,7 @@
 """Scores how close sentences are to a query by the vectors of their words, without running the model.
 
 A model begins by looking up each token in a table of vectors. Compared word by word, these tell nearly as well as the
-full model which sentence of a passage is closest to a query, in microseconds (docs/adr/0029-closest-sentence.md).
+full model which sentence of a passage is closest to a query, in microseconds (docs/adr/0035-snippets-that-answer.md).
 """
 
 from collections.abc import Callable, Sequence

@@ -42,7 +42,7 @@ MIN_ONLY_TERM_WEIGHT = 0.25
 """The part of a query that a term, or two terms in a row, must be to count in full on the only page that has them:
 about one word of four.
 
-In a long question, a word that one page has by chance would make that page too likely. See docs/adr/0046.
+In a long question, a word that one page has by chance would make that page too likely. See docs/adr/0049.
 """
 
 

@@ -30,7 +30,7 @@ from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
-"""Pages that are reranked. docs/adr/0025 lists the quality and cost of other depths."""
+"""Pages that are reranked. docs/adr/0038 lists the quality and cost of other depths."""
 
 UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the wiki has an answer with at least the first probability, and its first page is the
@@ -43,7 +43,7 @@ NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
 
 Most wiki queries are names, which a reranker trained on questions and answers judges poorly from the passage alone.
-Hybrid search has compared them already. See docs/adr/0025.
+Hybrid search has compared them already. See docs/adr/0038.
 """
 
 MAX_GAP = 8.0

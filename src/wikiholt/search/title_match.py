@@ -13,7 +13,7 @@ PATH_PARTS = 3
 """Number of last parts of a path whose words count as words of the title."""
 
 PATH_SHARE = 2 / 3
-"""Share of the title with its path in the overlap; the title alone has the rest. See docs/adr/0045."""
+"""Share of the title with its path in the overlap; the title alone has the rest. See docs/adr/0049."""
 
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
