@@ -14,7 +14,6 @@ _BY_MODULE = {
         "execute(_SELECT_ROWS)",
         "execute(_SCHEMA)",
         "execute(statement)",
-        "_SELECT_ROWS",
     ),
     "index/checksums.py": (
         "execute(sql)",
