@@ -16,15 +16,11 @@ from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
 from wikiholt.api.bootstrap import Application
-from wikiholt.api.documents.search_documents import build_result_document
-from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli import http_server, local_client
 from wikiholt.interfaces.cli.http_server import Server, build_config
-from wikiholt.interfaces.cli.local_client import parse_result
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.serve_command import open_local_listener
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
-from wikiholt.search.request import SearchRequest
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -211,12 +207,3 @@ def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplicat
     long = replace(served.application.settings, data=served.application.settings.data / ("x" * 200))
     with serve_local_searches(replace(served.application, settings=long)):
         assert not any(long.data.parent.rglob("search.sock"))
-
-
-@pytest.mark.parametrize("mode", SearchMode)
-def test_a_result_survives_json(served: ServedApplication, mode: SearchMode) -> None:
-    request = SearchRequest("printer drum", 5, mode, facets=("category",))
-    result = served.application.service.get_handle("alpha").search(request)
-    assert result.hits
-    read = parse_result(json.loads(json.dumps(build_result_document(result))))
-    assert replace(read, answer=result.answer) == result
