@@ -145,11 +145,7 @@ def test_a_terminal_shows_it_bright_and_the_rest_dim_on_every_line() -> None:
     answer = build_result_document(
         SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, None, None, False, False, False)
     )
-    rows = [
-        row.strip()
-        for row in format_result(build_result_document(answer), TerminalStyle(use_color=True))
-        if "it." in row
-    ]
+    rows = [row.strip() for row in format_result(answer, TerminalStyle(use_color=True)) if "it." in row]
     assert len(rows) > 1
     assert all(row.startswith("\x1b[2m") and row.endswith("\x1b[0m") for row in rows)
     assert "\x1b[0mThe \x1b[1m\x1b[32mmilk\x1b[0m is here.\x1b[2m After" in " ".join(rows)
