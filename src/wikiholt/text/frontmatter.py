@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -397,8 +397,8 @@ def _get_properties(fields: Mapping[str, FrontmatterValue], warnings: list[str])
     properties: list[PageProperty] = []
     count = 0
     for name, value in _iter_flat_fields(fields):
-        items = value if isinstance(value, list) else [value]
-        if isinstance(value, str) and "," in value and _normalize_key(name) in _LIST_KEYS:
+        items: Sequence[FrontmatterValue] = value if isinstance(value, list) else [value]
+        if isinstance(value, str) and _normalize_key(name) in _LIST_KEYS:
             items = [item.strip() for item in value.split(",")]
         texts = (item for item in items if isinstance(item, str) and item not in _NULL_VALUES)
         values = tuple(text for text in texts if len(text) <= _MAX_PROPERTY_CHARS and to_one_line(text))
