@@ -106,7 +106,7 @@ class ShortTimeoutProtocol(TimeoutProtocol):
 
 
 def test_uvicorn_is_bounded_above_because_the_timeout_extends_its_protocol() -> None:
-    """uvicorn has no timeout for requests, and may change its class in any version. Try a new one before raising this."""
+    """uvicorn has no timeout for requests, and may change its class in any version. Try one, then raise it."""
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     (bounds,) = [Requirement(text).specifier for text in dependencies if text.startswith("uvicorn")]
     assert any(bound.operator == "<" for bound in bounds)
