@@ -49,23 +49,23 @@ class PageLocator:
         except IndexUnavailable:
             return self._pipeline
 
-    def get_head(self) -> str | None:
+    def _read_head(self) -> str | None:
         """HEAD, or None before the first commit."""
         try:
             return self._source.get_head()
         except NoCommits:
             return None
 
-    def get_page(self, path: str, revision: str | None) -> PageFile:
+    def _get_page(self, path: str, revision: str | None) -> PageFile:
         """The page with this path at the revision. Raises PageNotFound."""
-        page_file = self.find_page(path, revision)
+        page_file = self._find_page(path, revision)
         if page_file is None:
             current = self._find_current_path(path, revision)
             hint = f"{current!r} has this alias or former name" if current else "list the pages to see their paths"
             raise PageNotFound(f"there is no page {path[:200]!r}", hint=hint, current_path=current)
         return page_file
 
-    def find_page(self, path: str, revision: str | None) -> PageFile | None:
+    def _find_page(self, path: str, revision: str | None) -> PageFile | None:
         """The page with this path, or else the only one whose path differs only in case or Unicode normalization."""
         path = validate_path(path)
         if revision is None:

@@ -14,6 +14,7 @@ from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_locator import (
+    IndexOpener,
     PageFile,
     PageLocator,
     get_candidate_files,
@@ -30,33 +31,29 @@ class RawPage:
     text: str
 
 
-class PageReader:
+class PageReader(PageLocator):
     """Reads the pages of one wiki."""
 
-    def __init__(
-        self, source: Source, pipeline: TextPipeline, locator: PageLocator, indexed_pages: IndexedPages
-    ) -> None:
-        self._source = source
-        self._pipeline = pipeline
-        self._locator = locator
-        self._indexed_pages = indexed_pages
+    def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
+        super().__init__(source, pipeline, open_index)
+        self._indexed_pages = IndexedPages(open_index)
 
     def read(self, path: str, revision: str | None = None) -> PageContent:
         """The page at HEAD, or, also by its later name, at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         last = self._find_last_commit(page_file.file, read_at)
-        page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
+        page = self.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         return self._build_content(page_file, page, raw.text, last, read_at)
 
     def read_draft(self, path: str, text: str) -> PageContent:
         """The page as it would be with this text, which is not saved. `revision` is empty if there is no page yet."""
-        head = self._locator.get_head()
-        page_file = self._locator.find_page(path, head) or PageFile(get_new_file(path), "")
+        head = self._read_head()
+        page_file = self._find_page(path, head) or PageFile(get_new_file(path), "")
         last = self._find_last_commit(page_file.file, head) if head and page_file.blob else None
-        page = self._locator.get_pipeline().parse(page_file.file, "", text.encode("utf-8", "replace"), None)
+        page = self.get_pipeline().parse(page_file.file, "", text.encode("utf-8", "replace"), None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="change the text")
         return self._build_content(page_file, page, text, last, "")
@@ -94,8 +91,8 @@ class PageReader:
 
     def read_history(self, path: str, limit: int = 50) -> Sequence[Commit]:
         """The commits that changed the page, newest first, including its earlier names. Works for deleted pages."""
-        head = self._locator.get_head()
-        page_file = self._locator.find_page(path, head)
+        head = self._read_head()
+        page_file = self._find_page(path, head)
         if head is not None:
             for file in (page_file.file,) if page_file else get_candidate_files(validate_path(path)):
                 commits = self._source.read_history(file, limit, head)
@@ -109,12 +106,12 @@ class PageReader:
 
     def _resolve(self, path: str, revision: str | None) -> tuple[str, PageFile]:
         """The full revision, and the page file there."""
-        head = self._locator.get_head()
+        head = self._read_head()
         if head is None or revision is None:
-            return head or "", self._locator.get_page(path, head)
+            return head or "", self._get_page(path, head)
         full_revision = self._source.resolve_revision(revision)
         try:
-            return full_revision, self._locator.get_page(path, full_revision)
+            return full_revision, self._get_page(path, full_revision)
         except PageNotFound:
             former = self._find_former_file(path, head, full_revision)
             if former is None:
@@ -123,7 +120,7 @@ class PageReader:
 
     def _find_former_file(self, path: str, head: str, revision: str) -> PageFile | None:
         """The file that a page of HEAD was at the revision, before it was renamed."""
-        page_file = self._locator.find_page(path, head)
+        page_file = self._find_page(path, head)
         if page_file is None:
             return None
         for file in self._source.get_former_files([page_file.file], head).get(page_file.file, ()):
