@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from wikiholt.domain.slugs import parse_host_header, parse_hosts, validate_slug
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
-from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import (
     REGISTRY_TABLES,
     RESTORE_HINT,
@@ -24,6 +23,7 @@ from wikiholt.wikis.registry_schema import (
 )
 from wikiholt.wikis.registry_store import (
     WIKI_ID_COLUMNS,
+    LeftoverData,
     RegistryReader,
     RegistryStore,
     RegistryWriter,

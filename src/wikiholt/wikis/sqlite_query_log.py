@@ -17,7 +17,7 @@ from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreTab
 _LOG = logging.getLogger(__name__)
 
 QUERY_LOG_FILE = "queries.sqlite"
-_SCHEMA = StoreTables(
+QUERY_LOG_TABLES = StoreTables(
     "query log",
     0,
     2,
@@ -71,7 +71,7 @@ class SqliteQueryLog(QueryLogTable):
             return None
 
     def _open(self) -> SmallStoreFile:
-        return SmallStoreFile(self._path, _SCHEMA, _BUSY_TIMEOUT_S, fill=self._write_owner)
+        return SmallStoreFile(self._path, QUERY_LOG_TABLES, _BUSY_TIMEOUT_S, fill=self._write_owner)
 
     def _write_owner(self, connection: StoreConnection) -> None:
         connection.execute("INSERT INTO owner (wiki_id) VALUES (?)", (self._directory.name,))

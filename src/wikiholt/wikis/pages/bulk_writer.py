@@ -11,7 +11,7 @@ from typing import TypeVar
 from wikiholt.domain.git import Author, EntryKind, FileEdit, TreeEntry
 from wikiholt.errors import InputTooLarge, InvalidPage, WikiholtError
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import fold_case, get_candidate_files, get_new_file
+from wikiholt.wikis.pages.page_reader import fold_case, get_candidate_files, get_new_file
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _BATCH_LINES = 500

@@ -9,7 +9,7 @@ from wikiholt.domain.git import AttachedFile, Author, FileEdit
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
 from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists, PageNotFound
 from wikiholt.text.links import LinkResolution, is_attachment
-from wikiholt.wikis.pages.page_locator import PageFile, validate_path
+from wikiholt.wikis.pages.page_reader import PageFile, validate_path
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _DEFAULT_MEDIA_TYPE = "application/octet-stream"

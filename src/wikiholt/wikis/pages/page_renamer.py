@@ -9,8 +9,7 @@ from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageEx
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part
 from wikiholt.text.page_names import get_page_path, is_folder_page
-from wikiholt.wikis.pages.page_locator import PageFile, get_new_file
-from wikiholt.wikis.pages.page_reader import parse_name_and_warnings
+from wikiholt.wikis.pages.page_reader import PageFile, get_new_file, parse_name_and_warnings
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _MAX_MOVED_FILES = 2_000

@@ -9,8 +9,7 @@ from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.page import PageDeleteResult, PageWriteResult
 from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch, SourceCorrupt
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import PageFile, get_new_file
-from wikiholt.wikis.pages.page_reader import PageReader, parse_name_and_warnings, read_text
+from wikiholt.wikis.pages.page_reader import PageFile, PageReader, get_new_file, parse_name_and_warnings, read_text
 
 _MAX_TRIES = 8
 """How often a write is retried after conflicting commits."""

@@ -12,8 +12,9 @@ from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.bulk_writer import BulkWriter
+from wikiholt.wikis.pages.indexed_pages import IndexOpener
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, is_below, validate_path
+from wikiholt.wikis.pages.page_reader import PageFile, is_below, validate_path
 from wikiholt.wikis.pages.page_renamer import PageRenamer
 
 _NO_FILTER = PageFilter()
