@@ -190,7 +190,7 @@ def _exists(repository: Path) -> bool:
 
 
 def _write_repository(slug: str, commits: Sequence[Mapping[str, Any]], repository: Path) -> None:
-    temporary = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
+    temporary = repository.resolve().with_name(f".{slug}.{secrets.token_hex(8)}")
     try:
         (temporary / ".git").mkdir(parents=True)
         git = GitRunner(RepositoryLocation(temporary / ".git", temporary / ".git"), _GIT_TIMEOUT_S)
