@@ -164,7 +164,9 @@ class Application:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
         handle = self.service.get_handle_of(grant.wiki)
         self.scheduler.touch(grant.wiki.id)
-        return WikiSession(grant, handle, self.settings.search_fresh_timeout, self.scheduler)
+        chunks = self.settings.search_semantic_chunks_per_page
+        timeout_s = self.settings.search_fresh_timeout
+        return WikiSession(grant, handle, timeout_s, self.scheduler, semantic_chunks_per_page=chunks)
 
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""
