@@ -112,12 +112,13 @@ class Reconciler:
         )
         self._known_good.pop(index.generation, None)
         self._histories = None
-        index.apply(IndexChange(deleted=work.plan.deleted))
+        if work.plan.deleted:
+            index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work)
         _log_unused_patterns(model_and_pipeline.pipeline, work)
-        index.apply(IndexChange(revision=revision))
+        version = index.apply(IndexChange(revision=revision))
         self._warnings.write(index.generation, histories.fault)
-        self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
+        self._known_good[index.generation] = _KnownGood(version, revision, work.page_count)
         if not work.page_count:
             raise _make_no_pages_error(self._source.list_other_files(revision))
         _require_indexed(work.page_count, problems)

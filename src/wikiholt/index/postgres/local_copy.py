@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexTooNew, StorageError, WikiholtError
 from wikiholt.index.postgres.index import PostgresIndex
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.wiki_directory import lock_file
 
 _LOG = logging.getLogger(__name__)
