@@ -29,10 +29,10 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
-from wikiholt.index.history_warning import HistoryWarnings
 from wikiholt.index.pipeline import DialectDetector, TextPipeline, TreeReader
 from wikiholt.index.reconciler import (
     RETRY_HINT,
+    HistoryWarnings,
     ModelAndPipeline,
     ProgressCallback,
     Reconciler,
