@@ -10,11 +10,13 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))",
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
+    "api/operations/attachments.py": (
+        "_FILE",
+    ),
     "folder/file_table.py": (
-        "execute(_FIND_REVISION)",
-        "execute(_FIND_ROW)",
-        "execute(_READ_ROWS)",
+        "execute(_SELECT_ROWS)",
         "execute(_SCHEMA)",
+        "execute(statement)",
     ),
     "index/page_table.py": ("ANSWER_COLUMNS",),
     "index/postgres/address.py": (

@@ -1,7 +1,7 @@
 """What a move changes of a page.
 
-The content is the same, so its chunks, their vectors and the terms of its text are too. Only what depends on the path is
-computed: the name, aliases, the date of the commit, and the targets of relative links.
+The content is the same, so its chunks, their vectors and the terms of its text are too. Only what depends on the path
+is computed: the name, aliases, the date of the commit, and the targets of relative links.
 """
 
 from collections.abc import Sequence
