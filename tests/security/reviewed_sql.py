@@ -10,9 +10,7 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))",
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
-    "api/operations/attachments.py": (
-        "_FILE",
-    ),
+    "api/operations/attachments.py": ("_FILE",),
     "folder/file_table.py": (
         "execute(_SELECT_ROWS)",
         "execute(_SCHEMA)",
