@@ -168,6 +168,8 @@ def search_semantic(
     wiki: WikiSession, parameters: SemanticParameters, snapshot: IndexSnapshot | None = None
 ) -> SearchResultDocument:
     """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
+    if "max_chunks_per_page" not in parameters.model_fields_set:
+        parameters = parameters.model_copy(update={"max_chunks_per_page": wiki.semantic_chunks_per_page})
     return _search(wiki, parameters, snapshot)
 
 
