@@ -183,7 +183,9 @@ _BY_MODULE = {
     "index/postgres/schema.py": (
         "execute(create + sql.SQL(definition))",
         "execute(known)",
-        "execute(sql.SQL('ANALYZE {table}').format(**names))","execute(statement)",),
+        "execute(sql.SQL('ANALYZE {table}').format(**names))",
+        "execute(statement)",
+    ),
     "index/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join(LinkRow._fields)",
