@@ -123,31 +123,15 @@ _BY_MODULE = {
         "tables.chunks",
         "tables.pages",
     ),
-    "index/postgres/keyword_search.py": (
-        "clause",
-        "columns",
-        "execute(sql)",
-        "self._tables.pages",
-    ),
     "index/postgres/leases.py": (
         "execute(composed)",
         "execute(statement)",
     ),
     "index/postgres/locks.py": (
         "execute(_ACQUIRE)",
-        "execute(_CLAIM)",
         "execute(_DROP)",
         "execute(_INSERT)",
-        "execute(_RELEASE)",
         "execute(statement)",
-    ),
-    "index/postgres/maintenance.py": (
-        "execute(_SELECT_INDEXES)",
-        "execute(create + sql.SQL(index.definition))",
-        "execute(sql.SQL('ANALYZE {}').format(table))",
-        "execute(sql.SQL('DROP INDEX CONCURRENTLY IF EXISTS {}').format(name))",
-        "execute(statement)",
-        "execute(statement.format(sql.Identifier(schema)))",
     ),
     "index/postgres/move.py": (
         "execute(_LONG_STATEMENT)",
@@ -183,7 +167,6 @@ _BY_MODULE = {
     ),
     "index/postgres/queries.py": (
         "_VECTOR_PARAMETER",
-        "execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))",
         "execute(sql)",
         "tables.chunks",
         "within",
@@ -197,7 +180,12 @@ _BY_MODULE = {
         "execute(sql.SQL(_GRANT).format(role=sql.Identifier(placement.role), **names))",
         "execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))",
     ),
-    "index/postgres/schema.py": ("execute(statement)",),
+    "index/postgres/schema.py": (
+        "execute(create + sql.SQL(definition))",
+        "execute(known)",
+        "execute(sql.SQL('ANALYZE {table}').format(**names))",
+        "execute(statement)",
+    ),
     "index/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join(LinkRow._fields)",

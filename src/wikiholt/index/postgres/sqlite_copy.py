@@ -202,7 +202,6 @@ class _CopyImport:
         self._tables = tables
         self._copy = copy
         self._dimensions = dimensions
-        self._terms = 0
 
     def run(self) -> None:
         state, _ = generation_rows.read_state(self._db, self._tables.number, lock=True)
@@ -221,7 +220,6 @@ class _CopyImport:
             problems=len(problems),
             next_page=self._get_next_id("pages"),
             next_chunk=self._get_next_id("chunks"),
-            terms=self._terms,
         )
         generation_rows.write_state(self._db, self._tables, state)
 
@@ -241,7 +239,6 @@ class _CopyImport:
                 tags,
                 list(map(LinkRow._make, links)),
             )
-            self._terms += derived.size
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
