@@ -152,14 +152,9 @@ class Application:
     rate_limiter: RateLimiter
     scheduler: "Scheduler"
     settings: Settings
+    has_local_search: bool
+    """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
     worker: "WorkerParts | None" = None
-
-    @property
-    def has_local_search(self) -> bool:
-        """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
-        settings = self.settings
-        is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
-        return is_local and settings.vectors != "chroma"
 
     def open_session(self, grant: Grant) -> WikiSession:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
@@ -226,6 +221,8 @@ def open_application(
         ),
         scheduler=scheduler,
         settings=settings,
+        has_local_search=not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        and settings.vectors != "chroma",
         worker=worker,
     )
 
