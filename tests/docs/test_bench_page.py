@@ -1,4 +1,4 @@
-"""`python -m bench`, the plot and the README agree with the committed results."""
+"""`python -m bench`, the plot and docs/figures.md agree with the committed results."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from bench.plot import render
 from bench.report import write_values
 from tests.support.paths import ROOT
 
-README = (ROOT / "README.md").read_text()
+FIGURES_PAGE = (ROOT / "docs" / "figures.md").read_text()
 
 
 def test_every_figure_is_in_the_committed_results() -> None:
@@ -21,7 +21,7 @@ def test_every_figure_is_in_the_committed_results() -> None:
 
 def test_the_committed_plot_is_the_one_of_the_committed_results() -> None:
     assert PLOT.read_text() == render(read_figures()), "run python -m bench --write"
-    assert f"({PLOT.relative_to(ROOT)})" in README
+    assert f"({PLOT.relative_to(ROOT / 'docs')})" in FIGURES_PAGE
 
 
 def test_the_plot_needs_nothing_from_elsewhere_and_has_both_themes() -> None:
@@ -39,13 +39,13 @@ def test_the_plot_needs_nothing_from_elsewhere_and_has_both_themes() -> None:
         ("nDCG@10, cranfield", r"cranfield \*\*(\.\d+)\*\*"),
     ],
 )
-def test_the_readme_has_the_figures_of_the_page(name: str, pattern: str) -> None:
+def test_the_page_of_figures_has_the_committed_results(name: str, pattern: str) -> None:
     (value,) = (value for figure, value in read_figures() if figure.name == name)
     assert value is not None
-    found = re.search(pattern, README)
+    found = re.search(pattern, FIGURES_PAGE)
     assert found is not None
     if name.startswith("nDCG"):
-        peers = re.search(re.escape(found[0]) + r" \(([^)]*)\)", README)
+        peers = re.search(re.escape(found[0]) + r" \(([^)]*)\)", FIGURES_PAGE)
         assert peers is not None
         assert float(found[1]) / max(map(float, peers[1].split(", "))) == pytest.approx(value)
     else:
