@@ -18,8 +18,8 @@ from wikiholt.folder.source import DirectorySource
 from wikiholt.git.source import GitSource
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
 from wikiholt.index.pipeline import TextPipeline
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.wikis.live_index import Components, WikiConfig

@@ -79,7 +79,6 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         pool,
         scratch,
         settings.postgres_lease,
-        hnsw_min_chunks=settings.postgres_hnsw_from,
         # A Chroma collection follows the changes of a file.
         choose_codes=make_codes_choice(settings.vectors, settings.faiss_crossover),
         copy_min_pages=0 if settings.chroma_url or settings.chroma_path else COPY_MIN_PAGES,

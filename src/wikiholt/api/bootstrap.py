@@ -149,20 +149,17 @@ class Application:
     rate_limiter: RateLimiter
     scheduler: "Scheduler"
     settings: Settings
+    has_local_search: bool
+    """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
     worker: "WorkerParts | None" = None
-
-    @property
-    def has_local_search(self) -> bool:
-        """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
-        settings = self.settings
-        is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
-        return is_local and settings.vectors != "chroma"
 
     def open_session(self, grant: Grant) -> WikiSession:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
         handle = self.service.get_handle_of(grant.wiki)
         self.scheduler.touch(grant.wiki.id)
-        return WikiSession(grant, handle, self.settings.search_fresh_timeout, self.scheduler)
+        chunks = self.settings.search_semantic_chunks_per_page
+        timeout_s = self.settings.search_fresh_timeout
+        return WikiSession(grant, handle, timeout_s, self.scheduler, semantic_chunks_per_page=chunks)
 
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""
@@ -221,6 +218,8 @@ def open_application(
         ),
         scheduler=scheduler,
         settings=settings,
+        has_local_search=not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        and settings.vectors != "chroma",
         worker=worker,
     )
 

@@ -332,7 +332,7 @@ class WikiService:
             self._config_for(wiki),
             components,
             is_registered=lambda: self._is_registered(wiki),
-            is_being_removed=lambda: self.is_being_removed(wiki.id),
+            is_being_removed=partial(self.registry.is_removed, wiki.id),
             on_damage=lambda: self.on_damage(wiki.id),
             save_pages=self._make_page_saver(wiki),
         )

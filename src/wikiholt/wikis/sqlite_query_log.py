@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wikiholt.errors import IndexForeign
-from wikiholt.index.sqlite.errors import translate_os_errors
+from wikiholt.index.sqlite.connections import translate_os_errors
 from wikiholt.wikis.query_log_table import SEARCHES_COLUMNS, QueryLogTable
 from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreTables
 

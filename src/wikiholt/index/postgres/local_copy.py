@@ -14,13 +14,15 @@ from threading import Lock, Thread
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexTooNew, StorageError, WikiholtError
 from wikiholt.index.postgres.index import PostgresIndex
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.wiki_directory import lock_file
 
 _LOG = logging.getLogger(__name__)
 
 COPY_MIN_PAGES = 500
 """The number of pages from which a node keeps a copy. Below, the database answers in a few milliseconds."""
+COPY_MIN_CHUNKS = 10_000
+"""The same, by chunks: the database compares a vector with all of them."""
 _MAX_CHANGED_PAGES = 50
 """The number of changed pages that a search takes over itself, in a tenth of a second."""
 _MAX_UPDATED_PAGES = 2_000
@@ -53,6 +55,7 @@ class LocalCopy:
             try:
                 index = self._open()
                 if index is not None and (index.get_state() == state or self._take_over_changes()):
+                    self._origin.release_keywords()
                     return self._open()
             except (IndexCorrupt, IndexTooNew) as error:
                 _LOG.warning("%s: the copy of the index is built again: %s", self._origin.wiki_id, error)
