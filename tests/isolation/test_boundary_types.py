@@ -15,7 +15,7 @@ from mypy import api
 
 import wikiholt
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
-from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
+from wikiholt.domain.storage_protocols import VectorSnapshot, WikiIndex
 from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
 from wikiholt.index.chroma.searcher import ChromaSearcher
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
@@ -33,11 +33,12 @@ from wikiholt.wikis.pages.page_renamer import PageRenamer
 from wikiholt.wikis.pages.page_writer import PageWriter
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import QueryBuffer, WikiQueryLog
+from wikiholt.wikis.query_log_table import QueryLogTable
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
 BOUND_TYPES: tuple[type, ...] = (
-    *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLog),
+    *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLogTable),
     *(
         SqliteIndex,
         IndexVectors,

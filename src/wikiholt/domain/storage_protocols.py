@@ -24,9 +24,6 @@ from wikiholt.domain.search import (
     KeywordQuery,
     OrderOverride,
     PageFilter,
-    QueryRecord,
-    QueryRecords,
-    QueryRetention,
     StoredChunk,
     StoredLink,
     StoredPage,
@@ -205,27 +202,6 @@ class WikiIndex(KeptIndex, Protocol):
     def close(self) -> None: ...
 
 
-class IndexCopy(Protocol):
-    """A copy of a wiki's index on this node, beside a database that is too slow for a large wiki.
-
-    Safe to use from many threads.
-    """
-
-    def get_current(self) -> WikiIndex | None:
-        """The copy at the version of the database; None while it is built or updated."""
-
-    def refresh(self) -> None:
-        """Bring the copy to the version of the database, or start to."""
-
-    def verify(self) -> None:
-        """Check every byte of the copy. A damaged one is built again."""
-
-    def wait_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until background work ends."""
-
-    def close(self) -> None: ...
-
-
 class IndexStore(Protocol):
     """Creates, opens and deletes indexes by opaque wiki id."""
 
@@ -317,32 +293,6 @@ class IndexStore(Protocol):
         """Delete all data of the wiki and return the names of what was deleted."""
 
     def list_wiki_ids(self) -> Sequence[str]: ...
-
-
-# Query log.
-
-
-class QueryLog(Protocol):
-    """The query log of one wiki, with no access to any other wiki. Safe to use from many threads.
-
-    All methods may raise Busy, StorageError, DatabaseUnavailable and other IndexUnavailable errors; committed records
-    are kept.
-    """
-
-    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        """Add records and delete those beyond the retention limits, in one transaction. Replaces a damaged log.
-
-        Does nothing if the store has no data of this wiki: it was removed.
-        """
-
-    def read(self, since: float) -> QueryRecords | None:
-        """The records since that time; None if nothing was ever written."""
-
-    def trim(self, retention: QueryRetention) -> None:
-        """Delete the records beyond the retention limits."""
-
-    def clear(self) -> int:
-        """Delete all records and return their number."""
 
 
 # Shared databases and nodes.

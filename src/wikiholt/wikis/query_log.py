@@ -16,8 +16,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Condition, Thread
 
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRetention, SearchInterface, SearchResult
-from wikiholt.domain.storage_protocols import QueryLog, WikiIndex
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, QueryLogNotFound, WikiholtError
+from wikiholt.wikis.query_log_table import QueryLogTable
 from wikiholt.wikis.query_report import QueryReport, ReportPeriod, build_report
 
 _LOG = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def _get_shown_pages(result: SearchResult) -> tuple[str, ...]:
 class QueryBuffer:
     """Records of one wiki that are not written yet. Bound to that wiki's log."""
 
-    def __init__(self, log: QueryLog, writer: "QueryLogWriter", capacity: int = _MAX_BUFFERED_RECORDS) -> None:
+    def __init__(self, log: QueryLogTable, writer: "QueryLogWriter", capacity: int = _MAX_BUFFERED_RECORDS) -> None:
         self._log = log
         self._writer = writer
         self._capacity = capacity
@@ -131,7 +132,7 @@ class QueryLogWriter:
     """Writes the buffers of all wikis. The thread starts with the first record."""
 
     def __init__(
-        self, open_log: Callable[[str], QueryLog], retention: QueryRetention, batch_delay_s: float = _BATCH_DELAY_S
+        self, open_log: Callable[[str], QueryLogTable], retention: QueryRetention, batch_delay_s: float = _BATCH_DELAY_S
     ) -> None:
         self.open_log = open_log
         self.retention = retention
