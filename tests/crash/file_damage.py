@@ -73,6 +73,14 @@ def list_files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
+def damage_file(file: Path, rng: Random) -> str:
+    """Damage one file in a random way. Returns the name of the damage."""
+    damage = rng.choice((truncate, flip, flip, zero, delete, garble))
+    file.chmod(0o644)
+    damage(file, rng)
+    return damage.__name__
+
+
 def truncate(file: Path, rng: Random) -> None:
     os.truncate(file, rng.randrange(file.stat().st_size + 1))
 

@@ -32,7 +32,7 @@ from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_renamer import PageRenamer
 from wikiholt.wikis.pages.page_writer import PageWriter
 from wikiholt.wikis.pages.wiki_pages import WikiPages
-from wikiholt.wikis.query_log import QueryBuffer, WikiQueryLog
+from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.query_log_table import QueryLogTable
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,6 @@ BOUND_TYPES: tuple[type, ...] = (
         PageRenamer,
         PageAttachments,
         WikiQueryLog,
-        QueryBuffer,
     ),
     *(ChromaSearcher, CollectionRecords),
 )
@@ -83,8 +82,8 @@ OPENING_MODULES = tuple(f"wikiholt.index.chroma.{part}." for part in ("engine", 
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
-IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_kind.")
-"""Check whether a source is still the one that a wiki was created from. They read no page."""
+IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.wikis.revoked_list.")
+"""Check whether a source is still the one of a wiki, and whether a wiki was removed. They read no page."""
 WATCHER_MODULE = "wikiholt.folder.watcher."
 """Reports that something changed in the directory of a wiki. Reads no page."""
 
