@@ -19,6 +19,7 @@ from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tools
 CANARY, SECRET = "betacanary", "hiddenbeta"
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"query": CANARY, "n": 100},
+    "ask": {"query": CANARY},
     "fetch": {"id": "Home"},
     "read_page": {"path": "Home"},
     "read_pages": {"paths": ["Home", f"{SECRET}/Page"]},

@@ -11,9 +11,10 @@ from wikiholt.interfaces.mcp.text_output import estimate_answer_tokens, estimate
 from wikiholt.interfaces.mcp.tool_registry import get_tool_definitions, get_tools
 from wikiholt.interfaces.mcp.tool_schemas import MIN_TOKENS
 
-MAX_TOOL_TOKENS = 7000
+MAX_TOOL_TOKENS = 7250
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"query": "valve", "n": 20, "fresh": True},
+    "ask": {"query": "valve"},
     "fetch": {"id": "Big/Huge"},
     "read_page": {"path": "Big/Huge"},
     "read_pages": {"paths": ["Big/Huge", "Big/Page 1", "Big/Page 2", "Big/Page 3", "Nowhere"]},

@@ -8,6 +8,7 @@ from typing import Any
 from mcp_types import Tool as Described
 
 from wikiholt.interfaces.mcp import (
+    ask_tools,
     attachment_tools,
     history_tools,
     list_tools,
@@ -19,6 +20,7 @@ from wikiholt.interfaces.mcp.mcp_tool import McpTool
 
 READ_TOOLS: Sequence[McpTool] = (
     search_tools.search,
+    ask_tools.ask,
     read_tools.fetch,
     read_tools.read_page,
     read_tools.read_pages,
