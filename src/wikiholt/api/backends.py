@@ -13,7 +13,7 @@ from wikiholt.index.sqlite.faiss_codes import make_codes_choice
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
-from wikiholt.wikis.registry_recovery import LeftoverData
+from wikiholt.wikis.registry_store import LeftoverData
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 if TYPE_CHECKING:

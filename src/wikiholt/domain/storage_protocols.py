@@ -390,7 +390,7 @@ class NodeMessage(StrEnum):
     REPAIR = "repair"
     TOUCH = "touch"
     REINDEX = "reindex"
-    ASSIGNMENTS = "shifts"
+    ASSIGNMENTS = "assignments"
 
 
 class NodeAssignments(Protocol):

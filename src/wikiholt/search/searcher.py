@@ -101,6 +101,8 @@ class Searcher:
         self._interpreter = QueryInterpreter(index, language, get_lexicon)
         self._boost_rules = boost_rules
         self._view: IndexView | None = None
+        self.page_count = 0
+        """The number of pages at the last search."""
 
     def start(self, request: SearchRequest) -> StartedQuery | None:
         """Start to embed the query in another thread, for `search`. Raises InvalidQuery."""
@@ -160,11 +162,6 @@ class Searcher:
         ranked = Ranked(with_related_likelihoods(similar, self._scale))
         return self._present(reader, query, ranked, None, known, began, notes=notes, excluded_count=1)
 
-    @property
-    def page_count(self) -> int:
-        """The number of pages at the last search."""
-        return self._view.state.pages if self._view is not None else 0
-
     # ── the steps ────────────────────────────────────────────────────────────────────────────────
 
     def _open_reader(self, known: IndexVersion | None) -> IndexReader:
@@ -173,6 +170,7 @@ class Searcher:
         is_known = view is not None and known is not None and view.state.version == known.version
         if view is None or not (is_known or view.state.version == self._index.get_version()):
             view = self._view = IndexView(self._index, self._language)
+            self.page_count = view.state.pages
         return IndexReader(view, self._vector_cache, self._keyword_cache)
 
     def _embed_query(self, reader: IndexReader, query: Query, started: StartedQuery | None) -> EmbeddedQuery | None:

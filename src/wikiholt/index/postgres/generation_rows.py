@@ -17,14 +17,26 @@ from psycopg.errors import UndefinedTable
 from wikiholt.domain.index import FloatArray, PageContents, VectorRows, round_vectors
 from wikiholt.domain.page import Link, PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.index.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
-from wikiholt.index.page_table import CONTENTS_COLUMNS, PageRow, get_postgres_type, to_page_contents
+from wikiholt.index.page_table import (
+    CONTENTS_COLUMNS,
+    PageRow,
+    compute_page_checksum,
+    get_postgres_type,
+    to_page_contents,
+)
 from wikiholt.index.postgres import rows
 from wikiholt.index.postgres.errors import make_missing_error
 from wikiholt.index.postgres.pool import Connection
 from wikiholt.index.postgres.rows import DerivedPageColumns, GenerationState
 from wikiholt.index.postgres.schema import GenerationTables
-from wikiholt.index.rows import ChunkRow, LinkRow, decode_strings, encode_vectors
+from wikiholt.index.rows import (
+    ChunkRow,
+    LinkRow,
+    compute_problem_checksum,
+    decode_strings,
+    encode_page_parts,
+    encode_vectors,
+)
 
 Row = tuple[Any, ...]
 

@@ -34,6 +34,7 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.index.facets import count_facets
 from wikiholt.index.keywords.memory_search import MemoryKeywordSearch
 from wikiholt.index.page_table import (
     HAS_ALIAS,
@@ -41,7 +42,6 @@ from wikiholt.index.page_table import (
     HAS_WARNINGS,
     ORDER_COLUMNS,
     STORED_PAGE_COLUMNS,
-    count_facets,
     to_order_override,
     to_page_warnings,
     to_stored_page,

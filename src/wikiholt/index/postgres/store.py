@@ -38,11 +38,11 @@ from wikiholt.index.postgres.locks import (
 from wikiholt.index.postgres.placements import Placement, PlacementCatalog
 from wikiholt.index.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.index.postgres.schema import SCHEMA_LAYOUT, GenerationTables
-from wikiholt.index.sqlite import schema as files
 from wikiholt.index.sqlite import wiki_directory
-from wikiholt.index.sqlite.generations import GenerationOrigin
+from wikiholt.index.sqlite.connections import open_immutable
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.wiki_directory import GenerationOrigin
 from wikiholt.regular_files import make_quarantine_name
 
 _OLD_GENERATION_LINGER_S = 60.0
@@ -262,7 +262,7 @@ class PostgresStore:
     # ── backups ──────────────────────────────────────────────────────────────────────────────────
 
     def open_backup(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, connect=files.open_immutable)
+        return SqliteIndex(file, connect=open_immutable)
 
     def import_backup(self, wiki_id: str, file: Path) -> int:
         recipe = sqlite_copy.verify_copy(file, wiki_id)
