@@ -15,7 +15,15 @@ from typing import Any, NamedTuple, get_args
 
 from wikiholt.domain.index import IndexedPageMove, PageContents, PageEntry
 from wikiholt.domain.page import Facets, Link, PageMetadata, PageProperty, PageTerms, PageWarnings
-from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
+from wikiholt.domain.search import (
+    ALL_PROPERTIES,
+    Facet,
+    OrderOverride,
+    PageFilter,
+    PropertyCondition,
+    PropertyFacets,
+    StoredPage,
+)
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index.rows import (
     Row,
@@ -302,6 +310,9 @@ def count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tuple
     for text in encoded:
         properties = json.loads(text)
         for name, spellings in counts.items():
+            if name == ALL_PROPERTIES:
+                spellings.update(properties.keys())
+                continue
             kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
             # A page counts once for a value that it has twice.
             spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
