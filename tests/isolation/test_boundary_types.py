@@ -20,9 +20,8 @@ from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
 from wikiholt.index.chroma.searcher import ChromaSearcher
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import IndexVectors
 from wikiholt.index.sqlite.vector_file import VectorFile
-from wikiholt.index.sqlite.vector_table import VectorTable
+from wikiholt.index.sqlite.vectors import IndexVectors, VectorTable
 from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
@@ -83,7 +82,7 @@ OPENING_MODULES = tuple(f"wikiholt.index.chroma.{part}." for part in ("engine", 
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
-IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_identity.")
+IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_kind.")
 """Check whether a source is still the one that a wiki was created from. They read no page."""
 WATCHER_MODULE = "wikiholt.folder.watcher."
 """Reports that something changed in the directory of a wiki. Reads no page."""

@@ -62,6 +62,20 @@ def test_lists_and_nested_mappings_are_properties_and_empty_values_are_not() -> 
     assert warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("tags: a, b", ("a", "b")),
+        ("Keywords: parental leave, , sick", ("parental leave", "sick")),
+        ("location: Bern, Switzerland", ("Bern, Switzerland",)),
+        ("tags: ['a, b', c]", ("a, b", "c")),
+    ],
+)
+def test_a_text_with_commas_is_a_list_under_the_keys_of_lists(line: str, values: tuple[str, ...]) -> None:
+    (found,) = split_frontmatter(f"---\n{line}\n---\n").metadata.properties
+    assert found.values == values
+
+
 def test_number_and_size_of_properties_are_limited() -> None:
     properties, warnings = read_properties("\n".join(f"p{i}: x" for i in range(150)))
     assert len(properties) == 100

@@ -22,7 +22,7 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
-from wikiholt.folder.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
@@ -104,8 +104,6 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         components,
         lambda wiki: build_wiki_config(wiki, settings, backend, roots),
         max_open=_get_max_open_wikis(),
-        repositories=SourceIdentities(),
-        complete_settings=detect_source_kind,
         managed_repositories=_open_managed_repositories(settings),
     )
 
@@ -151,20 +149,17 @@ class Application:
     rate_limiter: RateLimiter
     scheduler: "Scheduler"
     settings: Settings
+    has_local_search: bool
+    """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
     worker: "WorkerParts | None" = None
-
-    @property
-    def has_local_search(self) -> bool:
-        """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
-        settings = self.settings
-        is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
-        return is_local and settings.vectors != "chroma"
 
     def open_session(self, grant: Grant) -> WikiSession:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
         handle = self.service.get_handle_of(grant.wiki)
         self.scheduler.touch(grant.wiki.id)
-        return WikiSession(grant, handle, self.settings.search_fresh_timeout, self.scheduler)
+        chunks = self.settings.search_semantic_chunks_per_page
+        timeout_s = self.settings.search_fresh_timeout
+        return WikiSession(grant, handle, timeout_s, self.scheduler, semantic_chunks_per_page=chunks)
 
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""
@@ -223,6 +218,8 @@ def open_application(
         ),
         scheduler=scheduler,
         settings=settings,
+        has_local_search=not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        and settings.vectors != "chroma",
         worker=worker,
     )
 

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -89,6 +89,10 @@ _MAX_PROPERTIES, _MAX_PROPERTY_VALUES = 100, 1_500
 _MAX_PROPERTY_CHARS = 500
 """A longer value, and a longer name, cannot be filtered by."""
 _MAX_NAMES = 100
+_LIST_KEYS = frozenset(
+    {"tags", "tag", "keywords", "keyword", "aliases", "alias", "categories", "authors", "topics", "labels"}
+)
+"""The keys, without separators, whose text is a list if it has commas."""
 _MIN_BOOST, _MAX_BOOST = 0.1, 10.0
 _TOO_DEEP_PATTERN = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
@@ -393,7 +397,9 @@ def _get_properties(fields: Mapping[str, FrontmatterValue], warnings: list[str])
     properties: list[PageProperty] = []
     count = 0
     for name, value in _iter_flat_fields(fields):
-        items = value if isinstance(value, list) else [value]
+        items: Sequence[FrontmatterValue] = value if isinstance(value, list) else [value]
+        if isinstance(value, str) and _normalize_key(name) in _LIST_KEYS:
+            items = [item.strip() for item in value.split(",")]
         texts = (item for item in items if isinstance(item, str) and item not in _NULL_VALUES)
         values = tuple(text for text in texts if len(text) <= _MAX_PROPERTY_CHARS and to_one_line(text))
         if not values or len(name) > _MAX_PROPERTY_CHARS:

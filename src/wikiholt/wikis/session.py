@@ -19,7 +19,7 @@ from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.pages.bulk_writer import BulkLineResult, BulkOutcome
-from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.pages.page_reader import get_new_file
 
 _FRESH_WAITERS = BoundedSemaphore(16)
 """Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""
@@ -114,7 +114,7 @@ class WikiSession:
     """One wiki with the granted scope.
 
     `author` is the commit author set by the host application or the token, if any. A write waits up to `index_wait_s`
-    seconds until the index contains it.
+    seconds until the index contains it. `semantic_chunks_per_page` is the default of searches by meaning alone.
     """
 
     grant: Grant
@@ -125,6 +125,7 @@ class WikiSession:
     author: Author | None = None
     on_commit: CommitListener = ignore_commit
     index_wait_s: float = 0.0
+    semantic_chunks_per_page: int = 1
     interface: SearchInterface = SearchInterface.HTTP
 
     @property

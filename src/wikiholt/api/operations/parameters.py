@@ -71,6 +71,14 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class BodyParameters(Parameters):
+    """Parameters from a JSON object, whose values must have the declared types. Names in the path are not in it."""
+
+    model_config = ConfigDict(strict=True)
+    is_optional: ClassVar[bool] = False
+    """Whether the object may be missing."""
+
+
 def _build_filter_fields() -> Iterator[tuple[str, Any]]:
     """The fields of the filters of all interfaces, and of their aliases."""
     for param in FILTER_PARAMS:

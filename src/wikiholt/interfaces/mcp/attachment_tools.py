@@ -14,8 +14,8 @@ from wikiholt.api.documents.page_documents import (
     build_attachment_content_document,
     build_attachment_remove_document,
 )
+from wikiholt.api.operations.attachments import decode_base64
 from wikiholt.errors import InvalidPage
-from wikiholt.interfaces.http.attachment_routes import decode_base64
 from wikiholt.interfaces.mcp.mcp_tool import tool, write_tool
 from wikiholt.interfaces.mcp.resources import format_attachment_uri
 from wikiholt.interfaces.mcp.text_output import (

@@ -10,11 +10,11 @@ from wikiholt.api.documents.page_documents import (
     LinksDocument,
     OrphansDocument,
     PageListDocument,
-    build_facets_document,
     build_links_document,
     build_orphans_document,
     build_page_list_document,
 )
+from wikiholt.api.documents.search_documents import build_facets_document
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, PageFilter
 from wikiholt.errors import NothingIndexed
 from wikiholt.interfaces.mcp.mcp_tool import tool

@@ -219,7 +219,8 @@ def _build_result(
         notes.insert(0, _NOTHING_RELEVANT_NOTE)
     if result.did_you_mean:
         typed = format_as_typed(result.query, result.did_you_mean)
-        notes.insert(0, f"{format_did_you_mean(result)} To search for the original words, use the query: {typed}")
+        correction = format_did_you_mean(result.query, result.did_you_mean)
+        notes.insert(0, f"{correction} To search for the original words, use the query: {typed}")
     if result.stale:
         notes.append(_STALE_NOTE)
 

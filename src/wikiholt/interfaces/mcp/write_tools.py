@@ -12,10 +12,10 @@ from wikiholt.api.documents.page_documents import (
     build_delete_document,
     build_rename_document,
 )
+from wikiholt.api.operations.page_writes import get_author
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.write_request import WriteBody, get_author
 from wikiholt.interfaces.mcp.mcp_tool import write_tool
 from wikiholt.interfaces.mcp.read_tools import find_section
 from wikiholt.interfaces.mcp.text_output import fit_to_budget, take_fitting
@@ -46,7 +46,7 @@ class WriteArguments(ToolArguments):
 
 def resolve_page_and_author(wiki: WikiSession, path: str) -> tuple[str, Author]:
     """The path in git, and the author of the commit: that of the key, the token or the command line."""
-    return wiki.path_style.to_git_path(path), get_author(wiki, WriteBody(), None)
+    return wiki.path_style.to_git_path(path), get_author(wiki)
 
 
 def _get_expected_revision(params: WriteArguments) -> str | None:

@@ -1,0 +1,128 @@
+"""Reading pages: lists, contents, commits, and links between pages."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from wikiholt.api.documents.common import build_documents
+from wikiholt.api.documents.page_documents import (
+    ChangelogDocument,
+    CommitDocument,
+    GraphDocument,
+    HistoryDocument,
+    LinksDocument,
+    OrphansDocument,
+    PageDocument,
+    PageListDocument,
+    build_changelog_document,
+    build_graph_document,
+    build_links_document,
+    build_orphans_document,
+    build_page_document,
+    build_page_list_document,
+)
+from wikiholt.api.operations.operation import Caching, OperationTable
+from wikiholt.api.operations.parameters import Count, Flag, ListParameters, Parameters
+from wikiholt.wikis.live_index import IndexSnapshot
+from wikiholt.wikis.session import WikiSession
+
+PathInUrl = Annotated[
+    str, Field(max_length=1100, description="The path of the page; slashes need no encoding.", title="Path")
+]
+
+
+class PageParameters(Parameters):
+    """The page of an operation."""
+
+    path: PathInUrl
+
+
+class PageListParameters(ListParameters):
+    """Filters and paging of the page list, which is sorted by path."""
+
+    limit: Count = Field(10_000, ge=1, le=10_000, description="Maximum number of entries.")
+    offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
+
+
+class CommitListParameters(Parameters):
+    """Parameters of a list of commits, newest first."""
+
+    limit: Count = Field(50, ge=1, le=1000, description="Maximum number of entries.")
+
+
+class HistoryParameters(CommitListParameters, PageParameters):
+    """Parameters of the history of a page."""
+
+
+class ChangelogParameters(CommitListParameters):
+    """Parameters of the changelog, newest commit first."""
+
+    offset: Count = Field(0, ge=0, le=1_000_000, description="Number of entries to skip.")
+    all: Flag = Field(False, description="Also list commits that changed no page, such as those of attachments.")
+
+
+class ReadParameters(PageParameters):
+    """The revision of a page to read."""
+
+    revision: str | None = Field(
+        None, pattern=r"^[0-9a-fA-F]{7,64}$", description="A commit id of at least 7 digits; default: HEAD."
+    )
+
+
+PAGE_OPERATIONS = OperationTable("pages")
+LINK_OPERATIONS = OperationTable("links")
+
+
+@PAGE_OPERATIONS.add("GET /pages", caching=Caching.VERSION, needs_index=False)
+def list_pages(
+    wiki: WikiSession, parameters: PageListParameters, snapshot: IndexSnapshot | None = None
+) -> PageListDocument:
+    """List the pages that match the filters, sorted by path."""
+    # Until the first sync has ended, the index has only a part of the pages; then they are listed from git.
+    if snapshot is not None:
+        snapshot.pages.require_complete()
+    pages = snapshot.pages if snapshot is not None else wiki.handle.pages
+    where = wiki.to_git_filter(parameters.to_filter())
+    return build_page_list_document(pages.list(where, parameters.limit, parameters.offset), wiki.path_style)
+
+
+@PAGE_OPERATIONS.add("GET /pages/{path}/history", "history", errors=(404,), page_instead="read_page")
+def list_page_history(wiki: WikiSession, parameters: HistoryParameters) -> HistoryDocument:
+    """List the commits that changed a page, newest first."""
+    path = wiki.path_style.to_git_path(parameters.path)
+    commits = wiki.handle.pages.read_history(path, parameters.limit)
+    return {"path": wiki.path_style.to_display_path(path), "history": build_documents(CommitDocument, commits)}
+
+
+@PAGE_OPERATIONS.add("GET /pages/{path}", caching=Caching.CONTENT, errors=(404,))
+def read_page(wiki: WikiSession, parameters: ReadParameters) -> PageDocument:
+    """Read a page at HEAD or at a revision. Its ETag is valid for If-Match of a write."""
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(parameters.path), parameters.revision)
+    return build_page_document(page, wiki.path_style)
+
+
+@PAGE_OPERATIONS.add("GET /changelog", "changelog")
+def list_changes(wiki: WikiSession, parameters: ChangelogParameters) -> ChangelogDocument:
+    """List the commits that changed pages, newest first."""
+    limit = parameters.limit
+    entries = wiki.handle.pages.read_changelog(limit + 1, parameters.offset, all_commits=parameters.all)
+    return build_changelog_document(entries[:limit], wiki.path_style, more=len(entries) > limit)
+
+
+@LINK_OPERATIONS.add("GET /links", "graph", caching=Caching.VERSION)
+def get_link_graph(wiki: WikiSession, _: Parameters, snapshot: IndexSnapshot) -> GraphDocument:
+    """List all pages and the links between them."""
+    return build_graph_document(snapshot.pages.build_graph(), wiki.path_style)
+
+
+@LINK_OPERATIONS.add("GET /links/{path}", "links", errors=(404,))
+def get_page_links(wiki: WikiSession, parameters: PageParameters) -> LinksDocument:
+    """List the pages that a page links to and the pages that link to it."""
+    links = wiki.handle.pages.get_links(wiki.path_style.to_git_path(parameters.path))
+    return build_links_document(links, wiki.path_style)
+
+
+@LINK_OPERATIONS.add("GET /orphans", "orphans")
+def find_orphans(wiki: WikiSession, _: Parameters) -> OrphansDocument:
+    """List the pages that no other page links to."""
+    return build_orphans_document(wiki.handle.pages.find_orphans(), wiki.path_style)
