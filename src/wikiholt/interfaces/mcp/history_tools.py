@@ -41,7 +41,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 )
 from wikiholt.text.comparison import BoundedMatcher, ComparisonTooLong
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import is_below
+from wikiholt.wikis.pages.page_reader import is_below
 from wikiholt.wikis.session import WikiSession
 
 _LOG_BATCH = 500

@@ -127,7 +127,7 @@ def test_the_html_report_escapes_wiki_text(evaluate: Run, tmp_path: Path) -> Non
         (["night", "--limit", "0"], 2, "--limit is 0"),
         (["night", "--against", "fast"], 2, "'fast' is not a configuration"),
         (["night", "--against", "no.such=1"], 2, "no.such"),
-        (["night", "--against", "model=all-MiniLM-L6-v2"], 2, "have to be rebuilt"),
+        (["night", "--against", "model=bge-small-en-v1.5"], 2, "have to be rebuilt"),
         (["night", "--html", "no/such/directory.html"], 7, "cannot be written"),
     ],
     ids=range(13),
