@@ -22,8 +22,8 @@ from bench.peers import find_carrier
 from bench.report import describe_machine, make_head, make_parser
 from wikiholt.models import DEFAULT_MODEL, load_embedder
 from wikiholt.models.embedder import OnnxEmbedder
-from wikiholt.models.idle_threads import count_available_cores
 from wikiholt.models.model_loader import read_encoder_tensors
+from wikiholt.processor import count_available_cores
 
 BATCH = 32
 MODEL = "all-MiniLM-L6-v2"

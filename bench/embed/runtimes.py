@@ -22,10 +22,10 @@ from bench.embed import passages
 from bench.report import make_parser
 from wikiholt.models import DEFAULT_MODEL, load_embedder
 from wikiholt.models.embedder import OnnxEmbedder
-from wikiholt.models.idle_threads import count_available_cores
 from wikiholt.models.model_card import EMBEDDER
 from wikiholt.models.model_files import ModelFiles, find_model, get_variant
 from wikiholt.models.model_loader import _make_options, read_encoder_tensors
+from wikiholt.processor import count_available_cores
 
 Engine = Callable[[np.ndarray], np.ndarray]
 """Token ids → a vector of any length."""

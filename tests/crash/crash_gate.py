@@ -21,7 +21,7 @@ from tests.crash.recovery import RecoveryCase, check_recovery
 from tests.crash.seed_data import create_seed_data
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service, read_all_files
-from wikiholt.folder.source_identity import SourceIdentities
+from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.sync.reindex_job import ReindexJob, ReindexState, write_job
 from wikiholt.wikis.registry import Registry

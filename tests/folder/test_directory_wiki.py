@@ -23,7 +23,8 @@ from wikiholt.errors import (
     RevisionMismatch,
     SourceMissing,
 )
-from wikiholt.folder.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.folder.source_kind import detect_source_kind, find_wiki_at
+from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.index.index_backups import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
@@ -97,6 +98,28 @@ def test_a_directory_is_added_synced_searched_and_removed_completely(service: Wi
     service.remove("notes")
     assert not directory.exists()
     assert [file.name for file in vault.path.iterdir()] == ["Bird.md"], "nothing was written into the directory"
+
+
+def test_a_page_that_changes_after_the_scan_is_indexed_as_it_is_and_does_not_stop_the_sync(
+    service: WikiService, vault: Vault
+) -> None:
+    for file in ("Heron.md", "Gone.md", "Moved.md", "Same.md"):
+        vault.write(file, f"the heron of {file} stands still")
+    handle = add_vault(service, vault)
+    for file in ("Heron.md", "Gone.md"):
+        vault.write(file, f"the heron of {file} has moved")
+    vault.path.joinpath("Moved.md").rename(vault.path / "New.md")
+    handle.fetch()
+    vault.write("Heron.md", "the heron has left")
+    vault.write("New.md", "a stork")
+    vault.path.joinpath("Gone.md").unlink()
+    report = handle.sync()
+    assert (find(handle, "has left"), find(handle, "same")) == (["Heron"], ["Same"])
+    assert [problem.file for problem in report.problems] == ["Gone.md"]
+    handle.fetch()
+    report = handle.sync()
+    assert (report.pages, report.problems, report.chunks_embedded) == (3, (), 0)
+    assert (find(handle, "has left"), find(handle, "stork"), find(handle, "moved")) == (["Heron"], ["New"], [])
 
 
 def test_pages_are_written_through_the_wiki(service: WikiService, vault: Vault) -> None:

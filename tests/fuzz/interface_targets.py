@@ -20,7 +20,7 @@ from wikiholt.errors import InvalidPage, InvalidQuery, InvalidSetting, InvalidSl
 from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.git.source import GitSource
 from wikiholt.git.tree_editor import validate_page_file
-from wikiholt.interfaces.http.index_routes import is_signed
+from wikiholt.interfaces.http.webhook import is_signed
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder

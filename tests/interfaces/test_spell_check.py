@@ -13,7 +13,6 @@ from tests.search.spell_check_fixtures import PAGES
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.api.documents.search_documents import format_did_you_mean
-from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 
@@ -86,10 +85,8 @@ def test_replaced_words_are_found_from_the_correction(
 
 
 def test_the_notice_names_every_word_once() -> None:
-    answer = SearchResult(
-        "pritner pritner tonner", SearchMode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c"
-    )
-    assert format_did_you_mean(answer) == "Showing results for “a b c”; no page contains “pritner” or “tonner”."
+    notice = format_did_you_mean("pritner pritner tonner", "a b c")
+    assert notice == "Showing results for “a b c”; no page contains “pritner” or “tonner”."
 
 
 @pytest.mark.model

@@ -83,7 +83,7 @@ OPENING_MODULES = tuple(f"wikiholt.index.chroma.{part}." for part in ("engine", 
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
-IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_identity.")
+IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_kind.")
 """Check whether a source is still the one that a wiki was created from. They read no page."""
 WATCHER_MODULE = "wikiholt.folder.watcher."
 """Reports that something changed in the directory of a wiki. Reads no page."""

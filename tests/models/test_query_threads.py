@@ -1,6 +1,5 @@
 """Embedding a query in another thread: the same vector, the same errors, and never more threads than allowed."""
 
-import os
 from pathlib import Path
 from threading import Event
 
@@ -8,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.models.tiny_model import write_model
+from tests.support.wait import wait_until
 from wikiholt.errors import ModelMismatch
 from wikiholt.models import load_embedder
 from wikiholt.models.embedder import OnnxEmbedder
-from wikiholt.models.idle_threads import IdleThreads
 
 _TIMEOUT_S = 60
 
@@ -51,35 +50,18 @@ def test_an_embedder_can_be_used_after_it_was_closed(tmp_path: Path) -> None:
         embedder.close()
 
 
-def test_work_is_refused_while_every_thread_is_busy() -> None:
-    threads = IdleThreads(1, "test")
-    free = Event()
-    running = threads.start(lambda: free.wait(_TIMEOUT_S))
-    assert running is not None
-    assert threads.start(lambda: None) is None
-    free.set()
-    assert running.result(_TIMEOUT_S)
-    threads.close()
-    again = threads.start(lambda: 5)
-    assert again is not None
-    assert again.result(_TIMEOUT_S) == 5
-    threads.close()
+def test_no_query_is_started_while_every_thread_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free, embed_query = Event(), OnnxEmbedder.embed_query
 
+    def wait_and_embed(self: OnnxEmbedder, text: str) -> object:
+        assert free.wait(_TIMEOUT_S)
+        return embed_query(self, text)
 
-def test_no_threads_take_no_work() -> None:
-    assert IdleThreads(0, "test").start(lambda: None) is None
-
-
-def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = IdleThreads(1, "test")
-    free = Event()
-    busy = threads.start(lambda: free.wait(_TIMEOUT_S))
-    assert busy is not None
-    # What a child of another process finds: the thread is not here, and its work never ends.
-    monkeypatch.setattr(threads, "_pid", os.getpid() - 1)
-    started = threads.start(lambda: 7)
-    assert started is not None
-    assert started.result(_TIMEOUT_S) == 7
-    free.set()
-    assert busy.result(_TIMEOUT_S)
-    threads.close()
+    with load_embedder(write_model(tmp_path), threads=2) as embedder:
+        monkeypatch.setattr(OnnxEmbedder, "embed_query", wait_and_embed)
+        get_vector = embedder.start_query("the cat")
+        assert get_vector is not None
+        assert embedder.start_query("the dog") is None
+        free.set()
+        assert get_vector().shape == (embedder.dimensions,)
+        wait_until(lambda: embedder.start_query("the dog"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from wikiholt.api.documents.search_documents import build_hit_document, render_snippet
+from wikiholt.api.documents.search_documents import build_hit_document, build_result_document, render_snippet
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
@@ -16,7 +16,8 @@ from wikiholt.errors import ModelMissing
 from wikiholt.git.source import GitSource
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
-from wikiholt.interfaces.cli.output import TerminalStyle, format_result
+from wikiholt.interfaces.cli.hit_output import format_result
+from wikiholt.interfaces.cli.output import TerminalStyle
 from wikiholt.models import load_embedder
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
@@ -141,7 +142,9 @@ def test_a_terminal_shows_it_bright_and_the_rest_dim_on_every_line() -> None:
     at = text.index("The milk")
     snippet = Snippet(text, (Span(at + 4, at + 8),), Span(at, at + 17))
     hit = Hit("N", "p", "u", snippet, 0.1, 0.5, Confidence.LOW, (), (), "", 1, 2, 0, None, (), None)
-    answer = SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, None, None, False, False, False)
+    answer = build_result_document(
+        SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, None, None, False, False, False)
+    )
     rows = [row.strip() for row in format_result(answer, TerminalStyle(use_color=True)) if "it." in row]
     assert len(rows) > 1
     assert all(row.startswith("\x1b[2m") and row.endswith("\x1b[0m") for row in rows)

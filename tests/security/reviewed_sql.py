@@ -11,10 +11,9 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
     "folder/file_table.py": (
-        "execute(_FIND_REVISION)",
-        "execute(_FIND_ROW)",
-        "execute(_READ_ROWS)",
+        "execute(_SELECT_ROWS)",
         "execute(_SCHEMA)",
+        "execute(statement)",
     ),
     "index/checksums.py": (
         "execute(sql)",

@@ -15,7 +15,7 @@ from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.folder.source import DirectorySource
-from wikiholt.folder.source_identity import SourceIdentities
+from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
 from wikiholt.index.pipeline import TextPipeline

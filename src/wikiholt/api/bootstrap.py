@@ -22,12 +22,13 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
-from wikiholt.folder.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.folder.source_kind import detect_source_kind, find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import DiscoveryCache, find_repositories
+from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache, build_patched_cache
@@ -164,7 +165,9 @@ class Application:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
         handle = self.service.get_handle_of(grant.wiki)
         self.scheduler.touch(grant.wiki.id)
-        return WikiSession(grant, handle, self.settings.search_fresh_timeout, self.scheduler)
+        chunks = self.settings.search_semantic_chunks_per_page
+        timeout_s = self.settings.search_fresh_timeout
+        return WikiSession(grant, handle, timeout_s, self.scheduler, semantic_chunks_per_page=chunks)
 
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""

@@ -14,14 +14,16 @@ from pathlib import Path
 from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, NoPages, NotWritable
-from wikiholt.folder.file_table import FileRow, FileTable, hash_content, make_unread_id
+from wikiholt.folder.file_table import FileRow, FileTable
 from wikiholt.folder.files_on_disk import (
     TEMPORARY_PREFIX,
     FileStamp,
     find_stamp,
+    hash_content,
     leads_to_directory,
     list_files,
     list_ignored_files,
+    make_unread_id,
     read_file,
     wait_quiet_time,
 )
@@ -30,7 +32,6 @@ from wikiholt.git.worktree import open_parent
 
 _LISTINGS = 3
 """How often a scan waits for files that are being modified, before it leaves them to the next scan."""
-_MAX_PENDING_BYTES = 1 << 22
 _LEFTOVER_AGE_S = 3600.0
 _MIN_SETTLED_AGE_S = 2.5
 """A file that was modified less than this before it was read may change again without changing its times, because some
@@ -44,8 +45,8 @@ class DirectoryScanner:
     root: Path
     table: FileTable
     files: PageFiles
-    is_pruned: Callable[[str], bool]
-    """Whether a directory need not be entered."""
+    has_exceptions: bool
+    """Whether a file in an ignored directory may be a page, because a pattern includes it again."""
     max_bytes: int
     """Larger files are not read."""
     timeout_s: float
@@ -67,11 +68,10 @@ class DirectoryScanner:
                 break
             last_missing = missing
             wait_quiet_time(stop)
-        rows = {path: old[path] for path in known | (entries.keys() - changed)}
+        rows = {path: old[path] for path in known | (entries.keys() & old.keys())}
         for directory in unreadable:
             name = f"{directory}/*" if any(path.startswith(f"{directory}/") for path in known) else directory
             rows[name] = FileRow(EntryKind.FILE, make_unread_id(-1), 0)
-        rows |= {path: old[path] for path in changed & old.keys()}
         rows |= self._read_files({path: entries[path] for path in changed if entries[path][1].is_quiet()}, old, stop)
         if old and not rows:
             raise NoPages(
@@ -95,7 +95,8 @@ class DirectoryScanner:
         ignored = list_ignored_files(self.root, self.timeout_s)
 
         def is_left_out(path: str) -> bool:
-            return self.is_pruned(path) or path in ignored or f"{path}/" in ignored
+            is_ignored = not self.has_exceptions and self.files.is_ignored(f"{path}/")
+            return is_ignored or path in ignored or f"{path}/" in ignored
 
         listing, pages = list_files(self.root, is_left_out), {}
         for path, entry in listing.entries.items():
@@ -123,13 +124,11 @@ class DirectoryScanner:
     def _read_files(
         self, entries: Mapping[str, tuple[EntryKind, FileStamp]], old: Mapping[str, FileRow], stop: Callable[[], bool]
     ) -> dict[str, FileRow]:
-        """Read these files and store their contents. Those that change meanwhile are left out."""
+        """The rows of these files. Those that change meanwhile are left out."""
         rows: dict[str, FileRow] = {}
-        contents: dict[str, bytes] = {}
         for path, (kind, stamp) in entries.items():
             if stop():
                 raise Busy("The scan of the directory was stopped.", hint="The next sync starts it again.")
-            known = old.get(path)
             if kind is EntryKind.FILE and stamp.size > self.max_bytes:
                 rows[path] = FileRow(kind, make_unread_id(stamp.size), stamp.mtime_ns)
                 continue
@@ -140,15 +139,8 @@ class DirectoryScanner:
                 continue
             if data is None:
                 continue
-            blob = hash_content(data)
+            known, blob = old.get(path), hash_content(data)
             row = known if known and known[:2] == (kind, blob) else FileRow(kind, blob, stamp.mtime_ns)
             is_settled = not 0 <= time.time_ns() - stamp.mtime_ns < _MIN_SETTLED_AGE_S * 1e9
             rows[path] = row._replace(stamp=str(stamp) if is_settled else "")
-            if row is not known:
-                contents[blob] = data
-            if sum(map(len, contents.values())) > _MAX_PENDING_BYTES:
-                self.table.add_contents(contents)
-                contents = {}
-        if contents:
-            self.table.add_contents(contents)
         return rows

@@ -13,27 +13,29 @@ from pathlib import Path
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
 from wikiholt.folder.directory_scanner import DirectoryScanner
-from wikiholt.folder.file_table import (
+from wikiholt.folder.file_table import PendingChange
+from wikiholt.folder.files_on_disk import (
+    TEMPORARY_PREFIX,
+    find_ignored_names,
+    find_stamp,
     hash_content,
+    list_names,
     make_attachment_id,
-    make_unread_id,
+    read_current_file,
+    read_file,
 )
-from wikiholt.folder.files_on_disk import TEMPORARY_PREFIX, find_ignored_names, find_stamp, list_names, read_file
 from wikiholt.git.commit import validate_commit
-from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_errors
-from wikiholt.git.tree_editor import FILE_MODE, GitEntry, check_distinct
+from wikiholt.git.journal import translate_write_errors
+from wikiholt.git.tree_editor import check_distinct
 from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
-
-_READ_TRIES = 3
 
 
 class DirectoryWriter:
     """Writes files of one directory. Requires its lock."""
 
-    def __init__(self, scanner: DirectoryScanner, journal_directory: Path) -> None:
+    def __init__(self, scanner: DirectoryScanner) -> None:
         self._scanner = scanner
         self._table, self._root = scanner.table, scanner.root
-        self._journal = WriteJournal(journal_directory, journal_directory)
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> None:
         """Write these edits to the disk, then into the table.
@@ -48,46 +50,37 @@ class DirectoryWriter:
             )
         with translate_write_errors("directory"):
             self.finish_interrupted()
-            planned = [self._plan(edit) for edit in edits]
-            self._check_new_names(planned)
-            moved = {change.moved_from for change in planned}
-            planned = [change for change in planned if change.path not in moved]
-            if len(planned) > 1:
-                self._table.add_contents(
-                    {hash_content(edit.data): edit.data for edit in edits if edit.data is not None}
-                )
-                self._journal.write("", planned)
+            changes = [self._plan(edit) for edit in edits]
+            self._check_new_names(changes)
+            moved = {change.moved_from for change in changes}
+            changes = [change for change in changes if change.path not in moved]
+            if len(changes) > 1:
+                self._table.write_pending(changes)
             # New files first: a page that is being renamed is never missing from the disk.
-            for change in sorted(planned, key=lambda change: change.new is None):
-                if change.moved_from:
-                    self._move_file(change.moved_from, change.path)
-                else:
-                    self._update_file(change.path, change.data)
+            for change in sorted(changes, key=lambda change: change.is_removal):
+                self._apply(change)
             for edit in edits:
                 if edit.moved_from:
                     remove_empty_directories(self._root, edit.moved_from)
         self._scanner.rescan(pages)
-        self._journal.clear()
+        if len(changes) > 1:
+            self._table.write_pending(())
 
     def finish_interrupted(self) -> None:
         """Finish the write of a process that was killed between two files."""
-        unfinished = self._journal.read()
-        if unfinished is None:
-            return
-        for change in sorted(unfinished[1], key=lambda change: change.new is None):
+        changes = self._table.read_pending()
+        for change in sorted(changes, key=lambda change: change.is_removal):
             if change.moved_from:
                 # The move is one step, so the file is at its old or at its new place.
                 if find_stamp(self._root, change.moved_from) and not os.path.lexists(self._root / change.path):
-                    self._move_file(change.moved_from, change.path)
+                    self._apply(change)
                 remove_empty_directories(self._root, change.moved_from)
-            elif self._find_id(change.path) == (change.old.object_id if change.old else None):
-                # Else it is already done, or was changed by somebody else.
-                data = self._table.read_content(change.new.object_id) if change.new else None
-                if data is not None or change.new is None:
-                    self._update_file(change.path, data)
-        self._journal.clear()
+            elif self._find_id(change.path) == change.old:  # else it is done, or was changed by somebody else
+                self._apply(change)
+        if changes:
+            self._table.write_pending(())
 
-    def _plan(self, edit: FileEdit) -> PlannedChange:
+    def _plan(self, edit: FileEdit) -> PendingChange:
         """The change of one file, if it is still as expected and can be written."""
         current = self._find_id(edit.file, is_attachment=edit.is_attachment)
         if current is None:
@@ -102,27 +95,22 @@ class DirectoryWriter:
             raise NotWritable(
                 f"{edit.file} cannot be written.", hint="Check that the user who runs wikiholt may write there."
             )
-        old = GitEntry(FILE_MODE, current) if current else None
-        if edit.data is None and edit.moved_from:
-            moved = GitEntry(FILE_MODE, self._find_id(edit.moved_from) or "")
-            return PlannedChange(edit.file, old, moved, moved_from=edit.moved_from)
-        new = GitEntry(FILE_MODE, hash_content(edit.data)) if edit.data is not None else None
-        return PlannedChange(edit.file, old, new, edit.data)
+        moved_from = edit.moved_from if edit.data is None and edit.moved_from else ""
+        return PendingChange(edit.file, current, edit.data, moved_from)
 
     def _find_id(self, file: str, *, is_attachment: bool = False) -> str | None:
         """What identifies the content of a file on disk, None if there is none; empty if it changes all the time."""
-        for _ in range(_READ_TRIES):
+        if is_attachment:
             stamp = find_stamp(self._root, file)
-            if stamp is None:
-                return None
-            if is_attachment:
-                return make_attachment_id(stamp, file)
-            if stamp.size > self._scanner.max_bytes:
-                return make_unread_id(stamp.size)
-            data = read_file(self._root, file, stamp)
-            if data is not None:
-                return hash_content(data)
-        return ""
+            return make_attachment_id(stamp, file) if stamp is not None else None
+        current = read_current_file(self._root, file, self._scanner.max_bytes)
+        return current.id if current is not None else None
+
+    def _apply(self, change: PendingChange) -> None:
+        if change.moved_from:
+            self._move_file(change.moved_from, change.path)
+        else:
+            self._update_file(change.path, change.data)
 
     def _move_file(self, old: str, new: str) -> None:
         """Move a file in one step; to another file system by copying it first."""
@@ -160,12 +148,12 @@ class DirectoryWriter:
         if os.path.lexists(self._root / file):
             raise InvalidPage(f"The path {file} exists but is not a file.", hint="Choose another name.")
 
-    def _check_new_names(self, planned: Sequence[PlannedChange]) -> None:
+    def _check_new_names(self, changes: Sequence[PendingChange]) -> None:
         """Raise InvalidPage if a new name looks like another one that stays in the same directory."""
-        removed = {change.path for change in planned if change.new is None}
+        removed = {change.path for change in changes if change.is_removal}
 
         def list_remaining(directory: str) -> list[str]:
             prefix = f"{directory}/" if directory else ""
             return [name for name in list_names(self._root, directory) if prefix + name not in removed]
 
-        check_distinct([change.path for change in planned if change.old is None and change.new], list_remaining)
+        check_distinct([change.path for change in changes if not (change.old or change.is_removal)], list_remaining)

@@ -1,50 +1,37 @@
-"""The table of a directory's files: path, stamp, content hash and content, at the last revisions.
+"""The table of a directory's files: path, stamp and content hash, as the last scan found them.
 
 A SQLite file with data derived from the directory: one that is lost or damaged is built again by the next scan, with
-the same revision. A revision is the hash of its rows. It can be read for an hour after a newer one has taken its place,
-so that a sync that reads it can finish.
+the same revision. The revision is the hash of the rows. The table also keeps a write of several files until it is done.
 """
 
+import json
 import os
 import sqlite3
-import time
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, unquote
 
 from wikiholt.domain.git import EntryKind
 from wikiholt.errors import SourceCorrupt, StorageError
-from wikiholt.folder.files_on_disk import FileStamp
-from wikiholt.git.objects import hash_object
 from wikiholt.regular_files import is_irregular, move_away
 
 TABLE_FILE = "files.sqlite"
-_SCHEMA = """
+_VERSION = 2
+_SCHEMA = f"""
 BEGIN;
-CREATE TABLE IF NOT EXISTS revisions (version INTEGER PRIMARY KEY, revision TEXT NOT NULL, at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS files (
-    path BLOB NOT NULL, kind TEXT NOT NULL, blob TEXT NOT NULL, changed_ns INTEGER NOT NULL, stamp TEXT NOT NULL,
-    revision TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, PRIMARY KEY (path, since));
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, kind TEXT NOT NULL, blob TEXT NOT NULL,
+    changed_ns INTEGER NOT NULL, stamp TEXT NOT NULL, revision TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS files_by_blob ON files (blob);
-CREATE TABLE IF NOT EXISTS contents (blob TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS head (revision TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS pending (path BLOB PRIMARY KEY, old TEXT, data BLOB, moved_from BLOB NOT NULL);
+PRAGMA user_version = {_VERSION};
 COMMIT;
 """
-_FIND_REVISION = """
-SELECT version, revision FROM revisions WHERE revision = ifnull(?1, revision) ORDER BY version DESC LIMIT 1
-"""
-_READ_ROWS = """
-SELECT path, kind, blob, changed_ns, stamp, revision FROM files WHERE since <= ?1 AND ifnull(until, ?1 + 1) > ?1
-"""
-_FIND_ROW = "SELECT kind, blob, changed_ns, stamp, revision FROM files WHERE path = ? AND until IS NULL"
+_SELECT_ROWS = "SELECT path, kind, blob, changed_ns, stamp, revision FROM files"
 _LOCK_TIMEOUT_S = 10.0
-_KEPT_S = 3600.0
-_HASH_SAMPLE = "0" * 40
-UNREAD_PREFIX = "unread:"
-_ATTACHMENT = "file:"
+_REVISION_BYTES = 20
 
 
 class FileRow(NamedTuple):
@@ -60,6 +47,20 @@ class FileRow(NamedTuple):
     """The revision in which this content was first seen."""
 
 
+class PendingChange(NamedTuple):
+    """One file of a write: new content, a removal without `data`, or the move of another file to this path."""
+
+    path: str
+    old: str | None
+    """What identifies the content that is replaced; None if there is no file."""
+    data: bytes | None
+    moved_from: str = ""
+
+    @property
+    def is_removal(self) -> bool:
+        return self.data is None and not self.moved_from
+
+
 class FileTable:
     """The table in one file. Writing it requires the lock of the directory; reading is safe in many threads."""
 
@@ -69,72 +70,69 @@ class FileTable:
     def get_revision(self) -> str | None:
         """The revision of the last scan; None if there is no table yet."""
         with self._open() as db:
-            return row[1] if db and (row := db.execute(_FIND_REVISION, (None,)).fetchone()) else None
+            return row[0] if db and (row := db.execute("SELECT revision FROM head").fetchone()) else None
 
-    def read_rows(self, revision: str | None = None) -> dict[str, FileRow] | None:
-        """The files at a revision, or at the last one, by path; None if it cannot be read any more."""
+    def read_rows(self) -> dict[str, FileRow] | None:
+        """The files by path; None if there is no table yet."""
         with self._open() as db:
-            if db is None or (found := db.execute(_FIND_REVISION, (revision,)).fetchone()) is None:
+            if db is None:
                 return None
-            selected = db.execute(_READ_ROWS, found[:1])
-            rows = {os.fsdecode(path): FileRow(EntryKind(kind), *rest) for path, kind, *rest in selected}
-        if _compute_revision(rows) != found[1]:
+            db.execute("BEGIN")
+            found = db.execute("SELECT revision FROM head").fetchone()
+            rows = {
+                os.fsdecode(path): FileRow(EntryKind(kind), *rest) for path, kind, *rest in db.execute(_SELECT_ROWS)
+            }
+        if found and _compute_revision(rows) != found[0]:
             raise self._discard()
-        return rows
+        return rows if found else None
 
     def find_row(self, path: str) -> FileRow | None:
-        """The last row of a file."""
         with self._open() as db:
-            found = db.execute(_FIND_ROW, (os.fsencode(path),)).fetchone() if db else None
-        return FileRow(EntryKind(found[0]), *found[1:]) if found else None
+            found = db.execute(f"{_SELECT_ROWS} WHERE path = ?", (os.fsencode(path),)).fetchone() if db else None
+        return FileRow(EntryKind(found[1]), *found[2:]) if found else None
 
-    def read_content(self, blob: str) -> bytes | None:
-        """The content with this hash; None if there is none. Raises SourceCorrupt if it is damaged."""
+    def find_paths(self, blobs: Sequence[str]) -> dict[str, list[str]]:
+        """The files that had each of these contents."""
+        paths: dict[str, list[str]] = {}
         with self._open() as db:
-            found = db and db.execute("SELECT data FROM contents WHERE blob = ?", (blob,)).fetchone()
-        if not found:
-            return None
-        with suppress(zlib.error, TypeError):
-            data = zlib.decompress(found[0])
-            if hash_content(data) == blob:
-                return data
-        raise self._discard()
-
-    def add_contents(self, contents: Mapping[str, bytes]) -> None:
-        """Store contents by their hash, for the rows that follow."""
-        with self._change() as db:
-            rows = ((blob, zlib.compress(data, 1)) for blob, data in contents.items())
-            db.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", rows)
+            statement = "SELECT blob, path FROM files WHERE blob IN (SELECT value FROM json_each(?)) ORDER BY path"
+            for blob, path in db.execute(statement, (json.dumps(blobs),)) if db else ():
+                paths.setdefault(blob, []).append(os.fsdecode(path))
+        return paths
 
     def save(self, rows: Mapping[str, FileRow], saved: Mapping[str, FileRow] | None) -> bool:
-        """Replace the rows `saved`, and forget old ones; return whether this is a new revision."""
+        """Replace the rows `saved`; return whether this is a new revision."""
         if rows == saved:
             return False
         old, revision = saved or {}, _compute_revision(rows)
+        changed = [(path, row) for path, row in rows.items() if old.get(path) != row]
         with self._change() as db:
-            last = db.execute(_FIND_REVISION, (None,)).fetchone()
-            is_new = last is None or last[1] != revision
-            version = (last[0] if last else 0) + is_new
-            for path, row in old.items():
-                new, name = rows.get(path), os.fsencode(path)
-                if new is None or new[:2] != row[:2]:
-                    db.execute("UPDATE files SET until = ? WHERE path = ? AND until IS NULL", (version, name))
-                elif new != row:
-                    db.execute("UPDATE files SET stamp = ? WHERE path = ? AND until IS NULL", (new.stamp, name))
-            new_rows = [(path, row) for path, row in rows.items() if path not in old or old[path][:2] != row[:2]]
+            before = db.execute("SELECT revision FROM head").fetchone()
             db.executemany(
-                "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-                [(os.fsencode(path), *row[:4], revision, version) for path, row in new_rows],
+                "DELETE FROM files WHERE path = ?", [(os.fsencode(path),) for path in old.keys() - rows.keys()]
             )
-            if is_new:
-                db.execute("INSERT INTO revisions VALUES (?, ?, ?)", (version, revision, time.time()))
-                before = (time.time() - _KEPT_S,)
-                db.execute(
-                    "DELETE FROM revisions WHERE version < (SELECT max(version) FROM revisions WHERE at < ?)", before
-                )
-                db.execute("DELETE FROM files WHERE until <= (SELECT min(version) FROM revisions)")
-                db.execute("DELETE FROM contents WHERE blob NOT IN (SELECT blob FROM files)")
-        return is_new
+            db.executemany(
+                "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
+                [(os.fsencode(path), *row[:4], row.revision or revision) for path, row in changed],
+            )
+            db.execute("DELETE FROM head")
+            db.execute("INSERT INTO head VALUES (?)", (revision,))
+        return bool(before != (revision,))
+
+    def read_pending(self) -> list[PendingChange]:
+        """The write that was interrupted; empty if there is none."""
+        with self._open() as db:
+            rows = db.execute("SELECT path, old, data, moved_from FROM pending").fetchall() if db else []
+        return [PendingChange(os.fsdecode(path), old, data, os.fsdecode(source)) for path, old, data, source in rows]
+
+    def write_pending(self, changes: Sequence[PendingChange]) -> None:
+        """Keep a write durably until it is done, or forget the last one."""
+        with self._change() as db:
+            db.execute("DELETE FROM pending")
+            db.executemany(
+                "INSERT INTO pending VALUES (?, ?, ?, ?)",
+                [(os.fsencode(path), old, data, os.fsencode(source)) for path, old, data, source in changes],
+            )
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -152,11 +150,13 @@ class FileTable:
         try:
             if is_irregular(self._file):
                 move_away(self._file)
-            if not create and not (self._file.exists() and self._file.stat().st_size):
+            is_new = not (self._file.exists() and self._file.stat().st_size)
+            if is_new and not create:
                 yield None
                 return
-            db = sqlite3.connect(self._file, _LOCK_TIMEOUT_S, isolation_level=None)
-            with closing(db):
+            with closing(sqlite3.connect(self._file, _LOCK_TIMEOUT_S, isolation_level=None)) as db:
+                if not is_new and db.execute("PRAGMA user_version").fetchone() != (_VERSION,):
+                    raise sqlite3.DatabaseError("another version")
                 yield db
         except sqlite3.OperationalError as error:
             raise StorageError(
@@ -175,32 +175,7 @@ class FileTable:
         )
 
 
-def hash_content(data: bytes) -> str:
-    """The hash of a file's content, which is its blob in a git repository too."""
-    return hash_object(data, _HASH_SAMPLE)
-
-
-def make_unread_id(size: int) -> str:
-    """The id instead of a hash for a file that is too large to be read, or, with the size -1, cannot be read."""
-    return f"{UNREAD_PREFIX}{size}"
-
-
-def make_attachment_id(stamp: FileStamp, file: str) -> str:
-    """The id instead of a hash for an attachment, which is not read."""
-    return f"{_ATTACHMENT}{stamp}:{quote(file)}"
-
-
-def is_attachment_id(blob: str) -> bool:
-    return blob.startswith(_ATTACHMENT)
-
-
-def parse_attachment_id(blob: str) -> tuple[FileStamp, str]:
-    """Stamp and file of an attachment."""
-    stamp, _, file = blob.removeprefix(_ATTACHMENT).rpartition(":")
-    return FileStamp.parse(stamp), unquote(file)
-
-
 def _compute_revision(rows: Mapping[str, FileRow]) -> str:
     """The hash of paths, kinds and contents; empty without files."""
     lines = sorted(b"%b\0%b %b\n" % (os.fsencode(path), *map(str.encode, row[:2])) for path, row in rows.items())
-    return blake2b(b"".join(lines), digest_size=len(_HASH_SAMPLE) // 2).hexdigest() if rows else ""
+    return blake2b(b"".join(lines), digest_size=_REVISION_BYTES).hexdigest() if rows else ""

@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
+from wikiholt.domain.git import Blob
 from wikiholt.errors import NotWritable, SourceCorrupt, SourceError, SourceMissing, WikiholtError
+from wikiholt.git.objects import hash_object
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import find_repository
 from wikiholt.git.worktree import open_parent
@@ -34,10 +37,6 @@ class FileStamp(NamedTuple):
     def from_status(cls, status: os.stat_result) -> "FileStamp":
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
-    @classmethod
-    def parse(cls, text: str) -> "FileStamp":
-        return cls(*map(int, text.split(":")))
-
     def __str__(self) -> str:
         return ":".join(map(str, self))
 
@@ -51,6 +50,35 @@ def wait_quiet_time(stop: Callable[[], bool]) -> None:
     deadline = time.monotonic() + QUIET_TIME_S
     while (left := deadline - time.monotonic()) > 0 and not stop():
         time.sleep(min(left, 0.05))
+
+
+_HASH_SAMPLE = "0" * 40
+_READ_TRIES = 3
+UNREAD_PREFIX = "unread:"
+_ATTACHMENT = "file:"
+
+
+def hash_content(data: bytes) -> str:
+    """The hash of a file's content, which is its blob in a git repository too."""
+    return hash_object(data, _HASH_SAMPLE)
+
+
+def make_unread_id(size: int) -> str:
+    """The id instead of a hash for a file that is too large to be read, or, with the size -1, cannot be read."""
+    return f"{UNREAD_PREFIX}{size}"
+
+
+def make_attachment_id(stamp: FileStamp, file: str) -> str:
+    """The id instead of a hash for an attachment, which is not read."""
+    return f"{_ATTACHMENT}{stamp}:{quote(file)}"
+
+
+def parse_attachment_id(blob: str) -> tuple[FileStamp, str] | None:
+    """Stamp and file of an attachment; None for another id."""
+    if not blob.startswith(_ATTACHMENT):
+        return None
+    stamp, _, file = blob.removeprefix(_ATTACHMENT).rpartition(":")
+    return FileStamp(*map(int, stamp.split(":"))), unquote(file)
 
 
 class Listing(NamedTuple):
@@ -135,6 +163,23 @@ def read_file(root: Path, path: str, stamp: FileStamp) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError, NotWritable):
         return None
     return data if after == stamp and len(data) == stamp.size else None
+
+
+def read_current_file(root: Path, path: str, max_bytes: int) -> Blob | None:
+    """A file as it is now, without its data if it is too large; None if there is none. Raises OSError.
+
+    The id is empty if the file changes all the time.
+    """
+    for _ in range(_READ_TRIES):
+        stamp = find_stamp(root, path)
+        if stamp is None:
+            return None
+        if stamp.size > max_bytes:
+            return Blob(make_unread_id(stamp.size), stamp.size, None)
+        data = read_file(root, path, stamp)
+        if data is not None:
+            return Blob(hash_content(data), stamp.size, data)
+    return Blob("", -1, None)
 
 
 def make_root_error(root: Path, error: OSError) -> SourceError:

@@ -1,11 +1,11 @@
 """A directory of pages as a page source: a vault, a folder of documents, or a checkout with uncommitted edits.
 
-`fetch` scans the directory into a table, from which pages are read. A revision is the hash of the table: the same files
-have the same revision, whatever happened before. Only its present state is kept, so there is no history.
+`fetch` scans the directory into a table. A revision is the hash of the table: the same files have the same revision,
+whatever happened before. Only the present state is known, so there is no history. Contents are read from the disk: a
+page that has changed after the scan is read as it is now, with the hash of that content, so it does not stop a sync.
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,30 +31,26 @@ from wikiholt.errors import (
     InvalidSource,
     NoCommits,
     PageNotFound,
-    SourceCorrupt,
     SourceMissing,
 )
 from wikiholt.folder.directory_scanner import DirectoryScanner
 from wikiholt.folder.directory_writer import DirectoryWriter
-from wikiholt.folder.file_table import (
-    TABLE_FILE,
-    UNREAD_PREFIX,
-    FileRow,
-    FileTable,
-    is_attachment_id,
-    make_attachment_id,
-    parse_attachment_id,
-)
+from wikiholt.folder.file_table import TABLE_FILE, FileRow, FileTable
 from wikiholt.folder.files_on_disk import (
+    UNREAD_PREFIX,
+    FileStamp,
     find_stamp,
     leads_to_directory,
     list_files,
     list_ignored_files,
     list_names,
+    make_attachment_id,
     make_root_error,
+    parse_attachment_id,
+    read_current_file,
     read_file,
 )
-from wikiholt.git.mirror import MIRROR_DIRECTORY, MirrorRefresher, SharedHead, lock_copy
+from wikiholt.git.mirror import MirrorRefresher, SharedHead, lock_copy
 from wikiholt.git.objects import decode_file_name, find_free_name
 from wikiholt.git.source import make_page_files
 from wikiholt.git.tree_editor import validate_page_file
@@ -98,17 +94,9 @@ class DirectorySource:
         named = make_page_files(subdirectory, extensions, (*_SKIPPED_DIRECTORIES, *ignore))
         self._root = self._top / named.subdirectory
         self._files = files = replace(named, subdirectory="")
-        # With a pattern that includes again, a file in an ignored directory may be a page.
-        has_exceptions = any(pattern.strip().startswith("!") for pattern in ignore)
         self._table = FileTable(self._data / TABLE_FILE)
-        self._scanner = DirectoryScanner(
-            self._root,
-            self._table,
-            files,
-            (lambda _: False) if has_exceptions else lambda directory: files.is_ignored(f"{directory}/"),
-            max_bytes,
-            _TIMEOUT_S,
-        )
+        has_exceptions = any(pattern.strip().startswith("!") for pattern in ignore)
+        self._scanner = DirectoryScanner(self._root, self._table, files, has_exceptions, max_bytes, _TIMEOUT_S)
         self._shared_head = shared_head or SharedHead()
         self._refresher = MirrorRefresher(self.fetch)
 
@@ -140,8 +128,7 @@ class DirectorySource:
         with lock_copy(self._data, _LOCK_FILE, _TIMEOUT_S):
             self._require_root()
             self._wait_for_git(stop)
-            self._remove_mirror()
-            DirectoryWriter(self._scanner, self._data).finish_interrupted()
+            DirectoryWriter(self._scanner).finish_interrupted()
             has_changed = self._scanner.scan(stop)
             self._shared_head.publish(self._read_head)
             return has_changed
@@ -150,7 +137,7 @@ class DirectorySource:
         """Replace the files on disk and return the revision that contains them."""
         self._require_root()
         with lock_copy(self._data, _LOCK_FILE, _TIMEOUT_S):
-            DirectoryWriter(self._scanner, self._data).write(edits, author, message)
+            DirectoryWriter(self._scanner).write(edits, author, message)
             self._shared_head.publish(self._read_head)
             return self._read_head()
 
@@ -173,11 +160,6 @@ class DirectorySource:
             )
         return revision
 
-    def _remove_mirror(self) -> None:
-        """Remove the repository in which an earlier version of Wikiholt kept the files."""
-        shutil.rmtree(self._data / MIRROR_DIRECTORY, ignore_errors=True)
-        (self._data / "mirror.lock").unlink(missing_ok=True)
-
     def _wait_for_git(self, stop: Callable[[], bool]) -> None:
         """Wait while git changes the files of the checkout: meanwhile some of them are missing. Raises Busy."""
         lock, deadline = self._top / ".git" / "index.lock", time.monotonic() + _GIT_TIMEOUT_S
@@ -189,44 +171,37 @@ class DirectorySource:
 
     # Files.
 
-    def read_tree(self, revision: str) -> dict[str, TreeEntry]:
-        tree = self._find_tree(revision)
-        if tree is None:
-            raise SourceCorrupt(
-                f"The files of {self._root} have changed since revision {revision}.", hint="Sync the wiki."
-            )
+    def read_tree(self, revision: str) -> dict[str, TreeEntry]:  # noqa: ARG002
+        """The files of the last scan, whatever the revision."""
+        tree: dict[str, TreeEntry] = {}
+        for path, row in (self._table.read_rows() or {}).items():
+            tree[find_free_name(_decode_path(path), tree)] = TreeEntry(row.blob, row.kind)
         return tree
 
     def read_all_files(self, revision: str) -> tuple[dict[str, TreeEntry], list[str]]:
         return self.read_tree(revision), self.list_other_files(revision)
 
     def get_changes(self, old: str, new: str) -> list[TreeChange] | None:
-        """The files that differ between two revisions; None if one of them was forgotten."""
-        before, after = self._find_tree(old), self._find_tree(new)
-        if before is None or after is None:
-            return None
-        changes = (TreeChange(file, before.get(file), after.get(file)) for file in before.keys() | after.keys())
-        return [change for change in changes if change.old != change.new]
+        """Nothing between equal revisions. Older ones are forgotten."""
+        return [] if old == new else None
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
-        """The present entry of a page file, whatever the revision."""
         if "\\" in file:  # may replace a byte that is not UTF-8; only the full tree tells
             return self.read_tree(revision).get(file)
         row = self._find_row(file)
         return TreeEntry(row.blob, row.kind) if row else None
 
     def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
-        """The contents in request order. Attachments are read from the disk."""
-        for blob in blobs:
+        """The contents in request order. One that has changed since the scan comes with its present hash."""
+        wanted = list(blobs)
+        paths = self._table.find_paths(wanted)
+        for blob in wanted:
             if blob.startswith(UNREAD_PREFIX):
                 yield Blob(blob, int(blob.removeprefix(UNREAD_PREFIX)), None)
-                continue
-            if is_attachment_id(blob):
-                yield self._read_attachment(blob, limit)
-                continue
-            data = self._table.read_content(blob)
-            size = -1 if data is None else len(data)
-            yield Blob(blob, size, None if size > limit else data)
+            elif attachment := parse_attachment_id(blob):
+                yield self._read_attachment(blob, *attachment, limit)
+            else:
+                yield self._read_page(blob, paths.get(blob, ()), limit)
 
     def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
         """The files on disk now that are not pages, except ignored ones; of hidden directories only their names."""
@@ -272,22 +247,24 @@ class DirectorySource:
                 hint="Add it without --worktree: its pages are those at HEAD.",
             )
 
-    def _find_tree(self, revision: str) -> dict[str, TreeEntry] | None:
-        rows = self._table.read_rows(revision)
-        if rows is None:
-            return None
-        tree: dict[str, TreeEntry] = {}
-        for path, row in rows.items():
-            tree[find_free_name(_decode_path(path), tree)] = TreeEntry(row.blob, row.kind)
-        return tree
-
     def _find_row(self, file: str) -> FileRow | None:
         with suppress(UnicodeEncodeError):
             return self._table.find_row(file)
         return None
 
-    def _read_attachment(self, blob: str, limit: int) -> Blob:
-        stamp, file = parse_attachment_id(blob)
+    def _read_page(self, blob: str, paths: Sequence[str], limit: int) -> Blob:
+        """The content with this hash, or what its only file contains now."""
+        changed = Blob(blob, -1, None)
+        for path in paths:
+            with suppress(OSError):
+                found = read_current_file(self._root, path, self._scanner.max_bytes)
+                if found and found.data is not None and (found.id == blob or len(paths) == 1):
+                    changed = replace(found, data=found.data if found.size <= limit else None)
+                if changed.id == blob and changed.size >= 0:
+                    break
+        return changed
+
+    def _read_attachment(self, blob: str, stamp: FileStamp, file: str, limit: int) -> Blob:
         if stamp.size > limit:
             return Blob(blob, stamp.size, None)
         data = None

@@ -3,7 +3,8 @@
 There are two signs, and either is sufficient. The marker is a small file in the git directory, named after the wiki:
 every full copy of the repository (`cp -a`, `rsync -a`, a snapshot) contains it; `rm -rf` and `git clone` lose it. The
 creation stamp is the inode and birth time of the git directory: it stays the same if the marker is removed (`rsync
---delete` from a copy without one) or cannot be written.
+--delete` from a copy without one) or cannot be written. Nothing is written into a directory of pages: it has only a
+creation stamp.
 """
 
 import ctypes
@@ -30,16 +31,17 @@ _STATX_INO, _STATX_BTIME = 0x100, 0x800
 _STATX_BYTES = 256
 
 
-class GitRepositoryIdentities:
-    """Identifies the repositories of wikis. Safe to use from many threads."""
+class SourceIdentities:
+    """Identifies the repositories and directories of wikis. Safe to use from many threads."""
 
     def identify(self, source: str) -> str:
-        """The creation stamp of the repository at this path, for comparison; empty if unknown."""
-        git_dir = _find_git_directory(source)
-        return get_creation_stamp(git_dir) if git_dir else ""
+        """The creation stamp of the repository or directory at this path, for comparison; empty if unknown."""
+        return "" if is_remote(source) else get_creation_stamp(_find_git_directory(source) or source)
 
     def bind(self, wiki: Wiki) -> str:
         """Write a marker into the wiki's repository if possible; return the identity to record."""
+        if wiki.is_directory:
+            return get_creation_stamp(wiki.source)
         git_dir = _find_git_directory(wiki.source)
         if git_dir is None:
             return ""
@@ -48,7 +50,7 @@ class GitRepositoryIdentities:
 
     def release(self, wiki: Wiki) -> None:
         """Remove the wiki's marker if its repository still exists."""
-        git_dir = _find_git_directory(wiki.source)
+        git_dir = None if wiki.is_directory else _find_git_directory(wiki.source)
         if git_dir is not None and _has_marker(git_dir, wiki.id):
             with suppress(OSError):
                 os.unlink(_get_marker_path(git_dir, wiki.id))  # noqa: PTH108 - strings for speed, see `matches`
@@ -61,6 +63,8 @@ class GitRepositoryIdentities:
         """
         if not wiki.repository or is_remote(wiki.source):
             return True
+        if wiki.is_directory:
+            return get_creation_stamp(wiki.source) in ("", wiki.repository)
         if _has_marker(f"{wiki.source}/.git", wiki.id):
             return True
         git_dir = _find_git_directory(wiki.source)

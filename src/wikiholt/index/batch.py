@@ -81,6 +81,8 @@ class BatchStats:
     pages_with_warnings: int = 0
     warnings: list[PageWarnings] = field(default_factory=list)
     """The first `MAX_LISTED_WARNINGS` of them."""
+    newer_blobs: dict[str, str] = field(default_factory=dict)
+    """The blobs of files that have changed since the tree was read: those of a directory may."""
 
     def add_warnings(self, entries: Sequence[PageEntry]) -> None:
         found = [PageWarnings(entry.page.file, entry.page.warnings) for entry in entries if entry.page.warnings]
@@ -140,7 +142,7 @@ class BatchIndexer:
         stats = BatchStats()
         on_progress(stats)
         entries = self._move_pages(entries, moved, stats, on_progress, pause)
-        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
+        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries, stats)) as prepared:
             pending: _Batch | None = None
             for results in chain.from_iterable(map(_split_results, prepared)):
                 if pending is not None and pause():
@@ -194,6 +196,7 @@ class BatchIndexer:
             file: entry for file, entry in entries.items() if needs_blob(contents[moved[file]], file, moved[file])
         }
         tasks, _ = self._read_batch(needed)
+        tasks = [task for task in tasks if task.blob.id == entries[task.file].blob]
         for file, entry in entries.items():
             if file not in needed:
                 blob = Blob(entry.blob, -1, None)
@@ -203,7 +206,9 @@ class BatchIndexer:
     def _read_batch(self, entries: Mapping[str, TreeEntry]) -> tuple[list[PageTask], list[PageProblem]]:
         return self._pipeline.read_batch(self._source, entries, self._changed_at, self._former_files)
 
-    def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
+    def _iter_prepared(
+        self, entries: Mapping[str, TreeEntry], stats: BatchStats
+    ) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
         ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
@@ -211,6 +216,8 @@ class BatchIndexer:
         try:
             for files in iter_batches(entries):
                 tasks, problems = self._read_batch({file: entries[file] for file in files})
+                newer = (task for task in tasks if task.blob.id != entries[task.file].blob)
+                stats.newer_blobs.update((task.file, task.blob.id) for task in newer)
                 if workers is None:
                     yield [*problems, *map(pages.prepare, tasks)]
                     continue

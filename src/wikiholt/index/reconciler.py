@@ -113,7 +113,7 @@ class Reconciler:
         self._known_good.pop(index.generation, None)
         self._histories = None
         index.apply(IndexChange(deleted=work.plan.deleted))
-        problems = _verify_counts(index, work)
+        problems = _verify_counts(index, work, stats.newer_blobs)
         _log_unused_patterns(model_and_pipeline.pipeline, work)
         index.apply(IndexChange(revision=revision))
         self._warnings.write(index.generation, histories.fault)
@@ -185,11 +185,11 @@ def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
         _LOG.warning("the pattern %r of the setting `hide` matches no page, so it hides nothing", pattern)
 
 
-def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
+def _verify_counts(index: WikiIndex, work: SyncWork, newer_blobs: Mapping[str, str]) -> tuple[PageProblem, ...]:
     """The problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
     problems = tuple(index.get_problems())
     pages = index.get_state().pages
-    is_equal = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)
+    is_equal = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems, newer_blobs)
     if not is_equal or pages + len(problems) != work.page_count:
         counts = f"{work.page_count} in the tree, {pages} indexed, {len(problems)} problems"
         raise SyncFailed(f"the counts do not add up: {counts}", hint=RETRY_HINT)
@@ -212,10 +212,13 @@ def _require_indexed(page_count: int, problems: Sequence[PageProblem]) -> None:
 
 
 def _is_equal_to_tree(
-    indexed: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[PageProblem]
+    indexed: Mapping[str, str],
+    tree: Mapping[str, TreeEntry],
+    problems: Sequence[PageProblem],
+    newer_blobs: Mapping[str, str],
 ) -> bool:
     problem_files = {problem.file for problem in problems}
-    expected = {file: entry.blob for file, entry in tree.items() if file not in problem_files}
+    expected = {file: newer_blobs.get(file, entry.blob) for file, entry in tree.items() if file not in problem_files}
     return problem_files <= tree.keys() and dict(indexed) == expected
 
 

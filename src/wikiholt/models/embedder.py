@@ -21,7 +21,6 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.errors import ModelError, ModelMismatch
-from wikiholt.models.idle_threads import IdleThreads
 from wikiholt.models.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.models.self_test import check_references, check_vector
 from wikiholt.processor import count_available_cores
@@ -55,7 +54,7 @@ class OnnxEmbedder:
         self._pool_pid = 0
         self._lock = threading.Lock()
         # A second thread for one search in two cores: more would only compete with other searches.
-        self._query_threads = IdleThreads(self._threads // 2, "wikiholt-query")
+        self._free_query_threads = threading.Semaphore(self._threads // 2)
         self._tested_at: tuple[int, float] | None = None
         """Process id and time of the last passed self-test."""
 
@@ -88,10 +87,21 @@ class OnnxEmbedder:
         return self._compute_vector(self._model.tokenizer.encode_query(text))
 
     def start_query(self, text: str) -> Callable[[], FloatArray] | None:
-        """Start to embed a query in another thread; None if none is idle, or if there is only one core."""
-        ids = self._model.tokenizer.encode_query(text)
-        future = self._query_threads.start(lambda: self._compute_vector(ids))
-        return None if future is None else future.result
+        """Start to embed a query in another thread; None if enough of them run, or if there is only one core."""
+        if not self._free_query_threads.acquire(blocking=False):
+            return None
+        future: Future[FloatArray] = Future()
+
+        def embed() -> None:
+            try:
+                future.set_result(self.embed_query(text))
+            except BaseException as error:  # noqa: BLE001 - raised where the vector is needed
+                future.set_exception(error)
+            finally:
+                self._free_query_threads.release()
+
+        threading.Thread(target=embed, name="wikiholt-query", daemon=True).start()
+        return future.result
 
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
         """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages.
@@ -127,7 +137,6 @@ class OnnxEmbedder:
             pool, self._pool = self._pool, None
         if pool is not None and self._pool_pid == os.getpid():
             pool.shutdown(wait=True)
-        self._query_threads.close()
 
     def __enter__(self) -> "OnnxEmbedder":
         return self

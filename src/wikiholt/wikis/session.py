@@ -114,7 +114,7 @@ class WikiSession:
     """One wiki with the granted scope.
 
     `author` is the commit author set by the host application or the token, if any. A write waits up to `index_wait_s`
-    seconds until the index contains it.
+    seconds until the index contains it. `semantic_chunks_per_page` is the default of searches by meaning alone.
     """
 
     grant: Grant
@@ -125,6 +125,7 @@ class WikiSession:
     author: Author | None = None
     on_commit: CommitListener = ignore_commit
     index_wait_s: float = 0.0
+    semantic_chunks_per_page: int = 1
     interface: SearchInterface = SearchInterface.HTTP
 
     @property

@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.services import build_test_service
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.index import IndexState, Recipe, SyncReport
 from wikiholt.domain.page import PageProblem, PageWarnings
 from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import SourceCorrupt, SourceMissing
 from wikiholt.interfaces.cli import index_commands
+from wikiholt.interfaces.cli.hit_output import format_result
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     configure_streams,
-    format_result,
     format_status,
     format_sync,
     to_safe_line,
@@ -49,6 +50,10 @@ def make_result(
         name, "p", "p", Snippet(text, matches), 0.5, 0.9, Confidence.HIGH, (), (name,), "", 1, 2, 0, None, (), None
     )
     return SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, "r" * 40, "r" * 40, False, False, False, notes)
+
+
+def show(result: SearchResult, style: TerminalStyle = PLAIN) -> list[str]:
+    return format_result(build_result_document(result), style)
 
 
 def assert_harmless(lines: list[str]) -> bool:
@@ -87,11 +92,9 @@ def test_escaping_keeps_one_line_and_every_offset(text: str) -> None:
 
 
 def test_brackets_are_shown_and_matches_are_coloured() -> None:
-    rows = format_result(make_result("讀《紅樓夢》 again", (Span(2, 5),)), TerminalStyle(use_color=True))
+    rows = show(make_result("讀《紅樓夢》 again", (Span(2, 5),)), TerminalStyle(use_color=True))
     assert any("讀《\x1b[1m\x1b[32m紅樓夢\x1b[0m》 again" in row for row in rows)
-    assert any(
-        "讀《紅樓夢》 again" in row for row in format_result(make_result("讀《紅樓夢》 again", (Span(2, 5),)), PLAIN)
-    )
+    assert any("讀《紅樓夢》 again" in row for row in show(make_result("讀《紅樓夢》 again", (Span(2, 5),))))
 
 
 def make_heading_result(*headings: str) -> SearchResult:
@@ -106,27 +109,27 @@ def make_heading_result(*headings: str) -> SearchResult:
 
 
 def test_matches_of_name_and_headings_are_coloured() -> None:
-    head, where, *_ = format_result(make_heading_result("Descaling"), TerminalStyle(use_color=True))
+    head, where, *_ = show(make_heading_result("Descaling"), TerminalStyle(use_color=True))
     assert "\x1b[1mCoffee \x1b[0m\x1b[1m\x1b[32mmachine\x1b[0m  " in head
     assert where.endswith("\x1b[2m › \x1b[0m\x1b[1m\x1b[32mDe\x1b[0m\x1b[2mscaling\x1b[0m")
-    head, where, *_ = format_result(make_heading_result("Descaling"), PLAIN)
+    head, where, *_ = show(make_heading_result("Descaling"))
     assert (head.split("  ")[0], where) == ("1. Coffee machine", "   p:1 › Descaling")
 
 
 def test_the_headings_fit_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 30, "Last"), PLAIN)
+    _, where, *_ = show(make_heading_result("A" * 30, "B" * 30, "Last"))
     assert where == f"   p:1 › … › {'B' * 30} › Last"
-    _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 80), PLAIN)
+    _, where, *_ = show(make_heading_result("A" * 30, "B" * 80))
     assert where == f"   p:1 › {'B' * 50}…"
     assert len(where) == 60
     result = make_heading_result("B" * 80)
-    _, where, *_ = format_result(replace(result, hits=(replace(result.hits[0], path="p" * 40),)), PLAIN)
+    _, where, *_ = show(replace(result, hits=(replace(result.hits[0], path="p" * 40),)))
     assert where == f"   {'p' * 40}:1 › …"
 
 
 def test_page_text_cannot_contain_highlight_markers() -> None:
-    rows = format_result(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
+    rows = show(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
     assert any("\x1b[1m\x1b[32mx\x1b[0m\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z" in row for row in rows)
 
 
@@ -135,7 +138,7 @@ def test_facets_follow_the_hits_and_numbers_continue() -> None:
         PropertyFacets("status", (Facet("draft", 3), Facet(HOSTILE_TEXT, 1))),
         PropertyFacets("owner", ()),
     )
-    rows = format_result(replace(make_result("text", ()), offset=20, facets=facets), PLAIN)
+    rows = show(replace(make_result("text", ()), offset=20, facets=facets))
     assert rows[0].startswith("21. ")
     assert rows[-2].startswith("status: draft (3), ")
     assert rows[-1] == "owner: no page has it"
@@ -146,7 +149,7 @@ def test_all_foreign_text_is_escaped_before_printing() -> None:
     problem = PageProblem("f" + HOSTILE_TEXT, "b", "binary", HOSTILE_TEXT)
     wiki = Wiki("i", "slug", "/repo" + HOSTILE_TEXT, datetime.now(UTC))
     error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
-    assert assert_harmless(format_result(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,)), PLAIN))
+    assert assert_harmless(show(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,))))
     assert assert_harmless(format_status(WikiStatus(wiki, None, None, True, (problem,), 0, error), PLAIN))
     warnings = (PageWarnings("f" + HOSTILE_TEXT, (HOSTILE_TEXT,)),)
     report = SyncReport("r", problems=(problem,), pages_with_warnings=1, warnings=warnings)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.served_application import ServedApplication
 from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import Busy
-from wikiholt.interfaces.http import page_routes
+from wikiholt.interfaces.http import bulk_write
 from wikiholt.wikis.pages import bulk_writer
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -78,7 +78,7 @@ def test_another_media_type_and_too_many_lines_are_refused(
 ) -> None:
     client = writable.make_client("write")
     assert client.post(URL, json={"path": "X", "content": "x"}).status_code == 422
-    monkeypatch.setattr(page_routes, "MAX_BULK_LINES", 2)
+    monkeypatch.setattr(bulk_write, "MAX_BULK_LINES", 2)
     lines = to_ndjson(*({"path": f"X{n}", "content": "x"} for n in range(4)))
     response = client.post(URL, content=lines, headers=NDJSON)
     assert (response.status_code, response.json()["code"]) == (413, "too-large")

@@ -17,11 +17,11 @@ from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
-def format_did_you_mean(result: SearchResult) -> str:
+def format_did_you_mean(query: str, corrected: str) -> str:
     """A sentence that explains a corrected query."""
-    words = (result.query[start:end] for start, end in find_replaced_words(result.query, result.did_you_mean))
+    words = (query[start:end] for start, end in find_replaced_words(query, corrected))
     replaced = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
-    return f"Showing results for “{result.did_you_mean}”; no page contains {replaced}."
+    return f"Showing results for “{corrected}”; no page contains {replaced}."
 
 
 # Search results. TypedDict is from typing_extensions: before Python 3.12 pydantic cannot use the one of typing.

@@ -1,10 +1,10 @@
 """What an operation is: a function with its parameters, the scope it needs, its result, and its HTTP route."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from wikiholt.api.operations.parameters import Parameters
 from wikiholt.domain.wiki import Scope
@@ -14,8 +14,10 @@ class Subject(Enum):
     """What the function of an operation takes first."""
 
     WIKI = "a WikiSession"
+    ATTACHMENTS = "the WikiSession of a client that may attach files"
     INDEX = "an IndexControl"
     KEYS = "a KeyAdmin"
+    WIKIS = "the VisibleWikis of the client"
     SERVICE = "the Application, for operators"
 
 
@@ -24,7 +26,7 @@ class Caching(Enum):
 
     REVALIDATE = "until it asks again"
     VERSION = "while the index has the same version; the function takes `snapshot`"
-    CONTENT = "while the document is the same"
+    CONTENT = "while the document, which has a `revision`, is the same"
     NEVER = "not at all"
 
 
@@ -33,7 +35,7 @@ class Operation:
     """One thing that a wiki or its service can do.
 
     The function takes the subject and the parameters and returns the document; its annotations name their types.
-    Names in braces in the route are parameters. The others are in the query, or with `has_body` in a JSON object.
+    Names in braces in the route are parameters. The others are in the query, or for BodyParameters in a JSON object.
     """
 
     name: str
@@ -47,9 +49,16 @@ class Operation:
     errors: tuple[int, ...] = ()
     """The statuses of errors, besides those that any operation can answer."""
     status: int = 200
-    other_results: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    other_results: Mapping[int, tuple[Any, str]] = field(default_factory=dict)
     """Documents of other statuses, with a description."""
-    has_body: bool = False
+    choose_status: Callable[[Any], int] | None = None
+    """The status of a document, if there are several."""
+    location: str = ""
+    """The path of what the operation created, in which names in braces are fields of the document."""
+    page_instead: "Operation | None" = None
+    """The operation on a page, if its path can have the same URL: there may be a page `Setup/history`."""
+    needs_index: bool = True
+    """Whether a function that takes `snapshot` needs it."""
     run_several: Callable[..., Any] | None = None
     """The function for several wikis, of an operation whose parameters name wikis."""
     is_search: bool = False
@@ -57,8 +66,8 @@ class Operation:
 
     @property
     def parameters(self) -> type[Parameters]:
-        model: type[Parameters] = self.run.__annotations__["parameters"]
-        return model
+        _, model, *_ = self.run.__annotations__.values()
+        return cast(type[Parameters], model)
 
     @property
     def result(self) -> Any:

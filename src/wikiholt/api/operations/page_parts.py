@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 from wikiholt.api.documents.common import build_document
 from wikiholt.api.operations.operation import Operation
 from wikiholt.api.operations.parameters import Count, PagePath, PageRevision, Parameters, to_list
-from wikiholt.api.operations.similar_paths import suggest_paths
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
@@ -70,8 +69,7 @@ def read_parts(wiki: WikiSession, parameters: PartParameters) -> PagePartsDocume
     """Read pages, or a section, a range of lines or an older revision of them."""
     paths = list(dict.fromkeys(parameters.paths))
     if len(paths) == 1:
-        with suggest_paths(wiki, paths[0]):
-            return {"pages": [_read_part(wiki, paths[0], parameters)]}
+        return {"pages": [_read_part(wiki, paths[0], parameters)]}
     return {"pages": [_read_or_explain(wiki, path, parameters) for path in paths]}
 
 

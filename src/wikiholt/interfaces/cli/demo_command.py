@@ -22,6 +22,7 @@ from wikiholt.git.process import build_environment
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, open_service
+from wikiholt.interfaces.cli.hit_output import format_result
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
@@ -48,20 +49,21 @@ def run_demo(context: CommandContext) -> int:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
-        results = [
-            service.get_handle(query.slug).search(
-                SearchRequest(query.text, 3, where=PageFilter(path_prefix=query.path))
+        searches = [
+            build_result_document(
+                service.get_handle(query.slug).search(
+                    SearchRequest(query.text, 3, where=PageFilter(path_prefix=query.path))
+                )
             )
             for query in DEMO_QUERIES
         ]
     finally:
         service.close()
-    for query, result in zip(DEMO_QUERIES, results, strict=True):
+    for query, search in zip(DEMO_QUERIES, searches, strict=True):
         command, comment = f"$ {_format_command(query, data)}", f"# {query.description}"
         print_text(["", style.format_bold(command), style.format_dim(comment), ""])
-        print_text(output.format_result(result, style))
+        print_text(format_result(search, style))
     print_text(_format_next_steps(data, style))
-    searches = [build_result_document(result) for result in results]
     return context.print_result({"wikis": reports, "searches": searches}, [])
 
 

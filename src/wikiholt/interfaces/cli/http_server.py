@@ -5,20 +5,17 @@ timeout and a connection limit protect it from slow clients that hold many conne
 """
 
 import asyncio
-import errno
 import logging
 import os
 import resource
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from struct import Struct
 from threading import Event, Thread
-from types import FrameType
 from typing import Any
 
 import h11
@@ -30,14 +27,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from wikiholt.api.bootstrap import Application, WorkerParts, open_application, raise_file_limit
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
-from wikiholt.interfaces.cli.serve_command import (
-    BACKLOG,
-    log_start,
-    open_listener,
-    open_local_listener,
-    print_address,
-    report_progress,
-)
+from wikiholt.interfaces.cli.listeners import BACKLOG, open_listener, open_local_listener, print_address
+from wikiholt.interfaces.cli.serve_command import log_start, report_progress
 from wikiholt.interfaces.cli.supervisor import (
     ALIVE,
     ALIVE_INTERVAL_S,
@@ -55,7 +46,7 @@ from wikiholt.interfaces.http.local_owner import OWNER_KEY, SOCKET_NAME
 from wikiholt.interfaces.http.metrics import ServiceMetrics, SharedMetrics, make_process_collectors, make_publisher
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
-from wikiholt.sync.nodes import SchedulerLink, WorkerRequests
+from wikiholt.sync.nodes import SchedulerLink, handle_worker_requests, publish_counters
 from wikiholt.wikis.rate_limit import BucketTable
 
 REQUEST_TIMEOUT_S = 60.0
@@ -125,11 +116,6 @@ def get_peer_user(connection: socket.socket) -> int:
 
 _log = logging.getLogger(__name__)
 
-_NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors after which asyncio tries one second later to accept connections again."""
-_LOG_INTERVAL_S = 60.0
-_TICKS_PER_S = 10
-"""How often uvicorn calls `on_tick`."""
 _SHUTDOWN_TIMEOUT_S = 5
 """How long running requests have to finish."""
 STOP_TIMEOUT_S = 30.0
@@ -146,14 +132,20 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     application = open_application(settings, roots)
     try:
         check_service(application, roots, as_json=as_json)
-        progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
         with (
             open_listener(settings.serve_host, settings.serve_port) as listener,
-            open_local_listener(settings.data / SOCKET_NAME) as local_listener,
-            progress,
+            open_local_listener(settings.data / SOCKET_NAME) as local_listeners,
+            nullcontext() if as_json else report_progress(application.scheduler.get_progress),
         ):
-            listeners = [listener, local_listener] if local_listener is not None else [listener]
-            _run_server(application, listeners, lambda: print_address(listener, as_json=as_json))
+            server = Server(build_config(application))
+            server.catch_signals()
+            application.scheduler.start()
+            Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
+            try:
+                print_address(listener, as_json=as_json)
+                server.run([listener, *local_listeners])
+            finally:
+                _stop_scheduler(application)
     finally:
         application.service.close()
 
@@ -173,100 +165,50 @@ def check_service(application: Application, roots: Sequence[Path], *, as_json: b
         )
 
 
-def _run_server(application: Application, listeners: list[socket.socket], on_ready: Callable[[], None]) -> None:
-    server = Server(
-        build_config(application),
-        on_ready,
-        on_exit=lambda: Thread(target=application.scheduler.stop, args=(0,)).start(),
-    )
-    # uvicorn restores and calls the previous handlers. Ours also catches signals that arrive before uvicorn listens.
-    previous = {number: signal.signal(number, server.handle_early_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    application.scheduler.start()
-    Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
-    try:
-        server.run(sockets=listeners)
-    finally:
-        _stop_scheduler(application)
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def _stop_scheduler(application: Application) -> None:
     if not application.scheduler.stop(STOP_TIMEOUT_S):
         _log.warning("a sync or fetch was interrupted; pages indexed so far are kept")
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server with callbacks for ready and exit, which also handles signals before it listens."""
+    """A uvicorn server that can end without losing a request."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        on_ready: Callable[[], None],
-        on_exit: Callable[[], None] = lambda: None,
-        on_alive: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`on_alive` is called every few seconds while it serves."""
-        super().__init__(config)
-        self._on_ready = on_ready
-        self._on_exit = on_exit
-        self._on_alive = on_alive
-        self._is_draining = False
-        self._reported_at = -_LOG_INTERVAL_S
+    _is_draining = False
+
+    def catch_signals(self) -> None:
+        """End at a signal. uvicorn has handlers of its own, but only while it serves, and calls these afterwards."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda _, __: setattr(self, "should_exit", True))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._handle_loop_error)
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(BACKLOG)  # uvicorn has set another one
-        self._on_ready()
-
-    async def on_tick(self, counter: int) -> bool:
-        if counter % (ALIVE_INTERVAL_S * _TICKS_PER_S) == 0:
-            self._on_alive()
-        return await super().on_tick(counter)
-
-    def _handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log at most once a minute that no connection can be accepted; asyncio retries every second."""
-        error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in _NO_RESOURCES:
-            loop.default_exception_handler(context)
-        elif time.monotonic() - self._reported_at >= _LOG_INTERVAL_S:
-            self._reported_at = time.monotonic()
-            _log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._is_draining:
-            for server in self.servers:
-                server.close()
-            await self._wait_for_last_requests()
-        await super().shutdown(sockets)
-
-    async def _wait_for_last_requests(self) -> None:
-        """uvicorn closes an idle connection at once, although its client may be about to send a request.
-
-        Each response tells its client to open another connection, which another process accepts.
-        """
-        self.server_state.default_headers.append((b"connection", b"close"))
-        await asyncio.sleep(_LAST_CONNECTIONS_S)
-        end = time.monotonic() + _MAX_LAST_CONNECTIONS_S
-        while self.server_state.connections and time.monotonic() < end:
-            await asyncio.sleep(0.02)
 
     def drain(self, limit_s: float) -> None:
         """Stop accepting connections, and end when all requests are answered. Safe to call from any thread."""
         self.config.timeout_graceful_shutdown = int(limit_s)
         self._is_draining = self.should_exit = True
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._on_exit()
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """When draining, first wait for the last requests of idle connections: uvicorn closes these at once, although
+        a client may be about to send one. Each response tells its client to open another connection, which another
+        process accepts."""
+        if self._is_draining:
+            for server in self.servers:
+                server.close()
+            self.server_state.default_headers.append((b"connection", b"close"))
+            await asyncio.sleep(_LAST_CONNECTIONS_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wait_for_connections(), _MAX_LAST_CONNECTIONS_S)
+        await super().shutdown(sockets)
 
-    def handle_early_signal(self, _: int, __: FrameType | None) -> None:
-        self.should_exit = True
+    async def _wait_for_connections(self) -> None:
+        while self.server_state.connections:
+            await asyncio.sleep(0.02)
 
 
-def build_config(application: Application, metrics: ServiceMetrics | None = None) -> uvicorn.Config:
+def build_config(application: Application, metrics: ServiceMetrics | None = None, **options: Any) -> uvicorn.Config:
     """The configuration of the server."""
     return uvicorn.Config(
         add_proxy_headers(create_app(application, metrics), application.settings.serve_trusted_proxies),
@@ -281,6 +223,7 @@ def build_config(application: Application, metrics: ServiceMetrics | None = None
         # asyncio accepts this many connections at once, also after an error. One at a time gives other workers their
         # share of many.
         backlog=1,
+        **options,
     )
 
 
@@ -300,7 +243,8 @@ def load_model(application: Application) -> None:
 # The child processes of a supervisor: workers, which answer requests, and the scheduler.
 
 
-_SIGNAL_POLL_S = 1.0
+_PUBLISH_INTERVAL_S = 0.5
+"""Seconds between two looks at the counters of the scheduler."""
 
 
 def run_child(settings: Settings, roots: Sequence[Path], spec: ChildSpec, *, as_json: bool) -> None:
@@ -308,7 +252,7 @@ def run_child(settings: Settings, roots: Sequence[Path], spec: ChildSpec, *, as_
     raise_file_limit()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor decides what it means
     control = socket.socket(fileno=spec.control)
-    if spec.role is ChildRole.SCHEDULER:
+    if spec.role == ChildRole.SCHEDULER:
         _run_scheduler(settings, roots, spec, control, as_json=as_json)
     else:
         _run_worker(settings, roots, spec, control)
@@ -321,23 +265,26 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
     parts = WorkerParts(link, buckets.open_buckets, link.get_counters)
     application = open_application(settings, roots, worker=parts)
     metrics = SharedMetrics(directory, spec.name)
-    listeners = [socket.socket(fileno=file) for file in (spec.listener, spec.local_listener) if file is not None]
 
-    def on_ready() -> None:
-        control.send(LISTENS)
-        Thread(target=warm_up, name="load-model", daemon=True).start()
+    async def report_alive() -> None:
+        _report(control, ALIVE)
+
+    config = build_config(application, metrics, callback_notify=report_alive, timeout_notify=ALIVE_INTERVAL_S)
+    server = Server(config)
+    server.catch_signals()
 
     def warm_up() -> None:
         load_model(application)
-        control.send(WARM)
+        _report(control, WARM)
 
-    server = Server(build_config(application, metrics), on_ready, on_alive=lambda: _report_alive(control))
     _watch_supervisor(
         control, directory, lambda: server.drain(DRAIN_LIMIT_S), lambda: os.kill(os.getpid(), signal.SIGTERM)
     )
     metrics.publisher.start()
+    Thread(target=warm_up, name="load-model", daemon=True).start()
+    _report(control, LISTENS)
     try:
-        server.run(sockets=listeners)
+        server.run([socket.socket(fileno=file) for file in spec.listeners])
     finally:
         application.service.close()
         metrics.publisher.close()
@@ -352,29 +299,28 @@ def _run_scheduler(
         signal.signal(number, lambda _, __: stop.set())
     application = open_application(settings, roots, publishes_state=True)
     scheduler = application.scheduler
-    requests = WorkerRequests(spec.pipe, directory / COUNTERS_FILE, scheduler)
     publisher = make_publisher(directory, spec.name, make_process_collectors(application.service))
     try:
         check_service(application, roots, as_json=as_json)
         _watch_supervisor(control, directory, stop.set, stop.set)
         scheduler.start()
-        requests.start()
+        Thread(target=handle_worker_requests, args=(spec.pipe, scheduler), name="worker-requests", daemon=True).start()
         publisher.start()
-        control.send(LISTENS)
+        _report(control, LISTENS)
         with nullcontext() if as_json else report_progress(scheduler.get_progress):
             # Without a time limit, a signal that arrives just before the wait would not be noticed.
-            while not stop.wait(_SIGNAL_POLL_S):
-                _report_alive(control)
-        requests.close()
+            while not stop.wait(_PUBLISH_INTERVAL_S):
+                publish_counters(directory / COUNTERS_FILE, scheduler.get_counters())
+                _report(control, ALIVE)
         _stop_scheduler(application)
         publisher.close()
     finally:
         application.service.close()
 
 
-def _report_alive(control: socket.socket) -> None:
+def _report(control: socket.socket, state: bytes) -> None:
     with suppress(OSError):  # the supervisor has ended, or does not read
-        control.send(ALIVE, socket.MSG_DONTWAIT)
+        control.send(state, socket.MSG_DONTWAIT)
 
 
 def _watch_supervisor(

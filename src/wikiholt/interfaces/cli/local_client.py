@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from wikiholt.api.filter_params import FILTER_PARAMS
-from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.interfaces.cli.folder_scope import is_home_or_above
 from wikiholt.interfaces.cli.selection import find_wikis_of_folder
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
 
 if TYPE_CHECKING:
+    from wikiholt.api.documents.search_documents import SearchResultDocument
     from wikiholt.api.settings.definitions import Settings
 
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
@@ -61,7 +61,7 @@ def connect(path: Path) -> socket.socket:
     return connection
 
 
-def search_in_service(settings: "Settings", arguments: Namespace) -> tuple[Mapping[str, Any], list[Wiki]] | None:
+def search_in_service(settings: "Settings", arguments: Namespace) -> "tuple[SearchResultDocument, list[Wiki]] | None":
     """The result document of a search, and the wikis that were searched.
 
     None without a service, or if the command has something to do first: register, index, or report an error.
@@ -104,44 +104,3 @@ def _build_params(arguments: Namespace) -> list[tuple[str, object]]:
 def _parse_wiki(document: Mapping[str, Any]) -> Wiki:
     created_at = datetime.fromisoformat(document["created_at"])
     return Wiki("", document["slug"], document["source"], created_at, document["settings"])
-
-
-def parse_result(document: Mapping[str, Any]) -> SearchResult:
-    """The result that `build_result_document` wrote."""
-    names = ("query", "considered", "took_ms", "indexed_revision", "head_revision", "stale", "degraded")
-    return SearchResult(
-        **{name: document[name] for name in (*names, "nothing_relevant", "reranked", "offset")},
-        mode=SearchMode(document["mode"]),
-        hits=tuple(map(_parse_hit, document["results"])),
-        notes=tuple(document["notes"]),
-        did_you_mean=document["did_you_mean"] or "",
-        facets=tuple(
-            PropertyFacets(name, tuple(Facet(**facet) for facet in facets))
-            for name, facets in document["facets"].items()
-        ),
-        wikis=tuple(document["wikis"]),
-    )
-
-
-def _parse_hit(document: Mapping[str, Any]) -> Hit:
-    names = ("name", "path", "url", "distance", "score", "anchor", "chunk_index", "category", "text", "total_chunks")
-    sentence, updated = document["sentence"], document["last_updated"]
-    return Hit(
-        **{name: document[name] for name in (*names, "file")},
-        snippet=Snippet(document["snippet"], _parse_spans(document["matches"]), Span(*sentence) if sentence else None),
-        confidence=Confidence(document["confidence"]),
-        channels=tuple(document["channels"]),
-        heading_path=tuple(document["heading_path"]),
-        first_line=document["lines"][0],
-        last_line=document["lines"][1],
-        tags=tuple(document["tags"]),
-        last_updated=datetime.fromisoformat(updated) if updated else None,
-        page_words=document["page_word_count"],
-        wiki=document["wiki"] or "",
-        name_matches=_parse_spans(document["name_matches"]),
-        heading_matches=tuple(map(_parse_spans, document["heading_matches"])),
-    )
-
-
-def _parse_spans(spans: Sequence[Sequence[int]]) -> tuple[Span, ...]:
-    return tuple(Span(*span) for span in spans)

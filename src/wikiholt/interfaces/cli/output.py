@@ -1,4 +1,4 @@
-"""Terminal output: text that is safe to print, colors, formats of results, progress bars on stderr."""
+"""Terminal output: text that is safe to print, colors, the state of wikis, progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -8,34 +8,25 @@ import json
 import os
 import re
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partialmethod
-from itertools import groupby
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:  # every command imports this module, also those that need nothing of the core
     from tqdm import tqdm
 
     from wikiholt.domain.index import ReindexEstimate, SyncReport
-    from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
     from wikiholt.index.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
-
-_MAX_SHOWN_FACETS = 20
-_TURN, _OMITTED = " › ", " › …"
-_MIN_HEADING_CHARS = 20
-"""A long heading is cut if at least this many characters fit; else it is left out."""
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
 """Not printable by the Unicode category, but needed in text: joiners, break hints, direction marks."""
 
-_WHITESPACE = re.compile(r"[\t\n\v\f\r ]")
 _ESCAPE_ERROR_HANDLER = "wikiholt.escapes"
 _MAX_PROBLEMS = 20
 _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -59,6 +50,7 @@ class TerminalStyle:
         return f"{color}{text}{_OFF}" if self.use_color and color and text else text
 
     format_bold = partialmethod(format_in, _BOLD)
+    format_match = partialmethod(format_in, _BOLD + _GREEN)
     format_dim = partialmethod(format_in, _DIM)
     format_success = partialmethod(format_in, _GREEN)
     format_warning = partialmethod(format_in, _YELLOW)
@@ -107,134 +99,11 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
 
 
-def format_place(hit: Hit, _: TerminalStyle) -> str:
-    """The file of the hit, from the wiki's directory, and its line."""
-    return f"{to_safe_line(hit.file or hit.path)}:{find_best_line(hit)}"
-
-
-def format_result(
-    result: SearchResult,
-    style: TerminalStyle,
-    place: Callable[[Hit, TerminalStyle], str] = format_place,
-    *,
-    full: bool = False,
-) -> list[str]:
-    """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
-    lines: list[str] = []
-    if result.did_you_mean:
-        from wikiholt.api.documents.search_documents import format_did_you_mean
-
-        lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
-    if not result.considered:
-        lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
-    elif not result.hits:
-        lines.append("Nothing found.")
-    elif result.nothing_relevant:
-        lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
-    for number, hit in enumerate(result.hits, result.offset + 1):
-        lines += _format_hit(number, hit, style, place, full=full)
-    lines.append(style.format_dim(_format_footer(result)))
-    lines += [style.format_warning(f"note: {to_safe_line(note)}") for note in result.notes]
-    for facets in result.facets:
-        values = ", ".join(f"{facet.value} ({facet.count})" for facet in facets.values[:_MAX_SHOWN_FACETS])
-        lines.append(to_safe_line(f"{facets.name}: {values or 'no page has it'}"))
-    return lines
-
-
-def _format_hit(
-    number: int, hit: Hit, style: TerminalStyle, place: Callable[[Hit, TerminalStyle], str], *, full: bool
-) -> list[str]:
-    evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
-    head = f"{number}. {_format_matches(hit.name, hit.name_matches, style, style.format_bold)}  {evidence}"
-    room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
-    where = place(hit, style) + _format_headings(hit, style, room)
-    rows = _format_passage(hit, style) if full else _format_snippet(hit.snippet, style)
-    return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
-
-
-def _format_headings(hit: Hit, style: TerminalStyle, room: int) -> str:
-    """The headings above the passage in at most `room` characters. The innermost heading is the last to be left out."""
-    matches = hit.heading_matches or ((),) * len(hit.heading_path)
-    rows = [row for row in zip(hit.heading_path, matches, strict=True) if row[0] != hit.name]
-    shown = rows
-    while shown and sum(len(_TURN + heading) for heading, _ in shown) > room - (len(shown) < len(rows)) * len(_OMITTED):
-        shown = shown[1:]
-    end = room - len(_TURN) - 1
-    if rows and not shown and end >= _MIN_HEADING_CHARS:
-        heading, spans = rows[-1]
-        shown = rows = [(f"{heading[:end].rstrip()}…", tuple(span for span in spans if span.end <= end))]
-    parts = [style.format_dim(_OMITTED)] if len(shown) < len(rows) else []
-    parts += [style.format_dim(_TURN) + _format_matches(*row, style, style.format_dim) for row in shown]
-    return "".join(parts)
-
-
-def _format_matches(text: str, spans: Sequence[Span], style: TerminalStyle, base: Callable[[str], str]) -> str:
-    """One line of safe text with its matches in color; `base` formats the rest."""
-    safe_text = to_safe_line(text)
-    formatted, end = "", 0
-    for span in spans if style.use_color and len(safe_text) == len(text) else ():
-        formatted += base(safe_text[end : span.start]) + f"{_BOLD}{_GREEN}{safe_text[span.start : span.end]}{_OFF}"
-        end = span.end
-    return formatted + base(safe_text[end:])
-
-
-def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterator[str]:
-    """The rows of a snippet, with its matches in color and all but the closest sentence dim."""
-
-    def choose_color(at: int) -> str:
-        if any(span.start <= at < span.end for span in snippet.matches):
-            return _BOLD + _GREEN
-        return "" if snippet.sentence is None or snippet.sentence.start <= at < snippet.sentence.end else _DIM
-
-    text = _WHITESPACE.sub(" ", to_safe_text(snippet.text))
-    end = 0
-    for row in textwrap.wrap(text, get_text_width() - 3):
-        start = text.index(row, end)
-        end = start + len(row)
-        parts = ((color, list(places)) for color, places in groupby(range(start, end), choose_color))
-        yield "".join(style.format_in(color, text[places[0] : places[-1] + 1]) for color, places in parts)
-
-
 def get_text_width() -> int:
     """The width of running text: that of the terminal, within limits for easy reading."""
     import shutil
 
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 110))
-
-
-def find_best_line(hit: Hit) -> int:
-    """The line of the file, within the passage, that has the most matching words; else the first line."""
-    counts = [sum(word in line for word in _get_matched_words(hit)) for line in hit.text.split("\n")]
-    return hit.first_line + counts.index(max(counts))
-
-
-def _get_matched_words(hit: Hit) -> set[str]:
-    return {hit.snippet.text[span.start : span.end] for span in hit.snippet.matches}
-
-
-def _format_passage(hit: Hit, style: TerminalStyle) -> list[str]:
-    """The lines of the passage as written, with the words in color that match in the snippet."""
-    lines = to_safe_text(hit.text).strip("\n").split("\n")
-    words = _get_matched_words(hit)
-    if not words or not style.use_color:
-        return lines
-    pattern = re.compile("|".join(re.escape(to_safe_text(word)) for word in sorted(words, key=len, reverse=True)))
-    return [pattern.sub(lambda match: f"{_BOLD}{_GREEN}{match[0]}{_OFF}", line) for line in lines]
-
-
-def _format_footer(result: SearchResult) -> str:
-    if result.wikis:
-        freshness = format_count(len(result.wikis), "wiki") + (", not all up to date" if result.stale else "")
-    else:
-        freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
-    if result.indexed_revision and result.head_revision is None:
-        freshness += ", its source cannot be read" if result.stale else ", latest state not checked"
-    elif result.indexed_revision and result.head_revision:
-        freshness += f", the latest is {result.head_revision[:10]}" if result.stale else ", up to date"
-    reranked = " · reranked" if result.reranked else ""
-    degraded = " · degraded" if result.degraded else ""
-    pages = f"{len(result.hits)} of {format_count(result.considered, 'page')}"
-    return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
 def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:

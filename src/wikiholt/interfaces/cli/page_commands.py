@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from wikiholt.api.documents.common import format_date
 from wikiholt.api.documents.page_documents import build_links_document, build_page_document
+from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
@@ -127,7 +128,9 @@ def find_heading(page: PageContent, text: str) -> Heading:
 def run_similar(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
-    return print_hits(context, [handle.wiki], handle.find_similar(target.path, context.arguments.n))
+    return print_hits(
+        context, [handle.wiki], build_result_document(handle.find_similar(target.path, context.arguments.n))
+    )
 
 
 # Links.

@@ -20,6 +20,7 @@ from wikiholt.search.request import SearchRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from wikiholt.api.documents.search_documents import SearchResultDocument
     from wikiholt.domain.wiki import Wiki
     from wikiholt.wikis.handle import WikiHandle
     from wikiholt.wikis.service import WikiService
@@ -96,14 +97,10 @@ def _search_in_service(context: CommandContext) -> int | None:
     """Print the answer of a running service and return the exit code; None if there is no answer."""
     if not (context.settings.data / SOCKET_NAME).exists():
         return None
-    from wikiholt.interfaces.cli.local_client import parse_result, search_in_service
+    from wikiholt.interfaces.cli.local_client import search_in_service
 
     found = search_in_service(context.settings, context.arguments)
-    if found is None:
-        return None
-    document, wikis = found
-    result = parse_result(document)
-    return print_hits(context, wikis, result, _make_hints(context, result, wikis), document)
+    return None if found is None else _print(context, *found)
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:
@@ -114,8 +111,9 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
         for handle in handles:
             _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
-    result = _search(handles, failures, request)
-    return print_hits(context, wikis, result, _make_hints(context, result, wikis))
+    from wikiholt.api.documents.search_documents import build_result_document
+
+    return _print(context, build_result_document(_search(handles, failures, request)), wikis)
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
@@ -195,11 +193,12 @@ def _search(
     return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
 
 
-def _make_hints(context: CommandContext, result: SearchResult, wikis: Sequence[Wiki]) -> list[str]:
-    if not result.stale or not (result.head_revision or result.wikis):
-        return []
-    command = f"wikiholt sync {wikis[0].slug}" if len(wikis) == 1 else "wikiholt sync"
-    return [context.complete(f"hint: run `{command}` to index the latest changes")]
+def _print(context: CommandContext, document: SearchResultDocument, wikis: Sequence[Wiki]) -> int:
+    hints = []
+    if document["stale"] and (document["head_revision"] or document["wikis"]):
+        command = f"wikiholt sync {wikis[0].slug}" if len(wikis) == 1 else "wikiholt sync"
+        hints.append(context.complete(f"hint: run `{command}` to index the latest changes"))
+    return print_hits(context, wikis, document, hints)
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

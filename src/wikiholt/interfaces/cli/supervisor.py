@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import count
@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from wikiholt.interfaces.cli.serve_command import open_listener, open_local_listener, print_address
+from wikiholt.interfaces.cli.listeners import open_listener, open_local_listener, print_address
 from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("wikiholt.serve")
 
-CHILD_VARIABLE = "_WIKIHOLT_CHILD"
+_CHILD_VARIABLE = "_WIKIHOLT_CHILD"
 """The environment variable that makes `serve` a child of a supervisor."""
 BUCKETS_FILE, COUNTERS_FILE = "buckets", "counters.json"
 """Files that the processes of a service share."""
@@ -70,31 +70,27 @@ class ChildSpec:
     directory: str
     control: int
     pipe: int
-    listener: int
-    local_listener: int | None
+    listeners: list[int]
 
 
 def take_child_spec(environ: MutableMapping[str, str]) -> ChildSpec | None:
     """The description of this process if a supervisor started it. Processes that this one starts do not get it."""
-    text = environ.pop(CHILD_VARIABLE, None)
-    if text is None:
-        return None
-    values = json.loads(text)
-    return ChildSpec(**{**values, "role": ChildRole(values["role"])})
+    text = environ.pop(_CHILD_VARIABLE, None)
+    return ChildSpec(**json.loads(text)) if text is not None else None
 
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """A running child process."""
+    """A running child process. Those of an earlier generation than the supervisor's are to be replaced."""
 
     role: ChildRole
     name: str
     process: "subprocess.Popen[bytes]"
     control: socket.socket
     started_at: float
-    replaces: "Child | None" = None
-    """The worker that ends when this one is warm."""
+    generation: int = 0
     listens: bool = False
+    warm: bool = False
     stopping: bool = False
     kill_at: float = inf
     silent_checks: int = 0
@@ -112,12 +108,12 @@ def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) 
     """Run `serve` with these arguments in several processes until SIGTERM or SIGINT. Returns the exit code."""
     with (
         open_listener(settings.serve_host, settings.serve_port) as listener,
-        open_local_listener(settings.data / SOCKET_NAME) as local_listener,
+        open_local_listener(settings.data / SOCKET_NAME) as local_listeners,
         TemporaryDirectory(prefix="wikiholt-", ignore_cleanup_errors=True) as directory,
     ):
         create_table(Path(directory) / BUCKETS_FILE)
         command = [sys.executable, "-P", "-m", _MODULE, *arguments]
-        spawner = ChildSpawner(command, directory, listener, local_listener)
+        spawner = ChildSpawner(command, directory, [listener, *local_listeners])
         supervisor = Supervisor(spawner, settings.serve_workers, lambda: print_address(listener, as_json=as_json))
         return supervisor.run()
 
@@ -125,33 +121,22 @@ def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) 
 class ChildSpawner:
     """Starts child processes with the sockets and the pipe of the service."""
 
-    def __init__(
-        self, command: Sequence[str], directory: str, listener: socket.socket, local_listener: socket.socket | None
-    ) -> None:
+    def __init__(self, command: Sequence[str], directory: str, listeners: Sequence[socket.socket]) -> None:
         self._command = command
         self._directory = directory
-        self._listener = listener
-        self._local_listener = local_listener
+        self._listeners = [listener.fileno() for listener in listeners]
         self._pipe_out, self._pipe_in = os.pipe()
 
     def spawn(self, role: ChildRole, name: str) -> Child:
         ours, theirs = socket.socketpair()
+        pipe = self._pipe_out if role == ChildRole.SCHEDULER else self._pipe_in
         with theirs:
-            spec = ChildSpec(
-                role,
-                name,
-                self._directory,
-                theirs.fileno(),
-                self._pipe_out if role is ChildRole.SCHEDULER else self._pipe_in,
-                self._listener.fileno(),
-                self._local_listener.fileno() if self._local_listener is not None else None,
-            )
-            files = [spec.control, spec.pipe, spec.listener, spec.local_listener]
+            spec = ChildSpec(role, name, self._directory, theirs.fileno(), pipe, self._listeners)
             process = subprocess.Popen(
                 [*self._command],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, CHILD_VARIABLE: json.dumps(asdict(spec))},
-                pass_fds=[file for file in files if file is not None],
+                env={**os.environ, _CHILD_VARIABLE: json.dumps(asdict(spec))},
+                pass_fds=[spec.control, pipe, *self._listeners],
             )
         ours.setblocking(False)
         return Child(role, name, process, ours, time.monotonic())
@@ -164,20 +149,22 @@ class ChildSpawner:
 
 
 class Supervisor:
-    """Keeps one scheduler and a number of workers running."""
+    """Keeps one scheduler and a number of workers running.
+
+    It compares what runs with what should run, again and again, and starts or ends one child after the other.
+    """
 
     def __init__(self, spawner: ChildSpawner, workers: int, on_ready: Callable[[], None]) -> None:
         """`on_ready` is called once, when all workers listen."""
         self._spawner = spawner
-        self._workers = workers
+        self._count = {ChildRole.SCHEDULER: 1, ChildRole.WORKER: workers}
         self._on_ready = on_ready
         self._children: list[Child] = []
-        self._due: list[tuple[float, ChildRole]] = []
-        """Children to start, and when."""
+        self._generation = 0
         self._failures: Counter[ChildRole] = Counter()
-        self._to_replace: deque[Child] = deque()
+        self._start_at = dict.fromkeys(ChildRole, 0.0)
         self._signals: deque[int] = deque()
-        self._is_ready = self._is_stopping = self._reload_requested = False
+        self._is_ready = self._is_stopping = False
         self._next_check_at = 0.0
         self._exit_code = 0
 
@@ -187,14 +174,53 @@ class Supervisor:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 previous = signal.signal(number, lambda got, _: self._signals.append(got))
                 stack.callback(signal.signal, number, previous)
-            self._start(ChildRole.SCHEDULER)
-            while self._children or self._due:
+            while self._children or not self._is_stopping:
+                if not self._is_stopping:
+                    self._start_missing()
+                    self._replace_next()
                 self._read_reports()
                 self._handle_signals()
-                self._reload_if_requested()
-                self._start_due()
                 self._kill_unresponsive()
         return self._exit_code
+
+    def _list(self, role: ChildRole) -> list[Child]:
+        """The children that run. There is one scheduler at a time, so one that ends still runs."""
+        is_single = role == ChildRole.SCHEDULER
+        return [child for child in self._children if child.role == role and (is_single or not child.stopping)]
+
+    def _start_missing(self) -> None:
+        """Start the scheduler, and when it runs the workers. The service is ready when all of them listen."""
+        for role, wanted in self._count.items():
+            if time.monotonic() >= self._start_at[role]:
+                for _ in range(wanted - len(self._list(role))):
+                    self._start(role)
+            running = self._list(role)
+            if not self._is_ready and (len(running) < wanted or not all(child.listens for child in running)):
+                return
+        if not self._is_ready:
+            self._is_ready = True
+            self._on_ready()
+
+    def _replace_next(self) -> None:
+        """Bring the next child to this generation: each worker when its successor is warm, then the scheduler."""
+        workers = self._list(ChildRole.WORKER)
+        outdated = [child for child in workers if child.generation < self._generation]
+        surplus = len(workers) - self._count[ChildRole.WORKER]
+        if outdated and surplus >= 0 and all(worker.warm for worker in workers):
+            if surplus:
+                self._drain(outdated[0])
+            else:
+                self._start(ChildRole.WORKER)
+        for scheduler in self._list(ChildRole.SCHEDULER):
+            if scheduler.generation < self._generation and not (outdated or surplus or scheduler.stopping):
+                self._terminate(scheduler)
+
+    def _start(self, role: ChildRole) -> None:
+        used = {child.name for child in self._children}
+        name = role.value if role == ChildRole.SCHEDULER else next(str(n) for n in count(1) if str(n) not in used)
+        child = self._spawner.spawn(role, name)
+        child.generation = self._generation
+        self._children.append(child)
 
     def _read_reports(self) -> None:
         """Handle what children report, for a quarter of a second."""
@@ -203,116 +229,55 @@ class Supervisor:
             poll.register(child.control, select.POLLIN)
         ready = {file for file, _ in poll.poll(_TICK_S * 1000)}
         for child in [child for child in self._children if child.control.fileno() in ready]:
-            self._handle_report(child)
-
-    def _handle_report(self, child: Child) -> None:
-        try:
-            report = child.control.recv(16)
-        except OSError:
             report = b""
-        if not report:
-            self._handle_end(child, child.process.wait())
-            return
-        child.silent_checks = 0
-        if LISTENS in report:
-            child.listens = True
-        if WARM in report and child.replaces is not None:
-            old, child.replaces = child.replaces, None
-            self._drain(old)
-            self._replace_next()
-        if not self._is_ready:
-            self._continue_start(child)
-
-    def _continue_start(self, child: Child) -> None:
-        """Start the workers when the scheduler runs; report that the service is ready when all workers listen."""
-        if child.role is ChildRole.SCHEDULER and len(self._children) == 1 and not self._is_stopping:
-            for _ in range(self._workers):
-                self._start(ChildRole.WORKER)
-        workers = [child for child in self._children if child.role is ChildRole.WORKER]
-        if len(workers) == self._workers and all(worker.listens for worker in workers):
-            self._is_ready = True
-            self._on_ready()
-
-    def _start(self, role: ChildRole, replaces: Child | None = None) -> None:
-        used = {child.name for child in self._children}
-        name = role.value if role is ChildRole.SCHEDULER else next(str(n) for n in count(1) if str(n) not in used)
-        child = self._spawner.spawn(role, name)
-        child.replaces = replaces
-        self._children.append(child)
+            with suppress(OSError):
+                report = child.control.recv(16)
+            if not report:
+                self._handle_end(child, child.process.wait())
+            child.silent_checks = 0
+            child.listens |= LISTENS in report
+            child.warm |= WARM in report
 
     def _handle_end(self, child: Child, code: int) -> None:
         self._children.remove(child)
         self._spawner.forget(child)
-        successor = next((other for other in self._children if other.replaces is child), None)
-        if successor is not None:
-            successor.replaces = None  # it takes the place at once
-            self._replace_next()
-        elif self._is_stopping:
+        if self._is_stopping:
             self._exit_code = self._exit_code or max(0, code)
-        elif child.replaces is not None:
-            _LOG.error("%s ended with %s; the old workers go on", child, _describe_exit(code))
-            self._to_replace.clear()
         elif child.stopping:
-            if child.role is ChildRole.SCHEDULER:
-                self._due.append((0.0, child.role))
+            return
         elif not self._is_ready and code > 0:
             self._exit_code = code  # it has printed why
             self._stop()
+        elif len(self._list(child.role)) >= self._count[child.role] and not child.warm:
+            _LOG.error("%s ended with %s; the old workers go on", child, _describe_exit(code))
+            for other in self._children:
+                other.generation = self._generation
         else:
-            self._schedule_replacement(child, code)
+            self._delay_start(child, code)
 
-    def _schedule_replacement(self, child: Child, code: int) -> None:
-        now = time.monotonic()
+    def _delay_start(self, child: Child, code: int) -> None:
+        """Let a child that ended soon after its start have its successor later each time."""
+        now, role = time.monotonic(), child.role
         if now - child.started_at > _STABLE_S:
-            self._failures[child.role] = 0
-        failures = self._failures[child.role]
-        delay = min(_MAX_DELAY_S, 2.0 ** (failures - 1)) if failures else 0.0
-        self._failures[child.role] += 1
+            self._failures[role] = 0
+        delay = min(_MAX_DELAY_S, 2.0 ** (self._failures[role] - 1)) if self._failures[role] else 0.0
+        self._failures[role] += 1
         _LOG.error("%s ended with %s; another one starts in %.0f s", child, _describe_exit(code), delay)
-        self._due.append((now + delay, child.role))
-
-    def _start_due(self) -> None:
-        now = time.monotonic()
-        due, self._due = self._due, [entry for entry in self._due if entry[0] > now]
-        for at, role in due:
-            if at <= now and not self._is_stopping:
-                self._start(role)
+        self._start_at[role] = now + delay
 
     def _handle_signals(self) -> None:
         while self._signals:
             # Without a terminal, SIGHUP is a request of the operator.
             if self._signals.popleft() == signal.SIGHUP and not (sys.stdin and sys.stdin.isatty()):
-                self._reload_requested = True
+                _LOG.info("replacing all processes")
+                self._generation += self._is_ready
             else:
                 self._stop()
 
     def _stop(self) -> None:
         self._is_stopping = True
-        self._due.clear()
-        self._to_replace.clear()
         for child in self._children:
             self._terminate(child)
-
-    def _reload_if_requested(self) -> None:
-        """Replace the workers, one after the other, then the scheduler; not while an earlier request is in progress."""
-        is_reloading = any(child.replaces for child in self._children)
-        if self._reload_requested and self._is_ready and not self._is_stopping and not is_reloading:
-            self._reload_requested = False
-            _LOG.info("replacing all processes")
-            self._to_replace.extend(
-                child for child in self._children if child.role is ChildRole.WORKER and not child.stopping
-            )
-            self._replace_next()
-
-    def _replace_next(self) -> None:
-        while self._to_replace:
-            old = self._to_replace.popleft()
-            if old in self._children and not old.stopping:
-                self._start(ChildRole.WORKER, old)
-                return
-        for child in self._children:
-            if child.role is ChildRole.SCHEDULER and not child.stopping:
-                self._terminate(child)
 
     @staticmethod
     def _terminate(child: Child) -> None:
@@ -322,10 +287,8 @@ class Supervisor:
     @staticmethod
     def _drain(child: Child) -> None:
         child.end_within(DRAIN_LIMIT_S + STOP_LIMIT_S)
-        try:
+        with suppress(OSError):  # it has already ended
             child.control.send(DRAIN)
-        except OSError:
-            _LOG.debug("%s has already ended", child)
 
     def _kill_unresponsive(self) -> None:
         """Kill children that do not end in time, or that listen but no longer report, for example because they were

@@ -17,17 +17,11 @@ from starlette.types import Scope as Environment
 
 from wikiholt import __version__
 from wikiholt.api.bootstrap import Application
-from wikiholt.api.operations.search import SEARCH_OPERATIONS
+from wikiholt.api.operations.table import OPERATIONS_OF_SERVICE, OPERATIONS_OF_WIKI
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
-from wikiholt.interfaces.http import (
-    admin_routes,
-    attachment_routes,
-    index_routes,
-    page_routes,
-    service_routes,
-)
+from wikiholt.interfaces.http import bulk_write, service_routes, webhook
 from wikiholt.interfaces.http.metrics import ServiceMetrics, make_process_collectors, make_scheduler_collector
 from wikiholt.interfaces.http.middleware import RequestMiddleware
 from wikiholt.interfaces.http.operation_routes import make_router
@@ -50,18 +44,8 @@ _ERROR_HEADERS = ("WWW-Authenticate", "Retry-After", "RateLimit")
 
 _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
 
-_WIKI_ROUTERS = (
-    make_router("/api/v1", SEARCH_OPERATIONS),
-    page_routes.bulk_router,
-    attachment_routes.router,
-    page_routes.router,
-    page_routes.links_router,
-    index_routes.router,
-    index_routes.backups_router,
-    admin_routes.router,
-)
-"""Routes for attachments, history and rename come before the page route, whose path parameter matches anything."""
-_SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, service_routes.metrics_router)
+_WIKI_ROUTERS = (make_router("/api/v1", OPERATIONS_OF_WIKI), bulk_write.router)
+_SERVICE_ROUTERS = (webhook.router, make_router("/api/v1", OPERATIONS_OF_SERVICE), service_routes.metrics_router)
 
 
 def create_app(application: Application, metrics: ServiceMetrics | None = None) -> FastAPI:

@@ -6,28 +6,35 @@ check, and in a thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, suppress
 from functools import cache
-from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl, quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikiholt.api.operations.operation import Caching, Operation, Subject
-from wikiholt.api.operations.parameters import Parameters
-from wikiholt.api.operations.search import SearchParameters, SemanticParameters, wait_for_index
+from wikiholt.api.operations.attachments import ReadAttachment, find_attachment
+from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.parameters import BodyParameters, Parameters
+from wikiholt.api.operations.search import SearchParameters, WikiSearchParameters, wait_for_index
 from wikiholt.api.operations.similar_paths import suggest_paths
+from wikiholt.domain.page import AttachmentResult
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import AttachmentNotFound, IndexMissing, InvalidPage, NotFound, PageNotFound
 from wikiholt.interfaces.http.middleware import run_in_slot
+from wikiholt.interfaces.http.preconditions import apply_headers, describe_header, describe_headers
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
 from wikiholt.interfaces.http.request_context import RequestContext, get_request_context
 from wikiholt.interfaces.http.responses import (
     NO_STORE,
+    PRIVATE_CACHE_CONTROL,
     make_cached_response,
     make_json_response,
     make_weak_etag,
@@ -35,7 +42,9 @@ from wikiholt.interfaces.http.responses import (
 from wikiholt.wikis.session import WikiSession
 
 M = TypeVar("M", bound=BaseModel)
-T = TypeVar("T")
+
+INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
+"""Media types that may be sent to a browser: none in which a script can run."""
 
 
 def make_router(prefix: str, operations: tuple[Operation, ...]) -> APIRouter:
@@ -46,94 +55,145 @@ def make_router(prefix: str, operations: tuple[Operation, ...]) -> APIRouter:
         responses: Responses = {
             status: {"model": model, "description": text} for status, (model, text) in operation.other_results.items()
         }
-        statuses = (*operation.errors, *((304,) if operation.caching in (Caching.VERSION, Caching.CONTENT) else ()))
+        page = operation.page_instead
         router.add_api_route(
-            path,
+            path.replace("{path}", "{path:path}"),
             _make_endpoint(operation),
             methods=[method],
             status_code=operation.status,
-            response_model=operation.result,
-            responses=describe_error_responses(*statuses) | responses,
+            response_model=operation.result | page.result if page else operation.result,
+            responses=describe_error_responses(*operation.errors, *([304] if _has_etag(operation) else ())) | responses,
             tags=[operation.tag],
             name=operation.name,
+            summary=operation.run.__name__.replace("_", " ").title(),
             description=operation.description,
         )
     return router
 
 
+def _has_etag(operation: Operation) -> bool:
+    return operation.route.startswith("GET ") and operation.caching in (Caching.VERSION, Caching.CONTENT)
+
+
 def _make_endpoint(operation: Operation) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         context = get_request_context(request)
-        values = dict(request.path_params) | collect_values(request, operation.parameters)
-        parameters = _validate(operation.parameters, values, "query")
-        return await _run(operation, context, parameters, lambda: _respond(operation, request, context, parameters))
+        if issubclass(operation.parameters, BodyParameters):
+            await refuse_query(request)
+            await run_in_threadpool(context.require_key)
+            body = await request.body()
+            return await run_in_threadpool(_respond, operation, request, context, body)
+        parameters = parse_query(request, operation.parameters)
+        waits = isinstance(parameters, SearchParameters) and parameters.waits_for_index
+        if operation.is_search and context.has_local_search and not waits:
+            # A search only computes, so it gets a thread when fewer than one per core run.
+            with context.search_load.count_search():
+                return await run_in_slot(lambda: _respond(operation, request, context, parameters))
+        return await run_in_threadpool(_respond, operation, request, context, parameters)
 
     endpoint.operation = operation  # type: ignore[attr-defined]
     return endpoint
 
 
-async def _run(
-    operation: Operation, context: RequestContext, parameters: Parameters, respond: Callable[[], Response]
-) -> Response:
-    """Run in a thread; a search that only computes gets one when fewer than one per core run."""
-    waits = isinstance(parameters, SearchParameters) and parameters.waits_for_index
-    if operation.is_search and context.has_local_search and not waits:
-        with context.search_load.count_search():
-            return await run_in_slot(respond)
-    return await run_in_threadpool(respond)
-
-
-def _respond(operation: Operation, request: Request, context: RequestContext, parameters: Any) -> Response:
+def _respond(operation: Operation, request: Request, context: RequestContext, sent: Parameters | bytes) -> Response:
+    """Open what the operation is about, parse a body only then, and answer."""
     if operation.run_several is not None:
-        opened = context.open_wikis(parameters.wiki)
+        assert isinstance(sent, WikiSearchParameters)
+        opened = context.open_wikis(sent.wiki)
         if len(opened.sessions) > 1 or opened.failures:
-            return make_json_response(operation.run_several(opened, parameters), headers=NO_STORE)
-        return _respond_for_wiki(operation, request, opened.sessions[0], parameters)
-    if operation.subject is Subject.WIKI:
-        if isinstance(parameters, SemanticParameters) and "max_chunks_per_page" not in parameters.model_fields_set:
-            parameters = parameters.model_copy(update={"max_chunks_per_page": context.semantic_chunks_per_page})
-        return _respond_for_wiki(operation, request, context.open_wiki(operation.scope), parameters)
-    raise NotImplementedError(operation.subject)
+            return make_json_response(operation.run_several(opened, sent), headers=NO_STORE)
+        return _answer(operation, request, opened.sessions[0], sent)
+    subject = context.open_subject(operation.subject, operation.scope)
+    parameters = parse_body(request, operation.parameters, sent) if isinstance(sent, bytes) else sent
+    try:
+        return _answer(operation, request, subject, parameters)
+    except (PageNotFound, AttachmentNotFound, InvalidPage):
+        page = operation.page_instead
+        if page is not None:
+            _, route = operation.route.split("/pages/")
+            shared = page.parameters.model_fields.keys() & type(parameters).model_fields.keys()
+            fields = {name: getattr(parameters, name) for name in shared}
+            fields["path"] = route.format(**request.path_params)
+            with suppress(NotFound, InvalidPage):
+                return _answer(page, request, subject, page.parameters.model_construct(**fields))
+        raise
 
 
-def _respond_for_wiki(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:
-    if isinstance(parameters, SearchParameters):
-        wait_for_index(wiki, parameters)
-    path = getattr(parameters, "path", None)
-    with suggest_paths(wiki, path) if path else nullcontext():
-        if operation.caching is Caching.VERSION:
-            return _respond_for_version(operation, request, wiki, parameters)
-        document = operation.run(wiki, parameters)
-    headers = NO_STORE if operation.caching is Caching.NEVER else {}
-    return make_json_response(document, operation.status, headers)
+def _answer(operation: Operation, request: Request, subject: Any, parameters: Any) -> Response:
+    with ExitStack() as stack:
+        if isinstance(subject, WikiSession):
+            if isinstance(parameters, SearchParameters):
+                wait_for_index(subject, parameters)
+            path = getattr(parameters, "path", None)
+            if path and operation.scope is Scope.READ:
+                stack.enter_context(suggest_paths(subject, path))
+            parameters = stack.enter_context(apply_headers(request.headers, subject, parameters))
+            if operation.caching is Caching.VERSION:
+                return _answer_for_version(operation, request, subject, parameters)
+            if isinstance(parameters, ReadAttachment) and parameters.raw:
+                return make_file_response(find_attachment(subject, parameters))
+        document = operation.run(subject, parameters)
+    if operation.caching is Caching.CONTENT and _has_etag(operation):
+        # The revision, which writes compare, a dot, and a hash of all else but the commit that was read.
+        etag = f'"{document["revision"]}.{make_weak_etag(document | {"read_at": ""})[3:-1]}"'
+        return make_cached_response(etag, request.headers.get("if-none-match"), lambda: document)
+    status = operation.choose_status(document) if operation.choose_status is not None else operation.status
+    headers = dict(NO_STORE) if operation.caching is Caching.NEVER else {}
+    if operation.location and status == operation.status:
+        headers["Location"] = f"{request.scope.get('root_path', '')}/api/v1{operation.location.format_map(document)}"
+    etag = f'"{document["revision"]}"' if operation.caching is Caching.CONTENT else ""
+    return make_json_response(document, status, headers, etag)
 
 
-def _respond_for_version(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:
+def _answer_for_version(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:
     """A response whose ETag depends on the version of the index."""
-    with wiki.open_snapshot() as snapshot:
-        identity = wiki.handle.reranker_identity if operation.is_search else ""
-        return make_cached_response(
-            make_weak_etag(operation.name, wiki.wiki, snapshot.version, identity, parameters),
-            request.headers.get("if-none-match"),
-            lambda: operation.run(wiki, parameters, snapshot),
-        )
+    try:
+        with wiki.open_snapshot() if operation.needs_index else wiki.handle.open_snapshot() as snapshot:
+            identity = wiki.handle.reranker_identity if operation.is_search else ""
+            return make_cached_response(
+                make_weak_etag(operation.name, wiki.wiki, snapshot.version, identity, parameters),
+                request.headers.get("if-none-match"),
+                lambda: operation.run(wiki, parameters, snapshot),
+            )
+    except IndexMissing:
+        if operation.needs_index:
+            raise
+    return make_json_response(operation.run(wiki, parameters))
+
+
+def make_file_response(file: AttachmentResult) -> Response:
+    """The bytes of a file as a download, with a media type in which no script can run."""
+    media_type = file.attachment.mime_type
+    headers = {
+        "Cache-Control": PRIVATE_CACHE_CONTROL,
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.attachment.filename, safe='')}",
+        "ETag": f'"{file.attachment.blob}"',
+    }
+    is_inert = media_type in INERT_MEDIA_TYPES
+    return Response(file.data, 200, headers, media_type=media_type if is_inert else "application/octet-stream")
 
 
 # Parameters
 
 
 def describe_parameters(route: APIRoute) -> Iterator[dict[str, Any]]:
-    """Describe the parameters of an operation for the OpenAPI document."""
+    """Describe the parameters of a route for the OpenAPI document."""
     operation: Operation | None = getattr(route.endpoint, "operation", None)
-    if operation is not None:
-        if {304} & route.responses.keys():
-            text = "The ETag of a response that the client has cached."
-            schema = {"type": "string", "description": text}
-            yield {"name": "If-None-Match", "in": "header", "required": False, "description": text, "schema": schema}
-        yield from describe_fields(operation.parameters, "query")
+    if operation is None:
+        return
+    in_path = {name.strip("{}") for name in route.path_format.split("/") if name.startswith("{")}
+    for field in describe_fields(operation.parameters):
+        if field["name"] in in_path:
+            field["schema"]["description"] = field["description"]
+            yield field | {"in": "path"}
+        elif not issubclass(operation.parameters, BodyParameters):
+            yield field
+    if _has_etag(operation):
+        yield describe_header("If-None-Match", "The ETag of a response that the client has cached.")
+    yield from describe_headers(operation.parameters)
 
 
-def describe_fields(model: type[BaseModel], where: str) -> Iterator[dict[str, Any]]:
+def describe_fields(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """Describe the fields of a model. Definitions are inlined: there are few, and they are small."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
@@ -142,7 +202,7 @@ def describe_fields(model: type[BaseModel], where: str) -> Iterator[dict[str, An
         field = {**inlined, **declared}
         yield {
             "name": name,
-            "in": where,
+            "in": "query",
             "required": name in schema.get("required", ()),
             "description": field.pop("description", ""),
             "schema": _remove_null(field),
@@ -158,6 +218,79 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **variants[0]} if len(variants) == 1 else {**rest, "anyOf": variants}
 
 
+def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
+    """Describe the body of a route for the OpenAPI document; add the models that it uses to `schemas`."""
+    operation: Operation | None = getattr(route.endpoint, "operation", None)
+    if operation is None or not issubclass(operation.parameters, BodyParameters):
+        return None
+    schema = operation.parameters.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= schema.pop("$defs", {})
+    for name in [name for name in schema["properties"] if f"{{{name}}}" in route.path_format]:
+        del schema["properties"][name]
+        schema["required"].remove(name)
+    if not schema.get("required"):
+        schema.pop("required", None)
+    return {"required": not operation.parameters.is_optional, "content": {"application/json": {"schema": schema}}}
+
+
+async def refuse_query(request: Request) -> None:
+    """Raise RequestValidationError if the request has query parameters."""
+    _validate(request, Parameters, collect_values(request, Parameters), "query")
+
+
+NoQuery = Annotated[None, Depends(refuse_query)]
+
+
+def parse_query(request: Request, model: type[M]) -> M:
+    """The parameters in the path and in the query string. Raises RequestValidationError."""
+    values = collect_values(request, model)
+    return _validate(request, model, _add_path(request, values, "query"), "query")
+
+
+def parse_body(request: Request, model: type[Parameters], body: bytes) -> Parameters:
+    """The parameters in the path and in the body, a JSON object. Raises RequestValidationError."""
+    assert issubclass(model, BodyParameters)
+    values: Any = {}
+    if body or not model.is_optional:
+        require_media_type(request, "application/json")
+        try:
+            values = from_json(body)
+        except ValueError as error:
+            raise _make_error("json_invalid", f"Invalid JSON: {error}", "body") from None
+        if not isinstance(values, dict):
+            raise _make_error("model_type", "Input should be an object", "body")
+    return _validate(request, model, _add_path(request, values, "body"), "body")
+
+
+def require_media_type(request: Request, media_type: str, *others: str) -> None:
+    """Raise RequestValidationError if the body has none of these types."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent not in (media_type, *others):
+        raise _make_error("unreadable", f"it must have Content-Type: {media_type}", "body")
+
+
+def _add_path(request: Request, values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The values with those in the path, which must not be elsewhere too."""
+    for name in values.keys() & request.path_params.keys():
+        raise _make_error("extra_forbidden", "", where, name)
+    return {**values, **request.path_params}
+
+
+def _validate(request: Request, model: type[M], values: Mapping[str, Any], where: str) -> M:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        places = ("path" if fault["loc"] and fault["loc"][0] in request.path_params else where for fault in faults)
+        raise RequestValidationError(
+            [{**fault, "loc": (place, *fault["loc"])} for fault, place in zip(faults, places, strict=True)]
+        ) from None
+
+
+def _make_error(kind: str, message: str, *place: str) -> RequestValidationError:
+    return RequestValidationError([{"type": kind, "loc": place, "msg": message}])
+
+
 def collect_values(request: Request, model: type[BaseModel]) -> dict[str, str | list[str]]:
     """The values of the query string. Raises RequestValidationError for one that occurs more than once."""
     repeatable = _find_repeatable(model)
@@ -166,15 +299,14 @@ def collect_values(request: Request, model: type[BaseModel]) -> dict[str, str | 
         query = request.scope["query_string"].decode("ascii")
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
     except ValueError:
-        message = "it is not UTF-8 text, percent-encoded"
-        raise RequestValidationError([{"type": "encoding", "loc": ("query",), "msg": message}]) from None
+        raise _make_error("encoding", "it is not UTF-8 text, percent-encoded", "query") from None
     for name, value in pairs:
         if name in repeatable:
             repeated = values.setdefault(name, [])
             assert isinstance(repeated, list)
             repeated.append(value)
         elif name in values:
-            raise RequestValidationError([{"type": "twice", "loc": ("query", name), "msg": "it occurs more than once"}])
+            raise _make_error("twice", "it occurs more than once", "query", name)
         else:
             values[name] = value
     return values
@@ -183,11 +315,3 @@ def collect_values(request: Request, model: type[BaseModel]) -> dict[str, str | 
 @cache
 def _find_repeatable(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(name for name, field in model.model_fields.items() if field.default == [])
-
-
-def _validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        raise RequestValidationError([{**fault, "loc": (where, *fault["loc"])} for fault in faults]) from None

@@ -15,6 +15,10 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from wikiholt.api.bootstrap import Application
+from wikiholt.api.operations.index import IndexControl
+from wikiholt.api.operations.keys import KeyAdmin
+from wikiholt.api.operations.operation import Subject
+from wikiholt.api.operations.wikis import VisibleWikis
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Person, Scope, Wiki
@@ -28,12 +32,8 @@ from wikiholt.interfaces.http.sign_in import (
     find_signed_in,
     require_same_origin,
 )
-from wikiholt.sync.reindex_job import ReindexJob
-from wikiholt.sync.scheduler import Scheduler
-from wikiholt.sync.wiki_records import SyncState, WikiActivity
 from wikiholt.wikis.access import Grant, RequestIdentity
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis
-from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.session import STORED_PATHS, CommitEvent, PathStyle, WikiSession
 
 HOST_GRANT_KEY = "wikiholt.host_grant"
@@ -72,27 +72,6 @@ class HostGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexControl:
-    """Sync state and reindexing of one wiki."""
-
-    session: WikiSession
-    _scheduler: Scheduler
-
-    def start_reindex(self) -> ReindexJob:
-        """Queue a reindex job. Raises Busy while one is in progress."""
-        return self._scheduler.reindex(self.session.wiki.id)
-
-    def get_reindex_job(self) -> ReindexJob:
-        return self._scheduler.get_reindex_job(self.session.wiki.id)
-
-    def get_activity(self) -> WikiActivity | None:
-        return self._scheduler.get_activity(self.session.wiki.id)
-
-    def get_sync_state(self) -> SyncState:
-        return self._scheduler.get_sync_state(self.session.wiki.id)
-
-
-@dataclass(frozen=True, slots=True)
 class TokenIdentity:
     """The wiki, scope and author that a verified token of another issuer names.
 
@@ -110,7 +89,6 @@ class RequestContext:
 
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
-        self.semantic_chunks_per_page = application.settings.search_semantic_chunks_per_page
         self.has_local_search = application.has_local_search
         self.search_load = application.service.search_load
         self._request = request
@@ -214,9 +192,21 @@ class RequestContext:
         """Open the wiki of this request. Raises AccessDenied if the client may not attach files."""
         return self.open_wiki(Scope.WRITE)
 
-    def open_index(self, required_scope: Scope) -> IndexControl:
-        """Open the index of this request's wiki. Raises AccessDenied without the required scope."""
-        return IndexControl(self.open_wiki(required_scope), self._application.scheduler)
+    def open_subject(self, subject: Subject, scope: Scope) -> object:
+        """Open what an operation is about. Raises AccessDenied without the required scope."""
+        match subject:
+            case Subject.WIKI:
+                return self.open_wiki(scope)
+            case Subject.ATTACHMENTS:
+                return self.open_wiki_for_attachments()
+            case Subject.INDEX:
+                return IndexControl(self.open_wiki(scope), self._application.scheduler)
+            case Subject.KEYS:
+                return self.open_keys()
+            case Subject.WIKIS:
+                return self.list_visible_wikis()
+            case Subject.SERVICE:
+                return self.require_operator()
 
     def require_known_host(self) -> None:
         """Raise Forbidden without a key if the Host header names no known host (protects against DNS rebinding)."""
@@ -255,16 +245,15 @@ class RequestContext:
         """Count the request against the rate limit of its address. Raises TooManyRequests."""
         self._check_rate_limit(None)
 
-    def list_visible_wikis(self) -> tuple[list[Wiki], bool]:
-        """The wikis that the client may see, and whether the client is the operator."""
+    def list_visible_wikis(self) -> VisibleWikis:
         with self._check_access():
             wikis = self._application.access.list_visible(self._identity)
             client = self._application.access.get_client(self._identity)
         self._check_rate_limit(client)
-        return wikis, self._application.access.is_operator(client)
+        return VisibleWikis(wikis, self._application.access.is_operator(client))
 
-    def authorize_key_admin(self) -> tuple[Registry, Wiki | None]:
-        """The wiki whose keys the client may manage; None for all, if an operator names no wiki in the path."""
+    def open_keys(self) -> KeyAdmin:
+        """The keys that the client may manage: of a wiki, or all, if an operator names no wiki in the path."""
         access = self._application.access
         with self._check_access():
             identity = self._identity
@@ -276,7 +265,7 @@ class RequestContext:
                 assert grant.client is not None
                 client, wiki = grant.client, grant.wiki
         self._check_rate_limit(client)
-        return self._application.service.registry, wiki
+        return KeyAdmin(self._application.service.registry, wiki)
 
     def identify_unverified(self) -> Wiki | None:
         """The wiki that a webhook names. The caller must verify the signature."""
@@ -359,17 +348,17 @@ class HostContext(RequestContext):
     def count_request(self) -> None:
         """Do nothing: the host application, or a proxy in front of it, limits requests."""
 
-    def authorize_key_admin(self) -> tuple[Registry, Wiki | None]:
+    def open_keys(self) -> KeyAdmin:
         wiki = self.open_wiki(Scope.ADMIN).wiki
         if not self._host_grant.can_manage_keys:
             raise Forbidden("This key cannot manage keys.", hint="Sign in as an administrator of the wiki.")
-        return self._application.service.registry, wiki
+        return KeyAdmin(self._application.service.registry, wiki)
 
     def require_operator(self) -> Application:
         raise Forbidden("This operation covers all wikis.", hint="It is not available here.")
 
-    def list_visible_wikis(self) -> tuple[list[Wiki], bool]:
-        return [self.open_wiki(Scope.READ).wiki], False
+    def list_visible_wikis(self) -> VisibleWikis:
+        return VisibleWikis([self.open_wiki(Scope.READ).wiki], to_operator=False)
 
     def identify_unverified(self) -> Wiki | None:
         return None

@@ -22,13 +22,11 @@ from wikiholt.domain.wiki import Person, Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.metrics import ServiceMetrics
-from wikiholt.interfaces.http.operation_routes import describe_parameters
+from wikiholt.interfaces.http.operation_routes import NoQuery, describe_body, describe_parameters
 from wikiholt.interfaces.http.problem_details import PROBLEM_SCHEMA, ProblemDetails, describe_error_responses
-from wikiholt.interfaces.http.query_params import NoQuery, describe_query_params
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.http.sign_in import SignInMethod
-from wikiholt.interfaces.http.write_request import describe_body
 
 _log = logging.getLogger(__name__)
 
@@ -200,7 +198,6 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
                     operation = document["paths"][route.path_format][method.lower()]
                     operation["parameters"] = [
                         *operation.get("parameters", ()),
-                        *describe_query_params(route),
                         *describe_parameters(route),
                     ]
                     if body := describe_body(route, components["schemas"]):

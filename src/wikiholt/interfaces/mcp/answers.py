@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
+from wikiholt.api.documents.search_documents import format_did_you_mean
 from wikiholt.api.operations.page_parts import split_lines
 from wikiholt.api.operations.parameters import Count
 from wikiholt.errors import InvalidPage
@@ -39,9 +40,9 @@ def build_continuation(message: str, tool: str, arguments: dict[str, Any]) -> di
 # Searches. Text and structured content are the same, because some clients read only one of them.
 
 
-_SHORT_BYTES = 1900
-"""Size of an answer of eight hits; snippets that do not fit are left out."""
-_MIN_SNIPPET_BYTES = 450
+_SHORT_BYTES = 1600
+"""Size of eight hits, so that text and structured content have at most 4 kB; snippets that do not fit are left out."""
+_MIN_SNIPPET_BYTES = 400
 _LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence")
 _FULL_FIELDS = (*_LOCATION_FIELDS, "url", "score", "category", "tags", "last_updated", "text")
 _HIT_TEXTS = ("title", "section", "category", "tags")
@@ -68,7 +69,8 @@ def present_search(document: Any, call: ToolCall) -> Any:
     if is_irrelevant:
         notes.insert(0, _NOTHING_RELEVANT_NOTE)
     if document["did_you_mean"]:
-        notes.insert(0, _explain_correction(document))
+        correction = format_did_you_mean(document["query"], document["did_you_mean"])
+        notes.insert(0, f"{correction} For the original words, search for: {document['as_typed']}")
     if document["stale"]:
         notes.append(_STALE_NOTE)
 
@@ -89,10 +91,6 @@ def present_search(document: Any, call: ToolCall) -> Any:
         return _drop_empty(answer) | {"results": results}
 
     return fit_to_budget(build, format_compact_json, call.budget)
-
-
-def _explain_correction(document: Any) -> str:
-    return f"Results for {document['did_you_mean']!r}; for the original words, search for {document['as_typed']!r}."
 
 
 def _fit_hits(hits: Sequence[Any], detail: str, budget: int) -> tuple[list[Any], str]:
@@ -162,7 +160,7 @@ def present_pages(document: Any, call: ToolCall) -> Any:
             # A short page leaves its tokens to the pages after it.
             texts.append(_cut_page(page, call, max(1, remaining // (len(pages[:count]) - number + 1))))
             remaining -= estimate_tokens(texts[-1].get("content", ""))
-        answer = {"pages": texts, "notice": DATA_NOTICE}
+        answer: dict[str, Any] = {"pages": texts, "notice": DATA_NOTICE}
         if rest:
             arguments = {**call.sent, "paths": rest}
             answer["continuation"] = build_continuation(f"{len(rest)} more pages.", call.tool, arguments)

@@ -33,13 +33,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from wikiholt.api.operations.page_writes import make_key_author
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
-from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME
 from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S, GrantKind, OAuthGrant
 from wikiholt.wikis.rate_limit import get_network

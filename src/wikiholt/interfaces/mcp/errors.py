@@ -51,10 +51,19 @@ def _end_sentence(text: str) -> str:
     return text if not text or text.endswith((".", "?", "!")) else f"{text}."
 
 
-def format_invalid_arguments(tool: str, error: ValidationError) -> str:
-    """The invalid arguments, each with the reason."""
+_REASONS = {
+    "extra_forbidden": "there is no such argument",
+    "string_pattern_mismatch": "it is empty or has the wrong form",
+}
+
+
+def format_invalid_arguments(tool: str, error: ValidationError, names: Mapping[str, str]) -> str:
+    """The invalid arguments, each with the reason. `names` has the parameter of each argument."""
+    arguments = {parameter: name for name, parameter in names.items()}
     messages = []
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        reason = "there is no such argument" if fault["type"] == "extra_forbidden" else fault["msg"]
-        messages.append(f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {reason}")
+        is_known = fault["type"] != "extra_forbidden"
+        parts = (arguments.get(str(part), str(part)) if is_known else str(part) for part in fault["loc"])
+        place = ".".join(parts) or "arguments"
+        messages.append(f"{place}: {_REASONS.get(fault['type'], fault['msg'])}")
     return f"invalid-input: {'; '.join(messages[:5])}\nNext: call {tool} again with arguments that match its schema."

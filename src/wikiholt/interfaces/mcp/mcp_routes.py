@@ -5,7 +5,6 @@ It is stateless: every request is authorized by itself, before its body is read,
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ from starlette.types import Scope as Environment
 
 from wikiholt.api.bootstrap import Application
 from wikiholt.api.settings.definitions import Settings
-from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
@@ -119,8 +117,7 @@ class McpEndpoint:
         if len(opened.sessions) == 1 and not opened.failures:
             session = opened.sessions[0]
             return ToolContext(session.grant.scope, lambda: session, check_access=lambda: self._authorize(request))
-        sessions = [replace(session, interface=SearchInterface.MCP) for session in opened.sessions]
-        return ToolContext(Scope.READ, _refuse_several_wikis, OpenedWikis(sessions, opened.failures))
+        return ToolContext(Scope.READ, _refuse_several_wikis, opened)
 
     def _is_allowed_origin(self, request: Request) -> bool:
         """Whether the Origin header is absent, configured, or our own host."""

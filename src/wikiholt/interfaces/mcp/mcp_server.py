@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
@@ -45,7 +45,7 @@ from pydantic import ValidationError
 from wikiholt import __version__
 from wikiholt.api.operations.similar_paths import find_similar_paths
 from wikiholt.api.settings.definitions import Settings
-from wikiholt.domain.search import PageFilter, SearchInterface
+from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources
@@ -172,7 +172,7 @@ class _ServerHandlers:
             call = tool.parse(arguments, self._max_tokens)
             if tool_context.wikis is not None:
                 return _make_result(tool.run(tool_context.wikis, call), tool.format_text)
-            wiki = replace(tool_context.open(), interface=SearchInterface.MCP)
+            wiki = tool_context.open()
             if tool.reads_index:
                 self._wait_for_own_writes(wiki)
             document = tool.run(wiki, call)
@@ -180,14 +180,15 @@ class _ServerHandlers:
                 wiki.handle.record_write(document["revision"])
             return _make_result(document, tool.format_text)
         except ValidationError as error:
-            return _make_error_result(format_invalid_arguments(tool.name, error))
+            return _make_error_result(format_invalid_arguments(tool.name, error, tool.parameter_names))
         except WikiholtError as error:
             if error.status >= 500:
                 _log.info("a tool failed: %s: %s", error.code, error.message)
-            requested = str(arguments.get("path") or arguments.get("id") or "")
             similar: list[str] = []
-            if wiki is not None and requested and isinstance(error, PageNotFound):
-                similar = find_similar_paths(wiki, error, requested)
+            if wiki is not None and isinstance(error, PageNotFound):
+                requested = next((arguments[name] for name in ("path", "paths", "id") if name in arguments), "")
+                requested = requested[0] if isinstance(requested, list) else requested
+                similar = find_similar_paths(wiki, error, str(requested))
             can_write = tool_context.wikis is None and tool_context.scope.allows(Scope.WRITE)
             return _make_error_result(format_error(error, similar, can_write=can_write))
         except Exception:  # noqa: BLE001 - the agent gets a result, and the log the details

@@ -1,7 +1,7 @@
 """The adapter between the table of operations and MCP: what a tool adds to its operation, its schema, and its call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from wikiholt.api.operations.operation import Caching, Operation
 from wikiholt.api.operations.parameters import Count
 from wikiholt.api.operations.search import SearchParameters, wait_for_index
-from wikiholt.domain.search import PageFilter
+from wikiholt.domain.search import PageFilter, SearchInterface
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import Forbidden, NothingIndexed
+from wikiholt.errors import Forbidden, IndexMissing, NothingIndexed
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -110,21 +110,28 @@ class Tool:
 
     def run(self, opened: WikiSession | OpenedWikis, call: ToolCall) -> Any:
         """The structured content of the answer."""
-        run = self.operation.run
         if isinstance(opened, OpenedWikis):
             assert self.operation.run_several is not None, "only such tools are offered"
             chosen = _choose_wikis(opened, call.parameters.wiki)
             return self.present(self.operation.run_several(chosen, call.parameters), call)
+        opened = replace(opened, interface=SearchInterface.MCP)
         if not self.reads_index:
-            return self.present(run(opened, call.parameters), call)
+            return self.present(self.operation.run(opened, call.parameters), call)
         if isinstance(call.parameters, SearchParameters):
             wait_for_index(opened, call.parameters)
-        with opened.open_snapshot() as snapshot:
-            is_versioned = self.operation.caching is Caching.VERSION
-            document = run(opened, call.parameters, *((snapshot,) if is_versioned else ()))
-            if "stale" not in document:
-                document = {**document, "stale": _is_stale(snapshot)}
-        return self.present(document, call)
+        return self.present(self._run_with_index(opened, call), call)
+
+    def _run_with_index(self, wiki: WikiSession, call: ToolCall) -> Any:
+        """The document, which says whether the index is stale."""
+        try:
+            with wiki.open_snapshot() as snapshot:
+                is_versioned = self.operation.caching is Caching.VERSION
+                document = self.operation.run(wiki, call.parameters, *((snapshot,) if is_versioned else ()))
+                return document if "stale" in document else {**document, "stale": _is_stale(snapshot)}
+        except IndexMissing:
+            if self.operation.needs_index:
+                raise
+            return {**self.operation.run(wiki, call.parameters), "stale": False}
 
     def describe(self, description: str = "") -> Described:
         """The definition for clients, with another description if there is one."""
@@ -163,7 +170,8 @@ def _choose_wikis(opened: OpenedWikis, slugs: Sequence[str]) -> OpenedWikis:
         raise Forbidden(
             "One of these wikis is not covered by your keys.", hint="Leave out wikis to search all of them."
         )
-    sessions = [session for session in opened.sessions if not slugs or session.wiki.slug in slugs]
+    chosen = [session for session in opened.sessions if not slugs or session.wiki.slug in slugs]
+    sessions = [replace(session, interface=SearchInterface.MCP) for session in chosen]
     failures = {slug: error for slug, error in opened.failures.items() if not slugs or slug in slugs}
     return OpenedWikis(sessions, failures)
 

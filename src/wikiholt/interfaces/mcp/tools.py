@@ -7,12 +7,7 @@ from typing import Any
 
 from mcp_types import Tool as Described
 
-from wikiholt.api.operations.attachments import ATTACHMENT_OPERATIONS
-from wikiholt.api.operations.page_edits import EDIT_OPERATIONS
-from wikiholt.api.operations.page_parts import PART_OPERATIONS
-from wikiholt.api.operations.page_writes import WRITE_OPERATIONS
-from wikiholt.api.operations.pages import LINK_OPERATIONS, PAGE_OPERATIONS
-from wikiholt.api.operations.search import SEARCH_OPERATIONS
+from wikiholt.api.operations.table import OPERATIONS_OF_WIKI, OPERATIONS_WITHOUT_ROUTE
 from wikiholt.interfaces.mcp import answers
 from wikiholt.interfaces.mcp.answers import format_lines, present_lists, present_written
 from wikiholt.interfaces.mcp.budget import format_compact_json
@@ -25,22 +20,10 @@ from wikiholt.interfaces.mcp.tool import (
     Tool,
 )
 
-_OPERATIONS = {
-    operation.name: operation
-    for operation in (
-        *SEARCH_OPERATIONS,
-        *PAGE_OPERATIONS,
-        *LINK_OPERATIONS,
-        *ATTACHMENT_OPERATIONS,
-        *WRITE_OPERATIONS,
-        *PART_OPERATIONS,
-        *EDIT_OPERATIONS,
-    )
-}
+_OPERATIONS = {operation.name: operation for operation in (*OPERATIONS_OF_WIKI, *OPERATIONS_WITHOUT_ROUTE)}
 _FILTERS = ("tag", "category", "prefix", "since", "where")
 _PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS)
 """Filters are described once, in the tool `search`."""
-_COMMIT = ("commit_message", "revision")
 
 
 def _make_search(name: str, title: str, description: str, operation: str, *arguments: str, **options: Any) -> Tool:
@@ -76,7 +59,7 @@ def _make_write(name: str, title: str, operation: str, *arguments: str, **option
         name,
         title,
         _OPERATIONS[operation],
-        ("path", *arguments, *_COMMIT),
+        ("path", *arguments, "commit_message"),
         present_written,
         format_lines,
         **{"answer": NoArguments, **options},
@@ -182,7 +165,7 @@ WRITE_TOOLS: Sequence[Tool] = (
         "write_page",
         "Write a page",
         "put_page",
-        "content",
+        *("content", "revision"),
         description="Write an entire page, as one commit. An existing page needs the revision from read_page; to "
         "change a part of it, use edit_page.",
         destructive=True,
@@ -191,15 +174,15 @@ WRITE_TOOLS: Sequence[Tool] = (
         "edit_page",
         "Edit a page",
         "edit_part",
-        *("new_string", "old_string", "replace_all", "section", "from_line", "to_line"),
+        *("new_string", "old_string", "replace_all", "section", "from_line", "to_line", "revision"),
         destructive=True,
     ),
-    _make_write("append_to_page", "Append to a page", "append_to_page", "text"),
+    _make_write("append_to_page", "Append to a page", "append_to_page", "text", "revision"),
     _make_write(
         "rename_page",
         "Rename a page",
         "rename_page",
-        *("new_path", "update_links", "move_subpages"),
+        *("new_path", "update_links", "move_subpages", "revision"),
         answer=AnswerArguments,
         destructive=True,
     ),
@@ -207,6 +190,7 @@ WRITE_TOOLS: Sequence[Tool] = (
         "delete_page",
         "Delete a page",
         "delete_page",
+        "revision",
         description="Delete a page; its content stays in the git history. Ask the user before you do this.",
         destructive=True,
     ),

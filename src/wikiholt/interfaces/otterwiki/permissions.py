@@ -13,11 +13,11 @@ from typing import Any, Self
 from flask import current_app, request
 from werkzeug.exceptions import BadRequest
 
+from wikiholt.api.operations.page_writes import make_key_author
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import HostGrant, parse_bearer_token
-from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki
 from wikiholt.interfaces.otterwiki.wiki_resolver import get_request_paths
 from wikiholt.wikis.access import RequestIdentity

@@ -55,7 +55,7 @@ def handle_page(request: Request, wiki: WikiSession) -> Response:
     """Render one page. The parameter `q` is the query whose words are marked."""
     query = request.query_params.get("q", "")
     content = wiki.handle.pages.read(request.query_params.get("page", ""))
-    page = build_preview_document(request, wiki, content, query)
+    page = build_preview_document(wiki, content, query)
     contents, related = _render_contents(page), "".join(_render_related(wiki, page))
     main = (
         f'<main id="app.main" class="read">{render_form(query)}'

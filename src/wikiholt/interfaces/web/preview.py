@@ -1,29 +1,23 @@
-"""The route that returns a page as sanitized HTML."""
+"""The operations that return a page, or a draft of one, as sanitized HTML."""
 
 import re
 from contextlib import suppress
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter
 from pydantic import Field
-from starlette.requests import Request
-from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document, build_documents
-from wikiholt.api.operations.parameters import Parameters
-from wikiholt.api.settings.definitions import Settings, WikiSettings
+from wikiholt.api.operations.operation import Operation
+from wikiholt.api.operations.page_writes import Text
+from wikiholt.api.operations.pages import PageParameters, PathInUrl
+from wikiholt.api.operations.parameters import BodyParameters
+from wikiholt.api.settings.definitions import WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.search import Hit
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
-from wikiholt.interfaces.http.page_routes import PagePath
-from wikiholt.interfaces.http.problem_details import describe_route
-from wikiholt.interfaces.http.query_params import NoQuery, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
-from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
 from wikiholt.interfaces.web.renderer import highlight_words, render_changes, render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.search.request import MAX_QUERY_CHARS, SearchRequest
@@ -37,8 +31,6 @@ _MAX_SIMILAR = 5
 _SIMILAR_TEXT_CHARS = 300
 _MIN_SIMILAR_SCORE = 0.5
 """The hint stops the first attempt to save, so the page must be more likely than not."""
-
-router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 
 class HeadingDocument(TypedDict):
@@ -75,24 +67,18 @@ class PreviewDocument(TypedDict):
     notes: list[str]
 
 
-class PreviewParams(Parameters):
+class PreviewParameters(PageParameters):
     """Parameters of a preview."""
 
     q: str = Field("", max_length=MAX_QUERY_CHARS, description="A query, whose words are marked in the HTML.")
 
 
-@router.get(
-    "/preview/{path:path}", operation_id="preview_api_v1_preview__path__get", **describe_route(PreviewDocument, 404)
-)
-def preview_page(
-    request: Request,
-    path: PagePath,
-    context: RequestContextDep,
-    params: Annotated[PreviewParams, parse_query(PreviewParams)],
-) -> Response:
-    """A page as sanitized HTML, with its headings and the pages that link to it."""
-    session = context.open_wiki(Scope.READ)
-    return make_json_response(build_preview_document(request, session, session.handle.pages.read(path), params.q))
+class Draft(BodyParameters):
+    """The text of a page that is not saved; `revision` is that of the text which was opened (empty: none)."""
+
+    path: PathInUrl
+    content: Text
+    revision: Annotated[str, Field(max_length=64)] | None = None
 
 
 class DraftDocument(PreviewDocument):
@@ -107,30 +93,35 @@ class DraftDocument(PreviewDocument):
     similar: list[PageRefDocument]
 
 
-@router.post("/preview/{path:path}", **describe_route(DraftDocument, 404, 409, 413))
-def preview_draft(
-    request: Request,
-    path: PagePath,
-    context: RequestContextDep,
-    raw_body: Annotated[LazyBody[DraftBody], read_body(DraftBody)],
-    _: NoQuery,
-) -> Response:
+def preview_page(wiki: WikiSession, parameters: PreviewParameters) -> PreviewDocument:
+    """A page as sanitized HTML, with its headings and the pages that link to it."""
+    return build_preview_document(wiki, wiki.handle.pages.read(parameters.path), parameters.q)
+
+
+def preview_draft(wiki: WikiSession, parameters: Draft) -> DraftDocument:
     """Render a text as the page would look with it, and compare it with the saved page. Nothing is written.
 
     With `revision`, it is compared with the page at that revision, because the page may have been changed since then.
     """
-    session, body = context.open_wiki(Scope.WRITE), raw_body.read()
-    pages = session.handle.pages
-    draft = pages.read_draft(path, body.content)
+    pages = wiki.handle.pages
+    draft = pages.read_draft(parameters.path, parameters.content)
     try:
-        saved = "" if body.revision == "" else pages.read(path, body.revision).content
+        saved = "" if parameters.revision == "" else pages.read(parameters.path, parameters.revision).content
     except (PageNotFound, InvalidPage):
-        if body.revision:
+        if parameters.revision:
             raise
         saved = ""
-    document = build_preview_document(request, session, draft)
-    similar = [] if draft.revision else _find_similar_pages(session.handle, draft)
-    return make_json_response({**document, "changes": render_changes(saved, body.content), "similar": similar})
+    similar = [] if draft.revision else _find_similar_pages(wiki.handle, draft)
+    changes = render_changes(saved, parameters.content)
+    return {**build_preview_document(wiki, draft), "changes": changes, "similar": similar}
+
+
+PREVIEW_OPERATIONS = (
+    Operation("preview", "GET /preview/{path}", preview_page, tag="pages", errors=(404,)),
+    Operation(
+        "preview_draft", "POST /preview/{path}", preview_draft, tag="pages", scope=Scope.WRITE, errors=(404, 409, 413)
+    ),
+)
 
 
 def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefDocument]:
@@ -149,13 +140,10 @@ def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefD
     return build_documents(PageRefDocument, best)
 
 
-def build_preview_document(
-    request: Request, session: WikiSession, content: PageContent, query: str = ""
-) -> PreviewDocument:
+def build_preview_document(wiki: WikiSession, content: PageContent, query: str = "") -> PreviewDocument:
     """Build the document, with the words of `query` marked. Raises InvalidPage if the page cannot be parsed."""
-    settings: Settings = request.app.state.application.settings
-    pipeline = session.handle.pages.get_pipeline()
-    own = WikiSettings.parse(session.wiki.settings)
+    pipeline = wiki.handle.pages.get_pipeline()
+    edit_url = WikiSettings.parse(wiki.wiki.settings).edit_url
     page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
         raise InvalidPage(f"the page {content.path} cannot be displayed: {page.detail}", hint="read it with git")
@@ -164,8 +152,8 @@ def build_preview_document(
     return build_document(
         PreviewDocument,
         content,
-        url=(own.url or settings.url).replace("{path}", quote(content.path)),
-        edit_url=own.edit_url.replace("{path}", quote(content.path)).replace("{file}", quote(content.file)),
+        url=wiki.handle.build_link(content.path),
+        edit_url=edit_url.replace("{path}", quote(content.path)).replace("{file}", quote(content.file)),
         html=highlight_words(rendered.html, query, pipeline.language) if query.strip() else rendered.html,
         cut=rendered.cut,
         headings=build_documents(HeadingDocument, page.headings),

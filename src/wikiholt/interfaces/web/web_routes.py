@@ -7,10 +7,12 @@ from starlette.responses import Response
 from wikiholt.api.bootstrap import Application
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.http.operation_routes import make_router
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.request_context import get_request_context
-from wikiholt.interfaces.web import page_view, preview, search_view
+from wikiholt.interfaces.web import page_view, search_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
+from wikiholt.interfaces.web.preview import PREVIEW_OPERATIONS
 from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
 
 # Views filled by scripts. The HTML contains no wiki data: scripts request that from the API with the user's key.
@@ -40,7 +42,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
         return render_view("manage", page, title="Manage", heading=f"Manage {page.slug}" if page.slug else "Manage")
 
     add_sign_in_pages(app, application.settings)
-    app.router.routes.extend(preview.router.routes)
+    app.router.routes.extend(make_router("/api/v1", PREVIEW_OPERATIONS).routes)
     for path, handler in (
         ("/", handle_start),
         ("/status", handle_status),

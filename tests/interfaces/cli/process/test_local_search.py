@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -16,15 +16,11 @@ from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from tests.support.wait import TIMEOUT_S
 from wikiholt.api.bootstrap import Application
-from wikiholt.api.documents.search_documents import build_result_document
-from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli import http_server, local_client
 from wikiholt.interfaces.cli.http_server import Server, build_config
-from wikiholt.interfaces.cli.local_client import parse_result
+from wikiholt.interfaces.cli.listeners import open_local_listener
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.cli.serve_command import open_local_listener
 from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
-from wikiholt.search.request import SearchRequest
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -32,15 +28,13 @@ Run = Callable[..., tuple[int, str, str]]
 @contextmanager
 def serve_local_searches(application: Application) -> Iterator[None]:
     """Serve at the Unix socket of the data directory, as `serve` does."""
-    ready = Event()
-    with open_local_listener(application.settings.data / SOCKET_NAME) as listener:
-        if listener is None:
+    with open_local_listener(application.settings.data / SOCKET_NAME) as listeners:
+        if not listeners:
             yield
             return
-        server = Server(build_config(application), ready.set)
-        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        server = Server(build_config(application))
+        thread = Thread(target=server.run, args=(listeners,))
         thread.start()
-        assert ready.wait(TIMEOUT_S)
         try:
             yield
         finally:
@@ -195,8 +189,7 @@ def test_a_socket_that_nobody_answers_is_replaced_and_one_in_use_is_kept(served:
 
 def test_a_service_that_ends_leaves_the_socket_of_the_one_that_replaced_it(served: ServedApplication, run: Run) -> None:
     path = served.application.settings.data / SOCKET_NAME
-    with open_local_listener(path) as hanging:
-        assert hanging is not None
+    with open_local_listener(path) as (hanging,):
         hanging.close()
         later = serve_local_searches(served.application)
         later.__enter__()
@@ -211,12 +204,3 @@ def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplicat
     long = replace(served.application.settings, data=served.application.settings.data / ("x" * 200))
     with serve_local_searches(replace(served.application, settings=long)):
         assert not any(long.data.parent.rglob("search.sock"))
-
-
-@pytest.mark.parametrize("mode", SearchMode)
-def test_a_result_survives_json(served: ServedApplication, mode: SearchMode) -> None:
-    request = SearchRequest("printer drum", 5, mode, facets=("category",))
-    result = served.application.service.get_handle("alpha").search(request)
-    assert result.hits
-    read = parse_result(json.loads(json.dumps(build_result_document(result))))
-    assert replace(read, answer=result.answer) == result

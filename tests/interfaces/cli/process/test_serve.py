@@ -31,8 +31,8 @@ from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Busy, InvalidSetting
 from wikiholt.interfaces.cli import http_server
+from wikiholt.interfaces.cli.listeners import open_listener
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.cli.serve_command import open_listener
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
 PAGE_COUNT = choose(1500, 400)
@@ -250,7 +250,7 @@ def test_a_worker_that_drains_answers_a_client_that_has_connected_and_not_sent_y
     monkeypatch.setattr(http_server, "_LAST_CONNECTIONS_S", 0.0)
     monkeypatch.setattr(http_server, "_MAX_LAST_CONNECTIONS_S", TIMEOUT_S)
     config = uvicorn.Config(PlainTextResponse("hello"), http=http_server.TimeoutProtocol, ws="none", log_config=None)
-    server = http_server.Server(config, lambda: None)
+    server = http_server.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -269,7 +269,7 @@ def test_a_worker_that_drains_tells_a_client_to_open_another_connection(monkeypa
     monkeypatch.setattr(http_server, "_MAX_LAST_CONNECTIONS_S", TIMEOUT_S)
     options = {"timeout_keep_alive": int(TIMEOUT_S), "ws": "none", "log_config": None}
     config = uvicorn.Config(PlainTextResponse("hello"), http=http_server.TimeoutProtocol, **options)  # type: ignore[arg-type]
-    server = http_server.Server(config, lambda: None)
+    server = http_server.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -314,10 +314,6 @@ def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
             process.kill()
 
 
-def count_open_files(process: int) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
-
-
 def is_closed(connection: socket.socket) -> bool:
     """Whether the server has closed a connection on which nothing was sent."""
     try:
@@ -341,21 +337,3 @@ def test_strangers_get_a_quarter_of_the_open_files(tmp_path: Path) -> None:
             assert sum(map(is_closed, strangers)) == 60 - 24
             assert client.get("healthz").status_code == 200
         assert serve.stop(signal.SIGTERM) == 0
-
-
-def test_a_service_without_free_files_says_so_once_and_accepts_connections_later(tmp_path: Path) -> None:
-    with run_serve(tmp_path / "data") as serve:
-        assert serve.get("healthz").status_code == 200
-        pid = serve.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(count_open_files(pid), 8), hard))
-        address = urlsplit(serve.url)
-        with socket.create_connection((address.hostname, address.port)) as stranger:
-            assert serve.process.stderr is not None
-            line = next(line for line in serve.process.stderr if "cannot accept connections" in line)
-            assert "raise the limit of open files" in line
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
-            assert serve.get("healthz").status_code == 200
-            assert not is_closed(stranger)
-        assert serve.stop(signal.SIGTERM) == 0
-        assert len(serve.process.stderr.read()) < 2000

@@ -167,7 +167,7 @@ def test_the_gauges_of_an_ended_child_are_removed_and_its_counters_stay(tmp_path
         (tmp_path / name).touch()
     one, other = socket.socketpair()
     with one, other:
-        spawner = supervisor_module.ChildSpawner([sys.executable, "-c", ""], str(tmp_path), one, other)
+        spawner = supervisor_module.ChildSpawner([sys.executable, "-c", ""], str(tmp_path), [one, other])
         child = spawner.spawn(ChildRole.WORKER, "1")
     child.process.wait()
     spawner.forget(child)

@@ -1,0 +1,175 @@
+"""Wikis: clients list those that they may see, the operator manages all."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from wikiholt.api.bootstrap import Application
+from wikiholt.api.documents.admin_documents import (
+    RemovedWikiDocument,
+    SettingDocument,
+    WikiDocument,
+    build_removed_document,
+    build_setting_document,
+    build_wiki_document,
+)
+from wikiholt.api.operations.operation import Operation, Subject
+from wikiholt.api.operations.parameters import NO_NUL_PATTERN, BodyParameters, Count, Flag, Parameters
+from wikiholt.api.settings.definitions import WIKI_SETTINGS, WikiSettings
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import Conflict, InvalidSource, SourceError
+
+SlugInUrl = Annotated[str, Field(max_length=200, description="The slug of the wiki.")]
+_SettingText = Annotated[str, Field(max_length=10_000, pattern=NO_NUL_PATTERN)]
+_SettingTexts = Annotated[dict[str, _SettingText], Field(max_length=50)]
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleWikis:
+    """The wikis that a client may see, and whether it is the operator, who also sees their sources and settings."""
+
+    wikis: list[Wiki]
+    to_operator: bool
+
+
+class WikiListParameters(Parameters):
+    """Paging of the list of wikis, which is sorted by slug."""
+
+    limit: Count = Field(1000, ge=1, le=10_000, description="Maximum number of entries.")
+    offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
+
+
+class WikiParameters(Parameters):
+    """A wiki."""
+
+    slug: SlugInUrl
+
+
+class RemoveParameters(WikiParameters):
+    """Confirms the loss of pages."""
+
+    delete_pages: Flag = Field(False, description="Also delete the pages of a wiki that has no other source.")
+
+
+class NewWiki(BodyParameters):
+    """A wiki to register: the path or URL of its repository, and its settings.
+
+    Without a source, Wikiholt creates and keeps an empty repository.
+    """
+
+    slug: str = Field(max_length=200)
+    source: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")] | None = None
+    settings: _SettingTexts = Field(default_factory=dict)
+
+
+class WikiChanges(BodyParameters):
+    """Settings to change; an empty text removes a setting, others stay unchanged."""
+
+    slug: SlugInUrl
+    settings: _SettingTexts
+
+
+class VisibleWikiDocument(TypedDict):
+    """A wiki; only the operator sees the source and the settings."""
+
+    slug: str
+    created_at: NotRequired[str]
+    source: NotRequired[str]
+    settings: NotRequired[dict[str, str]]
+
+
+class WikisDocument(TypedDict):
+    """The wikis that the client may see; `total` is their number on all pages."""
+
+    wikis: list[VisibleWikiDocument]
+    total: int
+
+
+class SettingsDocument(TypedDict):
+    """The settings that a wiki can have."""
+
+    settings: list[SettingDocument]
+
+
+def list_settings(_application: Application, _: Parameters) -> SettingsDocument:
+    """List the settings that a wiki can have, with their defaults; requires an operator key."""
+    return {"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]}
+
+
+def list_wikis(visible: VisibleWikis, parameters: WikiListParameters) -> WikisDocument:
+    """List the wikis that the client may see."""
+    listed = visible.wikis[parameters.offset : parameters.offset + parameters.limit]
+    documents: list[VisibleWikiDocument] = [
+        {**build_wiki_document(wiki)} if visible.to_operator else {"slug": wiki.slug} for wiki in listed
+    ]
+    return {"wikis": documents, "total": len(visible.wikis)}
+
+
+def add_wiki(application: Application, parameters: NewWiki) -> WikiDocument:
+    """Register a wiki after checking its repository, or create one without a source; requires an operator key."""
+    WikiSettings.parse(parameters.settings)
+    try:
+        if parameters.source is None:
+            wiki = application.service.create(parameters.slug, parameters.settings)
+        else:
+            wiki = application.service.add(parameters.slug, _check_source(parameters.source), parameters.settings)
+    except SourceError as error:
+        # The operator may see the full reason, which can contain paths.
+        raise InvalidSource(error.message, hint=error.hint) from error
+    application.scheduler.touch(wiki.id)
+    return build_wiki_document(wiki)
+
+
+def _check_source(source: str) -> str:
+    """Refuse a relative path, which would depend on the working directory of the service."""
+    if source.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:", source):
+        return source
+    raise InvalidSource("The source is neither an absolute path nor a URL.", hint="Write a path that starts with /.")
+
+
+def read_wiki(application: Application, parameters: WikiParameters) -> WikiDocument:
+    """Show the source and settings of a wiki without secrets; requires an operator key."""
+    return build_wiki_document(application.service.registry.get(parameters.slug))
+
+
+def update_wiki(application: Application, parameters: WikiChanges) -> WikiDocument:
+    """Change settings of a wiki; requires an operator key."""
+    WikiSettings.parse(parameters.settings)
+    wiki = application.service.configure(parameters.slug, parameters.settings)
+    application.scheduler.notify_changed(wiki.id)
+    return build_wiki_document(wiki)
+
+
+def remove_wiki(application: Application, parameters: RemoveParameters) -> RemovedWikiDocument:
+    """Remove the index, keys and registration of a wiki; requires an operator key.
+
+    Its repository stays, unless it was created without a source: then `delete_pages` must be set.
+    """
+    service = application.service
+    wiki = service.registry.get(parameters.slug)
+    if wiki.is_managed and not parameters.delete_pages:
+        raise Conflict("This would delete the only copy of the pages.", hint="Send delete_pages=true to delete them.")
+    return build_removed_document(service.remove(parameters.slug, wiki.id))
+
+
+_SERVICE = Subject.SERVICE
+WIKI_OPERATIONS = (
+    Operation("list_settings", "GET /settings", list_settings, tag="wikis", subject=_SERVICE),
+    Operation("list_wikis", "GET /wikis", list_wikis, tag="wikis", subject=Subject.WIKIS),
+    Operation(
+        "add_wiki",
+        "POST /wikis",
+        add_wiki,
+        tag="wikis",
+        subject=_SERVICE,
+        errors=(409, 413),
+        status=201,
+        location="/wikis/{slug}",
+    ),
+    Operation("read_wiki", "GET /wikis/{slug}", read_wiki, tag="wikis", subject=_SERVICE, errors=(404,)),
+    Operation("change_wiki", "PATCH /wikis/{slug}", update_wiki, tag="wikis", subject=_SERVICE, errors=(404, 409, 413)),
+    Operation("remove_wiki", "DELETE /wikis/{slug}", remove_wiki, tag="wikis", subject=_SERVICE, errors=(404, 409)),
+)
