@@ -12,7 +12,7 @@ from wikiholt.index.sqlite.faiss_codes import make_codes_choice
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
-from wikiholt.wikis.registry_recovery import LeftoverData
+from wikiholt.wikis.registry_store import LeftoverData
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 KEYWORD_CACHE_MIN_PAGES = 1_000
@@ -79,7 +79,6 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         pool,
         scratch,
         settings.postgres_lease,
-        hnsw_min_chunks=settings.postgres_hnsw_from,
         # A Chroma collection follows the changes of a file.
         choose_codes=make_codes_choice(settings.vectors, settings.faiss_crossover),
         copy_min_pages=0 if settings.chroma_url or settings.chroma_path else COPY_MIN_PAGES,

@@ -417,7 +417,7 @@ class NodeMessage(StrEnum):
     REPAIR = "repair"
     TOUCH = "touch"
     REINDEX = "reindex"
-    ASSIGNMENTS = "shifts"
+    ASSIGNMENTS = "assignments"
 
 
 class NodeAssignments(Protocol):

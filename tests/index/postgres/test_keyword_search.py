@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +16,8 @@ from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Page, PageMetadata, PageTerms
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
-from wikiholt.index.postgres.maintenance import build_missing_indexes
 from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.index.sqlite.store import SqliteStore
-from wikiholt.text.bm25 import build_page_terms
-from wikiholt.text.keyword_query import parse_query
 
 WORDS = (
     "disk",
@@ -110,21 +106,16 @@ def test_any_query_gives_the_pages_and_scores_of_the_embedded_store(
 
 LONG_WORD = "x" * 3000
 ODD_TEXTS = {
-    "more words than PostgreSQL can tell the place of": PageTerms(
-        "", "", " ".join(f"w{n % 900}" for n in range(20_000))
-    ),
-    "a word more often than PostgreSQL can count": PageTerms("disk", "raid", "disk " * 20_000 + "mirror disk"),
+    "many words": PageTerms("", "", " ".join(f"w{n % 900}" for n in range(20_000))),
+    "a word very often": PageTerms("disk", "raid", "disk " * 20_000 + "mirror disk"),
     "a word that is too long": PageTerms("", LONG_WORD, f"disk {LONG_WORD}y raid {LONG_WORD} disk"),
-    "more words than a tsvector holds": PageTerms("", "", " ".join(f"wort{n:06d}wort" for n in range(70_000))),
     "joiners inside of words": PageTerms("", "", "می\u200cخواهم disk\u200draid  mirror"),
     "nothing": PageTerms("", "", ""),
 }
 
 
 @pytest.mark.parametrize("what", ODD_TEXTS)
-def test_pages_too_large_for_a_tsvector_are_ranked_too(
-    what: str, postgres: PostgresStore, embedded: SqliteStore
-) -> None:
+def test_odd_pages_are_ranked_too(what: str, postgres: PostgresStore, embedded: SqliteStore) -> None:
     fields = [ODD_TEXTS[what], PageTerms("disk", "", "raid mirror"), PageTerms("", "", f"diskette w7 {LONG_WORD[:50]}")]
     queries = [
         KeywordQuery(("disk", "raid")),
@@ -144,43 +135,6 @@ def test_pages_too_large_for_a_tsvector_are_ranked_too(
         for query in queries:
             assert search_keywords(ours, query) == search_keywords(theirs, query), query
         assert ours.check() == []
-
-
-def test_real_pages_are_found_the_same_with_and_without_indexes(
-    postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
-) -> None:
-    texts = [page.read_text() for page in sorted(Path("docs").rglob("*.md"))]
-    paragraphs = [part for text in texts for part in text.split("\n\n") if len(part) > 40][:400]
-    pages = [Page(f"1/{n}", f"1/{n}", part[:30], PageMetadata(), (), (), part, 1) for n, part in enumerate(paragraphs)]
-    fields = [build_page_terms(page) for page in pages]
-    ours, theirs = create_in_both(fields, postgres, embedded)
-    queries = [
-        "index",
-        'what is "the index"',
-        "search wiki -git",
-        "rebuil",
-        '"a wiki" -"the index" sync',
-        "backup restor",
-    ]
-    with closing(ours), closing(theirs):
-        for turn in range(2):
-            for text in queries:
-                query = parse_query(text)
-                found = ours.search_keywords(query, 50, PageFilter())
-                assert (found, ours.find_matching_page_ids(query).tolist()) == (
-                    theirs.search_keywords(query, 50, PageFilter()),
-                    theirs.find_matching_page_ids(query).tolist(),
-                )
-                assert found
-            if turn == 0:
-                placement = postgres.placements.get(postgres.list_wiki_ids()[-1])
-                assert "g1_pages_terms" in build_missing_indexes(
-                    postgres.placements.get_operator_connections(placement), placement.schema
-                )
-                assert (
-                    build_missing_indexes(postgres.placements.get_operator_connections(placement), placement.schema)
-                    == []
-                )
 
 
 def test_terms_that_no_text_can_contain_find_nothing(postgres: PostgresStore) -> None:

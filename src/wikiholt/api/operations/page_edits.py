@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from wikiholt.api.documents.page_documents import PageWriteDocument
-from wikiholt.api.operations.operation import Operation
+from wikiholt.api.operations.operation import OperationTable
 from wikiholt.api.operations.page_parts import find_section
 from wikiholt.api.operations.page_writes import Text, WriteParameters, get_author, report_saved
 from wikiholt.domain.page import PageContent
@@ -38,6 +38,10 @@ class AppendToPage(WriteParameters):
     text: Annotated[Text, Field(min_length=1)] = Field(description="The text to add, on a new line.")
 
 
+EDIT_OPERATIONS = OperationTable("pages", scope=Scope.WRITE)
+
+
+@EDIT_OPERATIONS.add("")
 def edit_part(wiki: WikiSession, parameters: EditPart) -> PageWriteDocument:
     """Replace a text, a section or lines of a page, as one commit."""
     old, new = parameters.old_string, parameters.new_string
@@ -89,14 +93,9 @@ def _replace_part(page: PageContent, parameters: EditPart) -> str:
     return "".join(f"{line}\n" for line in before) + text + "\n".join(after)
 
 
+@EDIT_OPERATIONS.add("")
 def append_to_page(wiki: WikiSession, parameters: AppendToPage) -> PageWriteDocument:
     """Add text at the end of a page, as one commit."""
     path, author, message = wiki.path_style.to_git_path(parameters.path), get_author(wiki), parameters.message
     written = wiki.handle.pages.append(path, parameters.text, author, message, expected=parameters.expected)
     return report_saved(wiki, written, author, message)
-
-
-EDIT_OPERATIONS = (
-    Operation("edit_part", "", edit_part, tag="pages", scope=Scope.WRITE),
-    Operation("append_to_page", "", append_to_page, tag="pages", scope=Scope.WRITE),
-)

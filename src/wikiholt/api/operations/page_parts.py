@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document
-from wikiholt.api.operations.operation import Operation
+from wikiholt.api.operations.operation import OperationTable
 from wikiholt.api.operations.parameters import Count, PagePath, PageRevision, Parameters, to_list
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.page import Heading, PageContent
@@ -65,6 +65,10 @@ class PagePartsDocument(TypedDict):
     pages: list[PagePartDocument]
 
 
+PART_OPERATIONS = OperationTable("pages")
+
+
+@PART_OPERATIONS.add("")
 def read_parts(wiki: WikiSession, parameters: PartParameters) -> PagePartsDocument:
     """Read pages, or a section, a range of lines or an older revision of them."""
     paths = list(dict.fromkeys(parameters.paths))
@@ -189,6 +193,7 @@ class DiffDocument(TypedDict):
     diff: str
 
 
+@PART_OPERATIONS.add("")
 def compare_revisions(wiki: WikiSession, parameters: DiffParameters) -> DiffDocument:
     """Show what changed on a page: by the last commit, or between two revisions."""
     path = wiki.path_style.to_git_path(parameters.path)
@@ -237,9 +242,3 @@ def iter_diff_lines(old_page: PageContent | None, new_page: PageContent) -> Iter
         yield line.removesuffix("\n")
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"
-
-
-PART_OPERATIONS = (
-    Operation("read_parts", "", read_parts, tag="pages"),
-    Operation("compare_revisions", "", compare_revisions, tag="pages"),
-)

@@ -21,13 +21,13 @@ from wikiholt.api.documents.page_documents import (
     build_page_document,
     build_page_list_document,
 )
-from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, Count, Flag, ListParameters, Parameters, Since
 from wikiholt.domain.git import LogEntry
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.live_index import IndexSnapshot
-from wikiholt.wikis.pages.page_locator import is_below
+from wikiholt.wikis.pages.page_reader import is_below
 from wikiholt.wikis.session import WikiSession
 
 _LOG_BATCH = 500
@@ -82,6 +82,11 @@ class ReadParameters(PageParameters):
     )
 
 
+PAGE_OPERATIONS = OperationTable("pages")
+LINK_OPERATIONS = OperationTable("links")
+
+
+@PAGE_OPERATIONS.add("GET /pages", caching=Caching.VERSION, needs_index=False)
 def list_pages(
     wiki: WikiSession, parameters: PageListParameters, snapshot: IndexSnapshot | None = None
 ) -> PageListDocument:
@@ -94,12 +99,7 @@ def list_pages(
     return build_page_list_document(pages.list(where, parameters.limit, parameters.offset), wiki.path_style)
 
 
-def read_page(wiki: WikiSession, parameters: ReadParameters) -> PageDocument:
-    """Read a page at HEAD or at a revision. Its ETag is valid for If-Match of a write."""
-    page = wiki.handle.pages.read(wiki.path_style.to_git_path(parameters.path), parameters.revision)
-    return build_page_document(page, wiki.path_style)
-
-
+@PAGE_OPERATIONS.add("GET /pages/{path}/history", "history", errors=(404,), page_instead="read_page")
 def list_page_history(wiki: WikiSession, parameters: HistoryParameters) -> HistoryDocument:
     """List the commits that changed a page, newest first."""
     path = wiki.path_style.to_git_path(parameters.path)
@@ -112,6 +112,14 @@ def list_page_history(wiki: WikiSession, parameters: HistoryParameters) -> Histo
     }
 
 
+@PAGE_OPERATIONS.add("GET /pages/{path}", caching=Caching.CONTENT, errors=(404,))
+def read_page(wiki: WikiSession, parameters: ReadParameters) -> PageDocument:
+    """Read a page at HEAD or at a revision. Its ETag is valid for If-Match of a write."""
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(parameters.path), parameters.revision)
+    return build_page_document(page, wiki.path_style)
+
+
+@PAGE_OPERATIONS.add("GET /changelog", "changelog")
 def list_changes(wiki: WikiSession, parameters: ChangelogParameters) -> ChangelogDocument:
     """List the commits that changed pages, newest first: all, those of a folder, or since a date."""
     found, next_offset = _find_changes(wiki, parameters)
@@ -138,38 +146,20 @@ def _find_changes(wiki: WikiSession, parameters: ChangelogParameters) -> tuple[l
     return found, position
 
 
+@LINK_OPERATIONS.add("GET /links", "graph", caching=Caching.VERSION)
 def get_link_graph(wiki: WikiSession, _: Parameters, snapshot: IndexSnapshot) -> GraphDocument:
     """List all pages and the links between them."""
     return build_graph_document(snapshot.pages.build_graph(), wiki.path_style)
 
 
+@LINK_OPERATIONS.add("GET /links/{path}", "links", errors=(404,))
 def get_page_links(wiki: WikiSession, parameters: PageParameters) -> LinksDocument:
     """List the pages that a page links to and the pages that link to it."""
     links = wiki.handle.pages.get_links(wiki.path_style.to_git_path(parameters.path))
     return build_links_document(links, wiki.path_style)
 
 
+@LINK_OPERATIONS.add("GET /orphans", "orphans")
 def find_orphans(wiki: WikiSession, _: Parameters) -> OrphansDocument:
     """List the pages that no other page links to."""
     return build_orphans_document(wiki.handle.pages.find_orphans(), wiki.path_style)
-
-
-READ_PAGE = Operation("read_page", "GET /pages/{path}", read_page, tag="pages", caching=Caching.CONTENT, errors=(404,))
-PAGE_OPERATIONS = (
-    Operation("list_pages", "GET /pages", list_pages, tag="pages", caching=Caching.VERSION, needs_index=False),
-    Operation("changelog", "GET /changelog", list_changes, tag="pages"),
-    Operation(
-        "history",
-        "GET /pages/{path}/history",
-        list_page_history,
-        tag="pages",
-        errors=(404,),
-        page_instead=READ_PAGE,
-    ),
-    READ_PAGE,
-)
-LINK_OPERATIONS = (
-    Operation("graph", "GET /links", get_link_graph, tag="links", caching=Caching.VERSION),
-    Operation("links", "GET /links/{path}", get_page_links, tag="links", errors=(404,)),
-    Operation("orphans", "GET /orphans", find_orphans, tag="links"),
-)

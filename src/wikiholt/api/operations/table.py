@@ -1,7 +1,7 @@
 """The table of all operations: those of a wiki, and those of the service."""
 
 from wikiholt.api.operations.attachments import ATTACHMENT_OPERATIONS
-from wikiholt.api.operations.index import INDEX_OPERATIONS
+from wikiholt.api.operations.index import BACKUP_OPERATIONS, INDEX_OPERATIONS
 from wikiholt.api.operations.keys import KEY_OPERATIONS
 from wikiholt.api.operations.page_edits import EDIT_OPERATIONS
 from wikiholt.api.operations.page_parts import PART_OPERATIONS
@@ -17,6 +17,7 @@ OPERATIONS_OF_WIKI = (
     *WRITE_OPERATIONS,
     *LINK_OPERATIONS,
     *INDEX_OPERATIONS,
+    *BACKUP_OPERATIONS,
     *KEY_OPERATIONS,
 )
 """Attachments and history come before the page itself, whose path can be any text."""

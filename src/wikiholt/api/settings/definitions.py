@@ -64,11 +64,6 @@ class Settings:
     postgres_connections: int = setting(
         32, "Maximum number of open database connections of this process, for all wikis.", minimum=1, maximum=10_000
     )
-    postgres_hnsw_from: int = setting(
-        10_000,
-        "Number of chunks from which a wiki in PostgreSQL gets an HNSW index. Below it, search is exact.",
-        minimum=1,
-    )
     model: str = setting(
         "wikiholt-1",
         "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "

@@ -5,28 +5,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from wikiholt.domain.index import IntArray
-from wikiholt.domain.page import Link, PageTerms
+from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.index import rows
 from wikiholt.index.page_table import SQLITE, build_where_clause
+from wikiholt.index.sqlite.connections import select_in_batches
 from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
 
-_BATCH_KEYS = 400
-"""Keys per statement; a statement may compare each key with two columns."""
 _FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
 LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
-
-
-def select_in_batches(db: sqlite3.Connection, sql: str, keys: Sequence[object], columns: int = 1) -> Iterator[rows.Row]:
-    """Run a statement with `{0}` for the keys, a few hundred at a time, that compares them with `columns` columns."""
-    for start in range(0, len(keys), _BATCH_KEYS):
-        batch = keys[start : start + _BATCH_KEYS]
-        yield from db.execute(sql.format(", ".join("?" * len(batch))), (*batch,) * columns)
-
-
-def insert_links(db: sqlite3.Connection, page_id: int, links: Iterable[Link]) -> None:
-    sql = f"INSERT INTO links ({LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-    db.executemany(sql, [(page_id, *row) for row in rows.to_link_rows(links)])
 
 
 # ── keyword search ───────────────────────────────────────────────────────────────────────────────

@@ -229,7 +229,7 @@ def build_config(application: Application, metrics: ServiceMetrics | None = None
 
 def add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
     """Apply the X-Forwarded headers of trusted proxies, as uvicorn does, but keep the address of the connection."""
-    return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies)) if proxies else app)  # type: ignore[arg-type]
+    return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies))) if proxies else app  # type: ignore[arg-type]
 
 
 def load_model(application: Application) -> None:
