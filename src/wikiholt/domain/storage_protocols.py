@@ -125,12 +125,6 @@ class WikiIndex(KeptIndex, Protocol):
         In a large index, candidates may be found in a way that misses one in a hundred.
         """
 
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        """The nearest of these chunks. Unknown ids are ignored."""
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        """The vectors of random chunks."""
-
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
         """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
 
@@ -201,27 +195,6 @@ class WikiIndex(KeptIndex, Protocol):
 
         Raises Busy once `stop` returns True; the file is unusable then.
         """
-
-    def close(self) -> None: ...
-
-
-class IndexCopy(Protocol):
-    """A copy of a wiki's index on this node, beside a database that is too slow for a large wiki.
-
-    Safe to use from many threads.
-    """
-
-    def get_current(self) -> WikiIndex | None:
-        """The copy at the version of the database; None while it is built or updated."""
-
-    def refresh(self) -> None:
-        """Bring the copy to the version of the database, or start to."""
-
-    def verify(self) -> None:
-        """Check every byte of the copy. A damaged one is built again."""
-
-    def wait_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until background work ends."""
 
     def close(self) -> None: ...
 

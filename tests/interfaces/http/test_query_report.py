@@ -56,15 +56,6 @@ def test_an_admin_sees_queries_and_unfound_pages(logged: ServedApplication) -> N
         assert token not in answer.text
 
 
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403), ("other", 403)])
-def test_the_query_report_requires_an_admin_of_the_wiki(
-    logged: ServedApplication, key: str | None, status: int
-) -> None:
-    answer = logged.make_client(key).get("/w/alpha/api/v1/report")
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-
-
 def test_without_a_query_log_the_answer_says_how_to_turn_it_on(logged: ServedApplication) -> None:
     answer = logged.make_client("other").get("/api/v1/report")
     assert (answer.status_code, answer.json()["code"]) == (404, "no-query-log")

@@ -322,13 +322,6 @@ class PostgresIndex:
             if not wanted.isdisjoint((link.key, link.other_key))
         ]
 
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        chunks = self._read_vectors("id = ANY(%s) ORDER BY id", chunk_ids.tolist())
-        return VectorHits.rank(chunks.chunk_ids, chunks.page_ids, np.vecdot(chunks.vectors, vector), limit)
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        return self._read_vectors("true ORDER BY random() LIMIT %s", count)
-
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
         return None
 

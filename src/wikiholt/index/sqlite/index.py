@@ -260,6 +260,7 @@ class SqliteIndex:
         return self._read_vectors().search(self._check_query(vector), limit, page_ids)
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
         return self._read_vectors().score_chunks(self._check_query(vector), chunk_ids, limit)
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows:
@@ -269,6 +270,7 @@ class SqliteIndex:
         return self._read_vectors().read_means(page_ids)
 
     def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
         table = self._read_vectors()
         drawn = np.random.default_rng().permutation(len(table))[:count]
         return table.read_chunks(table.chunk_slots[np.sort(drawn)])
