@@ -4,9 +4,11 @@
 
 The wiki is a git repository with the 14 pages of a demo wiki, indexed in files with the default model. Both walks are
 warm: the same was done twice before. The edited page is a commit that the scheduler's call, `WikiHandle.sync`, brings
-into the index; the search is a hybrid search in this process. Counts are of this commit and need no quiet machine.
+into the index; the search is a hybrid search in this process, and then the same by a request with a key to the server
+that `serve` runs. Counts are of this commit and need no quiet machine.
 """
 
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,18 +16,22 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import httpx
+
 import wikiholt
 from bench.corpus import run_git
 from bench.report import make_head, make_parser
-from wikiholt.api.bootstrap import open_service
+from wikiholt.api.bootstrap import Application, open_application
+from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.cli.http_server import Server, build_config
 from wikiholt.search.request import SearchRequest
-from wikiholt.wikis.handle import WikiHandle
 
 _PACKAGE = Path(wikiholt.__file__).parent
 _PAGES = _PACKAGE / "interfaces/cli/demo_wikis/allotment"
@@ -109,9 +115,14 @@ def main() -> None:
     walk.install()
     with tempfile.TemporaryDirectory() as place:
         rows, details = [make_head("| walk | modules | functions | calls | SQL statements | git processes |")], []
-        for name, count in (("edited page", count_edit), ("search in process", count_search)):
-            with _open_wiki(Path(place) / name.replace(" ", "-")) as (handle, repository):
-                count(walk, handle, repository)
+        walks = (
+            ("edited page", count_edit),
+            ("search in process", count_search),
+            ("search by HTTP", count_http_search),
+        )
+        for name, count in walks:
+            with _open_wiki(Path(place) / name.replace(" ", "-")) as (application, repository):
+                count(walk, application, repository)
             rows.append(
                 f"| {name} | {len(walk.modules)} | {len(walk.functions)} | {walk.functions.total()} | "
                 f"{len(walk.statements)} | {len(walk.processes)} |"
@@ -121,7 +132,7 @@ def main() -> None:
 
 
 @contextmanager
-def _open_wiki(place: Path) -> Iterator[tuple[WikiHandle, Path]]:
+def _open_wiki(place: Path) -> Iterator[tuple[Application, Path]]:
     repository = place / "wiki"
     repository.mkdir(parents=True)
     run_git(repository, "init", "-q", "-b", "main")
@@ -130,12 +141,11 @@ def _open_wiki(place: Path) -> Iterator[tuple[WikiHandle, Path]]:
         file.parent.mkdir(exist_ok=True)
         file.write_text(page.read_text())
     _commit(repository)
-    service = open_service(place / "data")
-    service.add("wiki", str(repository), {})
-    handle = service.get_handle("wiki")
-    handle.sync()
-    yield handle, repository
-    service.close()
+    application = open_application(load_settings(place / "data"))
+    application.service.add("wiki", str(repository), {})
+    application.service.get_handle("wiki").sync()
+    yield application, repository
+    application.service.close()
 
 
 def _commit(repository: Path) -> None:
@@ -143,8 +153,9 @@ def _commit(repository: Path) -> None:
     run_git(repository, "commit", "-q", "-m", "Edit")
 
 
-def count_edit(walk: Walk, handle: WikiHandle, repository: Path) -> None:
+def count_edit(walk: Walk, application: Application, repository: Path) -> None:
     """Record the sync of one edited page."""
+    handle = application.service.get_handle("wiki")
     for number in range(3):
         page = repository / _EDITED
         page.write_text(f"{page.read_text()}\nThe heap was turned {number + 2} times this year.\n")
@@ -157,12 +168,35 @@ def count_edit(walk: Walk, handle: WikiHandle, repository: Path) -> None:
                 run()
 
 
-def count_search(walk: Walk, handle: WikiHandle, _: Path) -> None:
+def count_search(walk: Walk, application: Application, _: Path) -> None:
     """Record one search; its words and its query were not searched before."""
+    handle = application.service.get_handle("wiki")
     for question in _QUESTIONS[:2]:
         handle.search(SearchRequest(question, mode=SearchMode.HYBRID))
     with walk.record():
         hits = handle.search(SearchRequest(_QUESTIONS[2], mode=SearchMode.HYBRID)).hits
+    if not hits:
+        raise SystemExit("the search found nothing")
+
+
+def count_http_search(walk: Walk, application: Application, _: Path) -> None:
+    """Record the same search by a request of a client with a key."""
+    registry = application.service.registry
+    _, token = registry.keys.create(registry.get("wiki").id, Scope.READ, "walk")
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        server = Server(build_config(application))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/search?q="
+        try:
+            with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+                for question in _QUESTIONS[:2]:
+                    client.get(f"{address}{question}").raise_for_status()
+                with walk.record():
+                    hits = client.get(f"{address}{_QUESTIONS[2]}").json()["results"]
+        finally:
+            server.should_exit = True
+            thread.join()
     if not hits:
         raise SystemExit("the search found nothing")
 

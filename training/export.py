@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from training.encoder_graph import EncoderShape, build_encoder, fill_weights
 from training.quantization import (
     WORD_BLOCK,
+    compute_smoothing,
     create_session,
     find_largest_inputs,
     quantize,
@@ -189,7 +190,8 @@ def main() -> None:
     fp32 = build_encoder(shape, int8=False)
     exact = compute_outputs(fp32, tensors, ids, shape)
     largest = find_largest_inputs(fp32, tensors, make_feeds(calibration_ids, shape))
-    rounded = quantize(tensors, largest, arguments.int8_max)
+    smoothing = {name: compute_smoothing(name, seen) for name, seen in largest.items()}
+    rounded = quantize(tensors, smoothing, arguments.int8_max)
     report("int8", exact, compute_outputs(build_encoder(shape, int8=True), rounded, ids, shape))
     rounded["words.pairs"], rounded["words.scale"] = quantize_words(rounded.pop("words"))
     in_blocks = make_shape(shape, WORD_BLOCK)

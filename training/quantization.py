@@ -58,25 +58,29 @@ def create_session(model: onnx.ModelProto, tensors: Mapping[str, np.ndarray]) ->
     return onnxruntime.InferenceSession(model.SerializeToString(), options, disabled_optimizers=["LayerNormFusion"])
 
 
-def compute_smoothing(largest: np.ndarray) -> np.ndarray:
-    """A factor for each column of the input, so that no column needs a much coarser grid than the others."""
+def compute_smoothing(name: str, largest: np.ndarray) -> np.ndarray | None:
+    """A factor for each column of a matrix's input, so that no column needs a much coarser grid than the others.
+
+    None for the attention's output, which is even enough as it is.
+    """
+    if name.endswith(".out"):
+        return None
     scale = np.maximum(largest, MIN_COLUMN_SHARE * np.median(largest)) ** ALPHA
     return (np.exp(np.log(scale).mean()) / scale).astype(np.float32)
 
 
 def quantize(
-    tensors: Mapping[str, np.ndarray], largest: Mapping[str, np.ndarray], int8_max: int
+    tensors: Mapping[str, np.ndarray], smoothing: Mapping[str, np.ndarray | None], int8_max: int
 ) -> dict[str, np.ndarray]:
-    """All tensors, those with `largest` inputs as `.int8`, `.scale` and, but for the attention's output, `.smooth`."""
+    """All tensors, those of `smoothing` as `.int8`, `.scale` and, with factors for their rows, `.smooth`."""
     quantized: dict[str, np.ndarray] = {}
     for name, tensor in tensors.items():
-        if name not in largest:
+        if name not in smoothing:
             quantized[name] = tensor
             continue
-        matrix = tensor
-        if not name.endswith(".out"):  # the attention's output is even enough as it is
-            smooth = quantized[f"{name}.smooth"] = compute_smoothing(largest[name])
-            matrix = tensor / smooth[:, None]
+        matrix, smooth = tensor, smoothing[name]
+        if smooth is not None:
+            quantized[f"{name}.smooth"], matrix = smooth, tensor / smooth[:, None]
         scale = np.abs(matrix).max(axis=0) / np.float32(int8_max)
         scale[scale == 0] = 1
         quantized[f"{name}.int8"], quantized[f"{name}.scale"] = np.rint(matrix / scale).astype(np.int8), scale

@@ -11,8 +11,8 @@ from bench.embedders import IndexedEmbedder, RandomEmbedder
 from bench.report import DATA
 from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.protocols import Embedder
-from wikiholt.index.checksums import compute_row_checksum
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.rows import compute_row_checksum
+from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 HOME = DATA / "otterwiki"

@@ -26,7 +26,7 @@ from wikiholt.index.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
 from wikiholt.index.postgres.generations import create_generation
 from wikiholt.index.postgres.placements import reserve_placement, write_condition
 from wikiholt.index.postgres.store import PostgresStore
-from wikiholt.index.sqlite.generations import GenerationOrigin
+from wikiholt.index.sqlite.wiki_directory import GenerationOrigin
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry

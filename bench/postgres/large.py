@@ -1,4 +1,4 @@
-"""Large wikis: writing them, and finding the nearest passages by an exact scan or by an HNSW index."""
+"""Large wikis: writing them, and finding the nearest passages in files, in a copy, or in the database."""
 
 import tempfile
 from collections.abc import Sequence
@@ -24,14 +24,8 @@ SIZES = (10_000, 100_000)
 LIMIT = 30
 QUESTIONS = 60
 EDITS = 20
-NEVER = 10**9
-SIDES = (
-    ("files", "auto", NEVER),
-    ("PostgreSQL", "auto", 10_000),
-    ("PostgreSQL alone, exact", "store", NEVER),
-    ("PostgreSQL alone, HNSW", "store", 10_000),
-)
-"""Name, setting `vectors`, and from how many passages on there is an HNSW index."""
+SIDES = (("files", "auto"), ("PostgreSQL", "auto"), ("PostgreSQL alone", "store"))
+"""Name and setting `vectors`."""
 
 
 def run(sizes: Sequence[int] = SIZES) -> None:
@@ -40,10 +34,9 @@ def run(sizes: Sequence[int] = SIZES) -> None:
     part.add("As set by default, nodes keep a copy of a large wiki; alone (`vectors = \"store\"`), the database answers.", "")  # fmt: skip
     with load_embedder() as model, run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = CachingEmbedder(model), []
-        for name, vectors, hnsw in SIDES:
+        for name, vectors in SIDES:
             address = "" if name == "files" else server.create_database()
-            given = {"vectors": vectors, "postgres__hnsw_from": hnsw}
-            sides.append(Side(name, Path(place) / name, embedder, address, **given))
+            sides.append(Side(name, Path(place) / name, embedder, address, vectors=vectors))
         for size in sizes:
             pool = entries.load_pages(size)
             part.add(f"### {sum(len(each.chunks) for each in pool):,} chunks, {len(pool):,} pages", "")

@@ -42,9 +42,8 @@ def run() -> None:
             files.service.add(SLUG, str(open_clone().path.resolve()), {})
             files.service.get_handle(SLUG).sync()
         address = server.create_database()
-        # Keywords need no index of vectors, and building one would take the second core meanwhile.
         sides = [
-            Side(name, Path(place) / str(at), embedder, address, postgres__hnsw_from=10**9, vectors=vectors)
+            Side(name, Path(place) / str(at), embedder, address, vectors=vectors)
             for at, (name, vectors) in enumerate(zip(SIDES, ("store", "auto"), strict=False))
         ]
         for side in sides:

@@ -17,7 +17,7 @@ from bench.report import make_head
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.index.postgres import queries
-from wikiholt.index.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
+from wikiholt.index.postgres.schema import GenerationTables
 from wikiholt.models import load_embedder
 
 ROWS = 100_000
@@ -73,7 +73,7 @@ def run(rows: int = ROWS, queries: int = QUERIES) -> None:
         f"{rows:,} real passages (of a real wiki's pages) in one table `chunks` with one HNSW index "
         f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {LIMIT} rows requested, questions are "
         "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is searched by the "
-        f"store's own code: exactly below {HNSW_MIN_CHUNKS:,} rows, by an HNSW index from there.",
+        "store's own code, exactly.",
         "",
     )
     with (
@@ -130,9 +130,6 @@ def fill(database: Database, real: PassageRows, *cuts: Sequence[TenantWiki]) -> 
             create = "CREATE TABLE {} (id int, page_id int, vector vector(384) STORAGE PLAIN)"
             database.execute(sql.SQL(create).format(table))
             copy_rows(database, table, ((n, 0) for n in wiki.rows.tolist()), real)
-            if len(wiki.rows) >= HNSW_MIN_CHUNKS:
-                near = next(index for index in list_sized_indexes(_TABLES.number, 384) if index.min_chunks)
-                database.execute(sql.SQL("CREATE INDEX ON {} ").format(table) + sql.SQL(near.definition))
     database.execute("ANALYZE")
 
 
@@ -219,8 +216,7 @@ def _search_own(database: Database, column: str) -> Way:
         database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
         began = time.perf_counter()
         with database.transaction():
-            found = queries.search_hnsw(database, _TABLES, query, LIMIT) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
-            found = found or queries.search_exact(database, _TABLES, query, LIMIT, None)
+            found = queries.search_exact(database, _TABLES, query, LIMIT, None)
         return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return search

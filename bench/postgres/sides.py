@@ -58,7 +58,7 @@ class Side:
         if isinstance(self.store, PostgresStore):
             placement = self.store.placements.find(wiki_id)
             assert placement is not None
-            self.store.build_missing_indexes(placement)
+            self.store.create_missing_indexes(placement)
 
     @contextmanager
     def open_for_writing(self, slug: str) -> Iterator[WikiIndex]:

@@ -86,7 +86,7 @@ def test_the_dry_run_command_prints_an_estimate_with_the_real_model_and_changes_
     estimate = json.loads(capsys.readouterr().out)
     assert (estimate["pages"], estimate["chunks_to_embed"], estimate["reusable_vectors"]) == (12, 12, 12)
     assert estimate["seconds"] > estimate["seconds_reusing"]
-    assert main([*data, "--set", "model=all-MiniLM-L6-v2", "reindex", "notes", "--dry-run"]) == 0
+    assert main([*data, "--set", "model=bge-small-en-v1.5", "reindex", "notes", "--dry-run"]) == 0
     text = capsys.readouterr().out
     assert "0 vectors reused, 12 to embed" in text
     assert "nothing was changed" in text

@@ -317,7 +317,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     expected = before.get_handle("notes").search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     before.close()
 
-    service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"model": "all-MiniLM-L6-v2"}))
+    service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"model": "bge-small-en-v1.5"}))
     handle = service.get_handle("notes")
     done: list[object] = []
     rebuild = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
@@ -335,7 +335,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     assert answers
     state = handle.get_status().state
     assert state is not None
-    assert state.recipe.model == "all-MiniLM-L6-v2" != DEFAULT_MODEL
+    assert state.recipe.model == "bge-small-en-v1.5" != DEFAULT_MODEL
     after = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert "sourdough" in after.hits[0].name
     assert after.hits[0].distance != expected.hits[0].distance, "by the new weights"

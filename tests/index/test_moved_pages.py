@@ -17,6 +17,7 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, PageEntry
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index.batch import Pause, SyncPaused
+from wikiholt.index.moved_pages import plan_move
 from wikiholt.index.page_table import (
     CONTENTS_COLUMNS,
     PageRow,
@@ -25,7 +26,6 @@ from wikiholt.index.page_table import (
     to_page_contents,
 )
 from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.index.plan import plan_move
 from wikiholt.index.sync import Syncer
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import DIALECTS

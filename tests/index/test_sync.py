@@ -11,8 +11,7 @@ from tests.support.git_repository import Repository
 from wikiholt.errors import Busy, NoCommits, NoPages, SourceMissing, SyncFailed
 from wikiholt.git.process import GitRunner
 from wikiholt.index.pipeline import TextPipeline
-from wikiholt.index.plan import build_plan
-from wikiholt.index.reconciler import SyncProgress
+from wikiholt.index.reconciler import SyncProgress, build_plan
 from wikiholt.index.sync import Syncer
 from wikiholt.testing import FakeEmbedder
 

@@ -20,9 +20,8 @@ from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
 from wikiholt.index.chroma.searcher import ChromaSearcher
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import IndexVectors
 from wikiholt.index.sqlite.vector_file import VectorFile
-from wikiholt.index.sqlite.vector_table import VectorTable
+from wikiholt.index.sqlite.vectors import IndexVectors, VectorTable
 from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher

@@ -24,7 +24,7 @@ from tests.support.tiers import choose, limit_examples
 from wikiholt.api.documents.admin_documents import build_status_document
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, WikiholtError, WikiNotFound
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest

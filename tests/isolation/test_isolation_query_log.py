@@ -15,7 +15,8 @@ from wikiholt.api.bootstrap import build_service
 from wikiholt.api.documents.search_documents import build_query_report_document
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchInterface
-from wikiholt.interfaces.cli.report_command import render_report
+from wikiholt.interfaces.cli.report_command import build_report
+from wikiholt.interfaces.cli.reports import render_report
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 
@@ -51,7 +52,7 @@ class QueryLogEnvironment:
     def read_report(self, wiki: CanaryWiki) -> str:
         found = self.service.get_handle(wiki.slug).query_log.build_report(limit=1000)
         assert found.queries == 2 * ROUND_COUNT
-        return json.dumps(build_query_report_document(wiki.slug, found)) + render_report(wiki.slug, found)
+        return json.dumps(build_query_report_document(wiki.slug, found)) + render_report(build_report(wiki.slug, found))
 
 
 @pytest.fixture(params=["files", "postgres"])

@@ -17,7 +17,7 @@ import pytest
 from tests.models.tiny_model import VOCABULARY, build_onnx_graph, write_model
 from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
-from wikiholt.models import load_embedder, load_reranker, model_files
+from wikiholt.models import DEFAULT_MODEL, load_embedder, load_reranker, model_files
 from wikiholt.models.lazy import Lazy
 from wikiholt.models.model_card import RERANKER
 from wikiholt.models.model_loader import load_model
@@ -108,7 +108,7 @@ def test_a_file_of_the_carrier_with_other_bytes_is_refused(tmp_path: Path, monke
     directory, card = model_files.find_model(MODEL, RERANKER)
     good = model_files.ModelFiles(directory, card)
     for name in ("model.onnx", "tokenizer.json"):
-        (tmp_path / name).write_bytes(good.map_file(name))
+        (tmp_path / name).write_bytes(good.read_verified(name))
     with (tmp_path / "model.onnx").open("r+b") as opened:
         opened.seek(30_000_001)
         opened.write(b"\x55\xaa\x55")
@@ -148,7 +148,7 @@ def test_an_embedder_does_not_load_as_a_reranker_or_the_reverse(tmp_path: Path) 
         load_embedder(MODEL)
     assert "rerank.model" in caught.value.hint
     with pytest.raises(ModelMismatch, match="embedder") as caught:
-        load_reranker("all-MiniLM-L6-v2")
+        load_reranker(DEFAULT_MODEL)
     assert caught.value.hint == "set it as model"
     with pytest.raises(ModelMissing):
         load_reranker("no-such-model")

@@ -22,7 +22,6 @@ STARTS_PROGRAMS = {
     "index/page_process.py": "Python, for the process that prepares large pages",
     "interfaces/cli/supervisor.py": "Python, for the scheduler and the workers of one service",
     "interfaces/cli/page_commands.py": "the editor of the person who runs the command",
-    "interfaces/cli/demo_command.py": "git, for the example wikis, which come with the package",
 }
 FORBIDDEN_NAMES = {"eval", "exec", "compile", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "marshal", "shelve", "commands", "pty", "xmlrpc", "telnetlib", "code"}

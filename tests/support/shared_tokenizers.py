@@ -8,7 +8,7 @@ from wikiholt.models import tokenizer
 from wikiholt.models.model_card import ModelCard
 
 _load = tokenizer._load_tokenizer
-_loaded: dict[tuple[bytes, str], Tokenizer] = {}
+_loaded: dict[bytes, Tokenizer] = {}
 
 
 def share_tokenizers() -> None:
@@ -16,7 +16,7 @@ def share_tokenizers() -> None:
 
 
 def _load_once(data: bytes, card: ModelCard) -> Tokenizer:
-    key = hashlib.sha256(data).digest(), card.tokenizer_format
+    key = hashlib.sha256(data).digest()
     if key not in _loaded:
         _loaded[key] = _load(data, card)
     return _loaded[key]

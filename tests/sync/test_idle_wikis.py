@@ -15,11 +15,11 @@ from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from tests.sync.scheduler_fixtures import SchedulerFixture
 from wikiholt.git.source import GitSource
-from wikiholt.index.checksums import compute_row_checksum
-from wikiholt.index.sqlite.index_vectors import get_vector_path
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.rows import compute_row_checksum
+from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sqlite.vector_file import read_vector_header
+from wikiholt.index.sqlite.vectors import get_vector_path
 from wikiholt.sync import tasks
 from wikiholt.sync.scheduler import Scheduler
 

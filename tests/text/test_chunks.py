@@ -20,9 +20,9 @@ from wikiholt.text.segmentation import TokenCounter, TokenSpans
 MAX_TOKENS = 254
 
 
-LONGEST_WORDS = {"wikiholt-1": 1_500, "all-MiniLM-L6-v2": 1_000}
+LONGEST_WORDS = {"wikiholt-1": 1_500, "bge-small-en-v1.5": 1_000}
 """For each model, the maximum number of letters of one word in a chunk; granite has tokens of eight equal letters."""
-EXTRA_TOKENS = {"wikiholt-1": 3, "all-MiniLM-L6-v2": 0}
+EXTRA_TOKENS = {"wikiholt-1": 3, "bge-small-en-v1.5": 0}
 """By how much a chunk may exceed its target. In granite's vocabulary the space is a part of the word after it: the
 first word of a chunk has lost it, and then needs more tokens than in the page."""
 
@@ -36,7 +36,7 @@ def real_model(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def real_spans(real_model: str) -> TokenSpans:
     directory, card = find_model(real_model)
-    data = ModelFiles(directory, card).read_verified(card.tokenizer, card.tokenizer_bytes)
+    data = ModelFiles(directory, card).read_verified(card.tokenizer)
     return ModelTokenizer(data, card).get_token_spans
 
 

@@ -22,13 +22,12 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
-from wikiholt.folder.source_kind import detect_source_kind, find_wiki_at
+from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import DiscoveryCache, find_repositories
-from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache, build_patched_cache
@@ -105,8 +104,6 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         components,
         lambda wiki: build_wiki_config(wiki, settings, backend, roots),
         max_open=_get_max_open_wikis(),
-        repositories=SourceIdentities(),
-        complete_settings=detect_source_kind,
         managed_repositories=_open_managed_repositories(settings),
     )
 
@@ -152,14 +149,9 @@ class Application:
     rate_limiter: RateLimiter
     scheduler: "Scheduler"
     settings: Settings
+    has_local_search: bool
+    """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
     worker: "WorkerParts | None" = None
-
-    @property
-    def has_local_search(self) -> bool:
-        """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
-        settings = self.settings
-        is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
-        return is_local and settings.vectors != "chroma"
 
     def open_session(self, grant: Grant) -> WikiSession:
         """Open a wiki with the granted scope, for an interface. Raises RepositoryReplaced."""
@@ -226,6 +218,8 @@ def open_application(
         ),
         scheduler=scheduler,
         settings=settings,
+        has_local_search=not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        and settings.vectors != "chroma",
         worker=worker,
     )
 

@@ -21,10 +21,10 @@ from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.index.moved_pages import needs_blob, plan_move
 from wikiholt.index.page_process import PageProcess, is_large
 from wikiholt.index.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
-from wikiholt.index.plan import needs_blob, plan_move
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
@@ -234,8 +234,11 @@ class BatchIndexer:
                 workers.close()
 
     def _start_workers(self, page_count: int) -> PageWorkers | None:
-        embedder, count = self._embedder, count_page_workers()
-        if page_count < MIN_PAGES or count < 2 or not isinstance(embedder, SupportsPageWorkers):
+        embedder = self._embedder
+        if page_count < MIN_PAGES or not isinstance(embedder, SupportsPageWorkers):
+            return None
+        count = count_page_workers()
+        if count < 2:
             return None
         make_tokenizer = embedder.get_tokenizer_factory()
         if make_tokenizer is None:

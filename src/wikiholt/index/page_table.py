@@ -5,28 +5,31 @@ A new attribute of a page is a field of `PageRow`, its value in `to_page_columns
 """
 
 import json
-from collections import Counter, defaultdict
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from wikiholt.domain.index import IndexedPageMove, PageContents, PageEntry
-from wikiholt.domain.page import Facets, Link, PageMetadata, PageProperty, PageTerms, PageWarnings
-from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
+from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms, PageWarnings
+from wikiholt.domain.search import OrderOverride, PageFilter, PropertyCondition, StoredPage
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index.rows import (
     Row,
+    compute_row_checksum,
     decode_strings,
+    encode_row,
     encode_strings,
     encode_terms,
     to_datetime,
     translate_damage,
 )
 from wikiholt.text.links import fold_path, get_last_part
-from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
+from wikiholt.text.properties import fold_pinned_query, fold_title, iter_property_values
 
 SQLITE_SCHEMA_VERSION = 6
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
@@ -128,6 +131,8 @@ STORED_PAGE_COLUMNS = (
 ANSWER_COLUMNS = f"{STORED_PAGE_COLUMNS}, hidden"
 """The columns of a page that an answer shows or depends on."""
 get_answer_values = attrgetter(*ANSWER_COLUMNS.split(", "))
+CHECKED_PAGES = f"SELECT {ANSWER_COLUMNS}, page_row FROM pages LEFT JOIN checksums ON page_id = pages.id"
+"""The rows of `to_checked_page`."""
 
 
 @translate_damage
@@ -270,59 +275,24 @@ def _encode_properties(properties: Sequence[PageProperty]) -> str:
     return json.dumps(encoded, ensure_ascii=False, separators=(",", ":"))
 
 
-def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
-    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
-    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-    count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
-    encoded_properties: list[str] = []
-    for path, category, encoded, page_properties in pages:
-        count += 1
-        if properties:
-            encoded_properties.append(page_properties)
-        if category is not None:
-            categories[category] += 1
-        if encoded != "[]":
-            tags.update(decode_strings(encoded))
-        folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
-        if slash:
-            folders[start + folder] += 1
-    return Facets(
-        count,
-        merge_case(categories),
-        merge_case(tags),
-        sort_facets(folders.items()),
-        count_property_values(encoded_properties, properties),
-    )
-
-
-@translate_damage
-def count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tuple[PropertyFacets, ...]:
-    """The facets of these properties, from the column `properties` of pages."""
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for text in encoded:
-        properties = json.loads(text)
-        for name, spellings in counts.items():
-            kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
-            # A page counts once for a value that it has twice.
-            spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
-    return tuple(PropertyFacets(name, merge_case(counts[name])) for name in counts)
-
-
-def merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
-    """Merge values that differ only in case, as filters do, under their most frequent spelling."""
-    spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for value, count in counts.items():
-        spellings[value.casefold()].append((-count, value))
-    return sort_facets((min(same)[1], -sum(count for count, _ in same)) for same in spellings.values())
-
-
-def sort_facets(counts: Iterable[tuple[str, int]]) -> tuple[Facet, ...]:
-    return tuple(Facet(value, count) for value, count in sorted(counts, key=lambda item: (-item[1], item[0])))
-
-
 def fold_tags(metadata: PageMetadata) -> set[str]:
     """Tags in the case-insensitive form that filters compare."""
     return {tag.casefold() for tag in metadata.tags}
+
+
+def compute_page_checksum(page: Row, parts: bytes) -> int:
+    """The checksum of a page row and of what `encode_page_parts` made of the rest."""
+    return zlib.crc32(parts, zlib.crc32(encode_row(get_checksum_values(page))))
+
+
+@translate_damage
+@lru_cache(maxsize=2048)
+def to_checked_page(row: Row) -> StoredPage:
+    """Decode a row of `CHECKED_PAGES`. Raises IndexCorrupt if it does not match its checksum."""
+    *values, checksum = row
+    if compute_row_checksum(values) != checksum:
+        raise ValueError(f"page {values[0]} is not as it was written")
+    return to_stored_page(values[:-1])
 
 
 # ── filters ──────────────────────────────────────────────────────────────────────────────────────

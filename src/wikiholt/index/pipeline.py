@@ -1,8 +1,8 @@
 """From a blob to a page that is ready to be embedded. Sync, reindex, estimate and import all use this pipeline."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
@@ -14,8 +14,6 @@ from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import IndexState, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
-from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import IndexUnavailable
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunks import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, MAX_SAMPLE_PAGES, Dialect, detect_dialect
@@ -270,17 +268,18 @@ class TreeReader:
 class DialectDetector:
     """Detects the dialect of one wiki: in the first sync of a process, and in each sync while the wiki is small."""
 
-    def __init__(self, source: Source, trees: TreeReader, open_index: Callable[[], WikiIndex]) -> None:
+    def __init__(self, source: Source, trees: TreeReader) -> None:
         self._source = source
         self._trees = trees
-        self._open_index = open_index
         self._page_count: int | None = None
 
-    def update(self, pipeline: TextPipeline, revision: str) -> TextPipeline:
-        """The pipeline with the dialect of the wiki at this revision, if it detects dialects."""
+    def update(self, pipeline: TextPipeline, revision: str, state: IndexState | None) -> TextPipeline:
+        """The pipeline with the dialect of the wiki at this revision, if it detects dialects.
+
+        `state` is that of the published index, if it can be read.
+        """
         if not pipeline.detects_dialect or (self._page_count or 0) > MAX_SAMPLE_PAGES:
             return pipeline
-        state = self._read_state()
         if state is not None:
             # The indexed dialect stays without clear evidence for another one.
             pipeline = pipeline.with_dialect_of(state.recipe)
@@ -290,13 +289,6 @@ class DialectDetector:
         dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
         self._page_count = len(tree)
         return replace(pipeline, dialect=dialect)
-
-    def _read_state(self) -> IndexState | None:
-        try:
-            with closing(self._open_index()) as index:
-                return index.get_state()
-        except IndexUnavailable:
-            return None
 
     def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:
         """The text of some pages, chosen by their names, so that edits hardly change the choice."""

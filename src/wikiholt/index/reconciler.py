@@ -5,24 +5,27 @@ While nobody else writes the index, it then reads only the difference between tw
 in a large wiki as in a small one.
 """
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from wikiholt.domain.git import FileHistories, TreeEntry
+from wikiholt.domain.git import FileHistories, TreeChange, TreeEntry
 from wikiholt.domain.index import IndexChange, IndexState, SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
-from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.index.batch import BatchIndexer, BatchStats, Pause, PauseCheck
-from wikiholt.index.history_warning import HistoryWarnings
 from wikiholt.index.pipeline import TextPipeline, TreeReader
-from wikiholt.index.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
 RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
 
+TRANSIENT_REASONS = ("unreadable", "failed")
+"""Reasons that may disappear without an edit of the page, so each sync tries again."""
+_HISTORY_NOTE = "history"
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,6 +58,66 @@ class SyncCallbacks:
 
 
 @dataclass(frozen=True, slots=True)
+class SyncPlan:
+    """The difference between an index and a tree."""
+
+    to_index: tuple[str, ...]
+    """Files to index: new, changed, or with a problem that may be transient."""
+    moved: Mapping[str, str]
+    """New file → deleted file with the same content."""
+    deleted: tuple[str, ...]
+    """Deleted files whose content did not move."""
+    changed: frozenset[str]
+    added: frozenset[str]
+    deleted_pages: int
+    """How many of the deleted files were pages, not problems."""
+
+
+def build_plan(tree: Mapping[str, TreeEntry], indexed: Mapping[str, str], problems: Sequence[PageProblem]) -> SyncPlan:
+    """Compare a tree with the contents of an index."""
+    permanent = {problem.file: problem.blob for problem in problems if problem.reason not in TRANSIENT_REASONS}
+    known = {**permanent, **indexed}
+    to_index = tuple(sorted(file for file, entry in tree.items() if known.get(file) != entry.blob))
+    gone = sorted(file for file in indexed if file not in tree)
+    gone_by_blob: dict[str, list[str]] = {}
+    for file in reversed(gone):
+        gone_by_blob.setdefault(indexed[file], []).append(file)
+    moved = {}
+    for file in to_index:
+        if file not in indexed and (old_files := gone_by_blob.get(tree[file].blob)):
+            moved[file] = old_files.pop()
+    deleted = set(gone) - set(moved.values()) | {problem.file for problem in problems if problem.file not in tree}
+    changed = frozenset(file for file in to_index if file in indexed)
+    added = frozenset(to_index) - changed - moved.keys()
+    return SyncPlan(to_index, moved, tuple(sorted(deleted)), changed, added, len(gone) - len(moved))
+
+
+@dataclass(frozen=True, slots=True)
+class SyncWork:
+    """The plan, the tree entries of the files to index, and the number of pages after the sync."""
+
+    plan: SyncPlan
+    entries: Mapping[str, TreeEntry]
+    page_count: int
+    tree: Mapping[str, TreeEntry] | None
+    """The full tree, or None if only the difference between two trees was read."""
+
+
+def plan_from_diff(changes: Sequence[TreeChange], problems: Sequence[PageProblem], page_count: int) -> SyncWork:
+    """The work between two trees, if the index is equal to the older one."""
+    problem_files = {problem.file for problem in problems}
+    touched = {change.file for change in changes}
+    indexed = {change.file: change.old.blob for change in changes if change.old and change.file not in problem_files}
+    page_count += sum((change.new is not None) - (change.old is not None) for change in changes)
+    entries = {change.file: change.new for change in changes if change.new}
+    for problem in problems:
+        if problem.file not in touched:
+            entries[problem.file] = TreeEntry(problem.blob)
+    plan = build_plan(entries, indexed, problems)
+    return SyncWork(plan, {file: entries[file] for file in plan.to_index}, page_count, None)
+
+
+@dataclass(frozen=True, slots=True)
 class _KnownGood:
     """A state in which this process verified that the index equals a tree. Valid while the version is unchanged."""
 
@@ -69,6 +132,40 @@ class ModelAndPipeline:
 
     embedder: Embedder
     pipeline: TextPipeline
+
+
+class HistoryWarnings:
+    """Why pages of an index lack dates and former names: the history of the repository could not be read completely.
+
+    The warning is a small note beside the index, by generation. It is stored before the pages, and removed after all of
+    them were indexed with a complete history. Writing is only for the thread that holds the write lock.
+    """
+
+    def __init__(self, wiki_id: str, store: IndexStore) -> None:
+        self._wiki_id = wiki_id
+        self._store = store
+
+    def read(self, generation: int) -> str:
+        """The warning of a generation; empty if there is none."""
+        return str(self._load().get(str(generation), ""))
+
+    def write(self, generation: int, text: str) -> None:
+        """Store the warning of a generation, or remove it. Those of older generations are removed too."""
+        known = self._load()
+        if not text and not known:
+            return
+        current = {str(generation), str(self._store.get_published(self._wiki_id))}
+        updated = {name: known[name] for name in current & known.keys()} | {str(generation): text}
+        kept = {name: warning for name, warning in updated.items() if warning}
+        if kept != known:
+            self._store.set_note(self._wiki_id, _HISTORY_NOTE, json.dumps(kept))
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            known = json.loads(self._store.get_note(self._wiki_id, _HISTORY_NOTE) or "{}")
+        except ValueError:
+            return {}
+        return known if isinstance(known, dict) else {}
 
 
 class Reconciler:
@@ -112,12 +209,13 @@ class Reconciler:
         )
         self._known_good.pop(index.generation, None)
         self._histories = None
-        index.apply(IndexChange(deleted=work.plan.deleted))
+        if work.plan.deleted:
+            index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work, stats.newer_blobs)
         _log_unused_patterns(model_and_pipeline.pipeline, work)
-        index.apply(IndexChange(revision=revision))
+        version = index.apply(IndexChange(revision=revision))
         self._warnings.write(index.generation, histories.fault)
-        self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
+        self._known_good[index.generation] = _KnownGood(version, revision, work.page_count)
         if not work.page_count:
             raise _make_no_pages_error(self._source.list_other_files(revision))
         _require_indexed(work.page_count, problems)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray, PageEntry, VectorRows, join_vectors, split_vectors
-from wikiholt.domain.page import Link, PageTerms
+from wikiholt.domain.page import Link, PageProblem, PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.errors import IndexCorrupt
 from wikiholt.text.links import fold_path
@@ -142,6 +142,30 @@ def encode_row(row: Row) -> bytes:
 def is_row_intact(row: Row) -> bool:
     """Whether the last value of a row is the checksum of the others."""
     return bool(compute_row_checksum(row[:-1]) == row[-1])
+
+
+def compute_problem_checksum(problem: PageProblem) -> int:
+    return compute_row_checksum((problem.file, problem.blob, problem.reason, problem.detail))
+
+
+def encode_page_parts(
+    page_id: int, chunks: Iterable[Row], vectors: Iterable[Row], tags: Iterable[str], links: Iterable[Row]
+) -> bytes:
+    """The bytes of all that belongs to a page, for its checksum. `links` come without the page id.
+
+    Rows are in the column order of the SQLite tables. Only the last column of chunks and vectors is binary.
+    """
+    parts: list[Any] = []
+    for chunk_id, owner_id, number, text, path, anchor, first_line, last_line, digest in chunks:
+        values = f"{chunk_id!r}{owner_id!r}{number!r}{text!r}{path!r}{anchor!r}{first_line!r}{last_line!r}"
+        parts += values.encode("utf-8", "surrogatepass"), digest
+    for chunk_id, owner_id, vector in vectors:
+        parts += f"{chunk_id!r}{owner_id!r}".encode("utf-8", "surrogatepass"), vector
+    own_id = repr(page_id)
+    others = [*map(repr, tags), *(own_id + "".join(map(repr, link)) for link in links)]
+    parts.append("".join(others).encode("utf-8", "surrogatepass"))
+    # In a damaged row a binary value may have another type.
+    return b"".join([part if type(part) is bytes else repr(part).encode("utf-8", "surrogatepass") for part in parts])
 
 
 def _with_checksum(row: Row) -> Row:

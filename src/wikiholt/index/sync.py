@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 
-from wikiholt.domain.index import Recipe, SyncReport
+from wikiholt.domain.index import IndexState, Recipe, SyncReport
 from wikiholt.domain.page import MAX_LISTED_WARNINGS
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
@@ -29,10 +29,10 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
-from wikiholt.index.history_warning import HistoryWarnings
 from wikiholt.index.pipeline import DialectDetector, TextPipeline, TreeReader
 from wikiholt.index.reconciler import (
     RETRY_HINT,
+    HistoryWarnings,
     ModelAndPipeline,
     ProgressCallback,
     Reconciler,
@@ -76,7 +76,7 @@ class Syncer:
         self._get_previous_model = get_previous_model
         self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
         self._trees = TreeReader(source)
-        self._dialect_detector = DialectDetector(source, self._trees, lambda: store.open(wiki_id))
+        self._dialect_detector = DialectDetector(source, self._trees)
         warnings = HistoryWarnings(wiki_id, store)
         self._reconciler = Reconciler(source, self._trees, warnings)
         self._published_reconciler = Reconciler(source, self._trees, warnings)
@@ -101,16 +101,9 @@ class Syncer:
         self._embedder.run_self_test()
         timeout_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
         with self._store.write_lock(self._wiki_id, timeout_s), self._trees.keep_last():
-            if not self._is_registered():
-                # It was removed while this sync waited. Taking the lock created its directory again.
-                self._store.delete(self._wiki_id)
-                raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
             if self._store.recover_published(self._wiki_id):
                 self._repair.log_recovered_pointer()
-            head = self._get_head()
-            self._pipeline = self._dialect_detector.update(self._pipeline, head)
-            recipe = self._pipeline.build_recipe(self._embedder)
-            report = work(recipe, head, SyncCallbacks(progress, pause))
+            report = work(self._get_head(), SyncCallbacks(progress, pause))
         return replace(report, seconds=time.monotonic() - began)
 
     def _get_head(self) -> str:
@@ -120,33 +113,43 @@ class Syncer:
             self._repair.require_never_indexed()
             raise
 
-    def _sync_with_repair(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+    def _sync_with_repair(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         """Sync. A damaged index is quarantined and rebuilt from git with the vectors that are intact."""
         try:
-            report = self._sync_published(recipe, revision, callbacks)
+            report = self._sync_published(revision, callbacks)
         except IndexCorrupt as error:
             self._repair.quarantine(error.message)
-            report = replace(self._sync_published(recipe, revision, callbacks), rebuilt=True)
+            report = replace(self._sync_published(revision, callbacks), rebuilt=True)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
-    def _sync_published(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        with closing(self._open_published(recipe)) as published, ExitStack() as stack:
-            state = published.get_state()
+    def _sync_published(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+        with ExitStack() as stack:
+            published = self._open_intact()
+            if published is not None:
+                stack.enter_context(closing(published))
+            state = published.get_state() if published is not None else None
+            recipe = self._update_recipe(revision, state)
+            if published is None:
+                published = stack.enter_context(closing(self._store.create(self._wiki_id, recipe)))
+            if state is not None and state.recipe != recipe and self._trees.read(revision):
+                return self._build_generation(recipe, revision, published, callbacks, reuse=True)
+            is_new = state is None or state.revision is None
+            kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
             try:
-                if state.recipe != recipe and self._trees.read(revision):
-                    return self._build_generation(recipe, revision, published, callbacks, reuse=True)
-                is_new = state.revision is None
-                kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
-                model = self._get_current_model()
-                return self._reconciler.reconcile(published, kept, revision, callbacks, model)
+                return self._reconciler.reconcile(published, kept, revision, callbacks, self._get_current_model())
             except NoPages:
                 if published.get_state().revision == revision:
                     # The index is intact now; the wiki itself is at fault, and that error is raised.
                     self._repair.mark_repaired(revision, 0)
                 raise
 
-    def _rebuild(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+    def _update_recipe(self, revision: str, state: IndexState | None) -> Recipe:
+        """The recipe of the configured model, and of the pipeline with the dialect of the wiki."""
+        self._pipeline = self._dialect_detector.update(self._pipeline, revision, state)
+        return self._pipeline.build_recipe(self._embedder)
+
+    def _rebuild(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         """Build a new generation from scratch. A damaged index is quarantined first, so that it is not deleted."""
         try:
             published = self._open_intact()
@@ -158,22 +161,23 @@ class Syncer:
         except IndexUnavailable:
             published = None
         with nullcontext() if published is None else closing(published):
+            recipe = self._update_recipe(revision, published.get_state() if published is not None else None)
             report = self._build_generation(recipe, revision, published, callbacks, reuse=False)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
-    def _open_published(self, recipe: Recipe) -> WikiIndex:
-        """Open the published index, or create one."""
-        try:
-            return self._open_intact()
-        except IndexMissing:
-            if self._store.get_published(self._wiki_id) is not None:
-                raise IndexCorrupt("its file is missing", hint="run `wikiholt sync` to build it again") from None
-        return self._store.create(self._wiki_id, recipe)
+    def _open_intact(self) -> WikiIndex | None:
+        """Open the published index, or return None if there is none yet.
 
-    def _open_intact(self) -> WikiIndex:
-        """Open the published index. If damage was reported, check all of it. Raises IndexCorrupt and IndexMissing."""
-        published = self._store.open(self._wiki_id)
+        If damage was reported, all of it is checked. Raises IndexCorrupt, and WikiNotFound after a removal.
+        """
+        if self._store.get_published(self._wiki_id) is None:
+            self._require_registered()
+            return None
+        try:
+            published = self._store.open(self._wiki_id)
+        except IndexMissing:
+            raise IndexCorrupt("its file is missing", hint="run `wikiholt sync` to build it again") from None
         if self._repair.health.is_ok:
             return published
         try:
@@ -185,6 +189,15 @@ class Syncer:
             published.close()
             raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
         return published
+
+    def _require_registered(self) -> None:
+        """Raise WikiNotFound if the wiki was removed while this sync waited.
+
+        Its index is gone then. Taking the lock created its directory again.
+        """
+        if not self._is_registered():
+            self._store.delete(self._wiki_id)
+            raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
 
     def _get_current_model(self) -> ModelAndPipeline:
         return ModelAndPipeline(self._embedder, self._pipeline)

@@ -15,8 +15,6 @@ CARD_FILE = "card.toml"
 POOLINGS = ("mean", "cls", "none")
 ACTIVATIONS = ("identity", "tanh")
 EMBEDDER, RERANKER = MODEL_KINDS = ("embedder", "reranker")
-JSON, UNIGRAM = TOKENIZER_FORMATS = ("json", "unigram")
-INT8_MAX = 127
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 _CARD_HINT = "docs/models.md shows a card field by field"
 
@@ -39,21 +37,17 @@ class WeightsPackage:
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
-    """One precision of a model. With `layout`, the weights of the graph are extracted from `weights`."""
+    """One precision of a model. `weights` is a second file with the weights of the graph."""
 
     precision: str
     graph: str
     weights: str | None
-    layout: str | None
-    smoothing: str | None
     fidelity: float
     tolerance: float
-    int8_max: int
-    """The largest number in an int8 matrix; below 127, CPUs without VNNI saturate less: they add in 16 bits."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        return tuple(file for file in (self.graph, self.weights, self.layout, self.smoothing) if file is not None)
+        return (self.graph,) if self.weights is None else (self.graph, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +77,6 @@ class ModelCard:
     precision: str
     licence: str
     tokenizer: str
-    tokenizer_bytes: slice
-    """The part of the file that is the tokenizer; usually all of it."""
-    tokenizer_format: str
     references: str | None
     variants: Mapping[str, ModelVariant]
     digests: Mapping[str, str]
@@ -94,7 +85,7 @@ class ModelCard:
     width: int = 0
     """The dimension of the graph's output; that of the vectors unless dense layers change it."""
     heads: int = 0
-    """The attention heads of a built-in encoder, which a GPU can run; 0 if only the graph is known."""
+    """The attention heads of an encoder whose weights have our names, so that a GPU can run it; else 0."""
 
 
 def read_card(path: Path) -> ModelCard:
@@ -133,8 +124,6 @@ class _CardReader:
             precision=self._get_field(table, "precision", str),
             licence=self._get_field(table, "licence", str),
             tokenizer=self._get_field(table, "tokenizer", str),
-            tokenizer_bytes=self._parse_range(table, "tokenizer_bytes"),
-            tokenizer_format=self._get_field(table, "tokenizer_format", str, JSON),
             references=self._get_optional(table, "references"),
             variants=variants,
             digests=digests,
@@ -149,10 +138,6 @@ class _CardReader:
     def _validate(self, card: ModelCard) -> None:
         if card.kind not in MODEL_KINDS:
             raise self._make_error(f"kind is {card.kind!r}, not one of {', '.join(MODEL_KINDS)}")
-        if card.tokenizer_format not in TOKENIZER_FORMATS:
-            raise self._make_error(
-                f"tokenizer_format is {card.tokenizer_format!r}, not one of {', '.join(TOKENIZER_FORMATS)}"
-            )
         if not -1 <= card.scale.unrelated < card.scale.related <= 1:
             raise self._make_error("unrelated and alike are not two cosines in ascending order")
         if card.pooling not in POOLINGS:
@@ -174,18 +159,12 @@ class _CardReader:
             raise self._make_error(f"fidelity of [variants.{precision}] is not a cosine between 0 and 1")
         if tolerance <= 0:
             raise self._make_error(f"tolerance of [variants.{precision}] is not a positive number")
-        int8_max = self._get_field(table, "int8_max", int, INT8_MAX)
-        if not 1 <= int8_max <= INT8_MAX:
-            raise self._make_error(f"int8_max of [variants.{precision}] is not between 1 and {INT8_MAX}")
         return ModelVariant(
             precision=precision,
             graph=self._get_field(table, "graph", str),
             weights=self._get_optional(table, "weights"),
-            layout=self._get_optional(table, "layout"),
-            smoothing=self._get_optional(table, "smoothing"),
             fidelity=fidelity,
             tolerance=tolerance,
-            int8_max=int8_max,
         )
 
     def _parse_dense(self, table: dict[str, Any]) -> tuple[DenseFile, ...]:
@@ -216,14 +195,6 @@ class _CardReader:
             if not isinstance(digest, str) or not _SHA256_PATTERN.fullmatch(digest):
                 raise self._make_error(f"the digest of {file} is not 64 lower-case hexadecimal digits")
         return table
-
-    def _parse_range(self, table: dict[str, Any], key: str) -> slice:
-        if key not in table:
-            return slice(None)
-        match self._get_field(table, key, list):
-            case [int(start), int(end)] if 0 <= start < end:
-                return slice(start, end)
-        raise self._make_error(f"{key} is {table[key]!r}, not two ascending offsets")
 
     def _get_field(self, table: dict[str, Any], key: str, kind: type, default: Any = None) -> Any:
         value = table.get(key, default)

@@ -14,7 +14,6 @@ from wikiholt.errors import InvalidInput, ModelCorrupt, ModelError, ModelMismatc
 from wikiholt.models.model_card import (
     CARD_FILE,
     EMBEDDER,
-    INT8_MAX,
     RERANKER,
     ModelCard,
     ModelVariant,
@@ -22,9 +21,9 @@ from wikiholt.models.model_card import (
     read_card,
 )
 
-_BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
-WEIGHTS_PLACEHOLDER = _BUILT_IN_DIRECTORY
-"""The directory with the file `weights`, which the built-in graphs name."""
+BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
+CONVERTED_MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small")
+"""Models of other projects that are built-in after they were converted."""
 _DIGEST_BLOCK_BYTES = 4 << 20
 
 
@@ -37,36 +36,28 @@ class ModelFiles:
         self._package_directory = (
             _find_package_directory(card.weights_package, card.name) if card.weights_package else None
         )
-        self._verified: set[str] = set()
 
-    def map_file(self, file: str) -> memoryview:
-        """The memory-mapped bytes of a file, not verified; call `verify_digest` before using them."""
+    def map_verified(self, file: str) -> memoryview:
+        """The memory-mapped bytes of a file. Raises ModelMissing, or ModelCorrupt if it is not as the card lists it."""
         path = self._get_path(file)
         try:
             with path.open("rb") as opened:
-                if path.stat().st_size == 0:
-                    return memoryview(b"")
-                return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+                is_empty = path.stat().st_size == 0
+                data = memoryview(b"" if is_empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         except OSError as error:
             raise ModelMissing(f"{path} cannot be read: {error.strerror}", hint=self._format_repair_hint()) from error
-
-    def verify_digest(self, file: str, data: memoryview) -> None:
-        """Raise ModelCorrupt unless these bytes have the digest that the card lists for the file."""
         digest = _compute_digest(data)
         if digest != self._card.digests[file]:
             message = (
-                f"{self._get_path(file)} is not the file that the card of {self._card.name} lists: "
+                f"{path} is not the file that the card of {self._card.name} lists: "
                 f"its sha256 is {digest}, expected {self._card.digests[file]}"
             )
             raise ModelCorrupt(message, hint=self._format_repair_hint())
-        self._verified.add(file)
+        return data
 
-    def read_verified(self, file: str, part: slice = slice(None)) -> bytes:
-        """The verified bytes of a small file, or of a part of a file. A file is verified only once."""
-        data = self.map_file(file)
-        if file not in self._verified:
-            self.verify_digest(file, data)
-        return bytes(data[part])
+    def read_verified(self, file: str) -> bytes:
+        """The bytes of a file. Raises as `map_verified`."""
+        return bytes(self.map_verified(file))
 
     def _get_path(self, file: str) -> Path:
         path = self._directory / file
@@ -79,7 +70,7 @@ class ModelFiles:
         return path
 
     def _format_repair_hint(self) -> str:
-        if self._card.weights_package is None and self._directory.parent == _BUILT_IN_DIRECTORY:
+        if self._card.weights_package is None and self._directory.parent == BUILT_IN_DIRECTORY:
             return "reinstall Wikiholt: the file is a part of it"
         if self._card.weights_package is None:
             return f"put the file that the card lists back into {self._directory}, or correct the card"
@@ -107,15 +98,17 @@ def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, ModelCard
 
 def list_built_in_models() -> list[tuple[str, Path, ModelCard]]:
     """The name, directory and card of every built-in model, also of those whose weights are not installed."""
-    paths = sorted(_BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
+    paths = sorted(BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
     return [(path.parent.name, path.parent, read_card(path)) for path in paths]
 
 
 def _find_any_kind(model: str | Path) -> tuple[Path, ModelCard]:
-    built_in = sorted(path.parent.name for path in _BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
-    directory = _BUILT_IN_DIRECTORY / model if isinstance(model, str) and model in built_in else Path(model)
+    built_in = sorted(path.parent.name for path in BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
+    directory = BUILT_IN_DIRECTORY / model if isinstance(model, str) and model in built_in else Path(model)
     if not directory.is_dir():
         hint = f"use a built-in model ({', '.join(built_in)}) or a directory that contains a {CARD_FILE}"
+        if model in CONVERTED_MODELS:
+            hint = f"in a checkout of Wikiholt, run `python -m training.convert {model}` (docs/models.md)"
         raise ModelMissing(f"There is no model {str(model)!r}", hint=hint)
     path = directory / CARD_FILE
     if not path.is_file():
@@ -173,11 +166,7 @@ def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
         repr(card.query_prefix),
         repr(card.passage_prefix),
     ]
-    if card.tokenizer_bytes != slice(None):
-        settings.append(f"{card.tokenizer_bytes.start}:{card.tokenizer_bytes.stop}")
     settings += [f"{layer.activation}={card.digests[layer.file]}" for layer in card.dense]
-    if variant.int8_max != INT8_MAX:
-        settings.append(f"int8_max={variant.int8_max}")
     digest = hashlib.sha256("\n".join([*settings, *digests]).encode()).hexdigest()
     return f"{card.name}/{variant.precision}/{digest[:8]}"
 

@@ -3,7 +3,7 @@
 import ctypes
 import importlib.util
 import mmap
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,31 +13,22 @@ import onnxruntime
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 from wikiholt.models.model_card import EMBEDDER, RERANKER, ModelCard, ModelVariant
-from wikiholt.models.model_files import (
-    WEIGHTS_PLACEHOLDER,
-    ModelFiles,
-    compute_fingerprint,
-    find_model,
-    get_variant,
-)
+from wikiholt.models.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.models.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.models.tokenizer import ModelTokenizer
 from wikiholt.models.weights import (
     Array,
     DenseLayer,
     NibbleTable,
-    WeightsLayout,
     convert_to_fp32,
-    extract_int8_tensors,
-    extract_tensor,
-    extract_tensors,
     load_dense_layers,
     read_initializers,
 )
 from wikiholt.models.word_vectors import WordTable, WordVectors
 
 WORD_TABLE = "words"
-"""The name of the table of word vectors in a layout."""
+"""The name of the table of word vectors, in fp32 or in 4 bits with `.pairs` and `.scale`."""
+_MIN_SHARED_BYTES = 1 << 20
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
 _DRIVERS = ("libcuda.so.1", "nvcuda.dll")
@@ -61,7 +52,7 @@ class LoadedModel:
     dense: tuple[DenseLayer, ...] = ()
     device: str = CPU
     """Where passages are embedded; queries are always embedded on the CPU."""
-    mapped_weights: memoryview | None = None
+    mapped_graph: memoryview | None = None
     shared_tensors: tuple[onnxruntime.OrtValue, ...] = ()
     """Weights that the session reads from the mapped file. It does not own them, so they are kept here."""
 
@@ -75,7 +66,7 @@ class LoadedModel:
         options = onnxruntime.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self.session.run(None, self._make_feed(self.tokenizer.encode_query("")), options)
-        _release_pages(self.mapped_weights)
+        _release_pages(self.mapped_graph)
 
     def _make_feed(self, ids: IntArray, type_ids: IntArray | None = None) -> dict[str, IntArray]:
         feed = {"input_ids": ids[None, :]}
@@ -92,145 +83,87 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
     passage_device = choose_device(device, card) if kind == EMBEDDER else CPU
-    weights = files.map_file(variant.weights or variant.graph)
-    session, shared_tensors = _open_session(files, card, variant, weights)
-    inputs = _check_inputs(session, card)
+    graph = files.map_verified(variant.graph)
+    words = _read_words(graph, card)
+    session, shared_tensors = _open_session(files, card, variant, graph, words)
     references = files.read_verified(card.references) if card.references else b"[]"
-    tokenizer = _read_tokenizer(files, card)
+    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer), card)
     loaded = LoadedModel(
         card=card,
         variant=variant,
         fingerprint=compute_fingerprint(card, variant),
         session=session,
-        inputs=inputs,
+        inputs=_check_inputs(session, card),
         tokenizer=tokenizer,
         references=parse_references(references, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(references, card) if kind == RERANKER else (),
-        word_vectors=_load_word_vectors(files, card, variant, tokenizer, weights),
+        word_vectors=WordVectors(_make_word_table(words), tokenizer) if words else None,
         dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
         device=passage_device,
-        mapped_weights=weights,
+        mapped_graph=graph,
         shared_tensors=shared_tensors,
     )
-    _release_pages(weights)
+    _release_pages(graph)
     return loaded
 
 
-def _release_pages(weights: memoryview | None) -> None:
-    """Give back the mapped pages of the weights. Few of them are needed later, and these are read again."""
-    if weights is not None and isinstance(weights.obj, mmap.mmap):
-        weights.obj.madvise(mmap.MADV_DONTNEED)
+def _release_pages(graph: memoryview | None) -> None:
+    """Give back the mapped pages of the file. Few of them are needed later, and these are read again."""
+    if graph is not None and isinstance(graph.obj, mmap.mmap):
+        graph.obj.madvise(mmap.MADV_DONTNEED)
 
 
 def load_tokenizer(model: str | Path) -> ModelTokenizer:
     """The tokenizer of a model, without the model. Raises ModelMissing, ModelCorrupt."""
     directory, card = find_model(model, EMBEDDER)
-    return _read_tokenizer(ModelFiles(directory, card), card)
-
-
-def _read_tokenizer(files: ModelFiles, card: ModelCard) -> ModelTokenizer:
-    return ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
+    return ModelTokenizer(ModelFiles(directory, card).read_verified(card.tokenizer), card)
 
 
 def read_encoder_tensors(model: str | Path, precision: str) -> dict[str, Array]:
-    """Every tensor of a built-in encoder in fp32, for a GPU. Raises ModelMissing, ModelCorrupt."""
+    """The weights of one of our encoders in fp32, for a GPU. Raises ModelMissing, ModelCorrupt."""
     directory, card = find_model(model, EMBEDDER)
-    variant, files = get_variant(card, precision), ModelFiles(directory, card)
-    weights = memoryview(files.read_verified(variant.weights or variant.graph))
-    layout = _read_layout(files, variant)
-    table = _find_word_table(layout, card, weights)
-    tensors = convert_to_fp32(_read_finished(card, weights)) if layout is None else extract_tensors(layout, weights)
-    return tensors if table is None else {**tensors, WORD_TABLE: table[:]}
+    graph = ModelFiles(directory, card).map_verified(get_variant(card, precision).graph)
+    tensors = convert_to_fp32(read_initializers(graph)) if card.heads else {}
+    words = _read_words(graph, card)
+    return {**tensors, WORD_TABLE: _make_word_table(words)[:]} if words else tensors
 
 
-def _read_finished(card: ModelCard, weights: memoryview) -> dict[str, Array]:
-    """The weights in the file of a finished model of our own; none of another one, whose names mean something else."""
-    return read_initializers(weights) if card.heads else {}
+def _read_words(graph: memoryview, card: ModelCard) -> dict[str, Array]:
+    """The table of words, not copied, of an encoder whose weights have our names; empty for another model."""
+    tensors = read_initializers(graph) if card.heads else {}
+    return {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] == WORD_TABLE}
 
 
-def _read_layout(files: ModelFiles, variant: ModelVariant) -> WeightsLayout | None:
-    return None if variant.layout is None else WeightsLayout.parse(files.read_verified(variant.layout))
+def _make_word_table(words: Mapping[str, Array]) -> WordTable:
+    """The table of words in fp32, or in 4 bits. It stays in the mapped file, so that only rows in use are loaded."""
+    return (
+        words[WORD_TABLE]
+        if WORD_TABLE in words
+        else NibbleTable(words[f"{WORD_TABLE}.pairs"], words[f"{WORD_TABLE}.scale"])
+    )
 
 
-def _find_word_table(layout: WeightsLayout | None, card: ModelCard, weights: memoryview) -> WordTable | None:
-    if layout is None:
-        tensors = _read_finished(card, weights)
-        return NibbleTable(tensors[f"{WORD_TABLE}.pairs"], tensors[f"{WORD_TABLE}.scale"]) if tensors else None
-    if WORD_TABLE in layout.nibbles:
-        return NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0])
-    parts = layout.tensors.get(WORD_TABLE, ())
-    return extract_tensor(parts, weights) if len(parts) == 1 else None
+def _open_session(
+    files: ModelFiles, card: ModelCard, variant: ModelVariant, graph: memoryview, words: Mapping[str, Array]
+) -> tuple[onnxruntime.InferenceSession, tuple[onnxruntime.OrtValue, ...]]:
+    """A session, and the values that it reads from the mapped file.
 
-
-def _load_word_vectors(
-    files: ModelFiles, card: ModelCard, variant: ModelVariant, tokenizer: ModelTokenizer, weights: memoryview
-) -> WordVectors | None:
-    """The table of word vectors of a built-in encoder; the weights were verified when the session was opened.
-
-    It stays in the mapped file, so that only the rows in use are loaded into memory.
+    It copies all weights but the largest, the table of words: a process needs few of its rows, and other processes have
+    them in memory already.
     """
-    table = _find_word_table(_read_layout(files, variant), card, weights)
-    return None if table is None else WordVectors(table, tokenizer)
-
-
-_Session = tuple[onnxruntime.InferenceSession, tuple[onnxruntime.OrtValue, ...]]
-"""A session, and the weights that it reads from the mapped file."""
-
-
-def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant, weights: memoryview) -> _Session:
-    if variant.weights is None:
-        files.verify_digest(variant.graph, weights)
-        words = {
-            name: tensor for name, tensor in _read_finished(card, weights).items() if name == f"{WORD_TABLE}.pairs"
-        }
-        return _start_with_tensors(bytes(weights), words, weights, card)
-    graph = files.read_verified(variant.graph)
-    # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
-    # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
-    with ThreadPoolExecutor(1) as pool:
-        verified = pool.submit(files.verify_digest, variant.weights, weights)
-        try:
-            if variant.layout is None:
-                name = Path(variant.weights).name
-                return _start_with_weights_file(graph, bytes(weights), card, name), ()
-            return _start_with_tensors(graph, _read_tensors(files, variant, weights), weights, card)
-        finally:
-            verified.result()
-
-
-def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name: str) -> onnxruntime.InferenceSession:
-    """A session whose graph refers to a weights file by name; `weights` must stay alive until the session exists."""
     options = _make_options()
-    options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
-    return _start_session(graph, options, card)
-
-
-def _start_with_tensors(graph: bytes, tensors: dict[str, Array], weights: memoryview, card: ModelCard) -> _Session:
-    """A session with these tensors. It copies them, except those that are parts of the mapped weights.
-
-    A process needs few rows of the largest one, the table of words, and other processes have them in memory already.
-    """
-    mapped = np.frombuffer(weights, np.uint8) if weights else np.empty(0, np.uint8)
-    options = _make_options()
-    # The graphs of weights in other packages name a file, which must exist, even if all weights come from here.
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(WEIGHTS_PLACEHOLDER))
-    shared: dict[str, onnxruntime.OrtValue] = {}
-    copied: dict[str, onnxruntime.OrtValue] = {}
-    for name, tensor in tensors.items():
-        is_mapped = tensor.flags.aligned and np.may_share_memory(tensor, mapped)
-        (shared if is_mapped else copied)[name] = onnxruntime.OrtValue.ortvalue_from_numpy(tensor)
+    shared = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor)
+        for name, tensor in words.items()
+        if tensor.nbytes > _MIN_SHARED_BYTES and tensor.flags.aligned
+    }
     for name, value in shared.items():
         options.add_initializer(name, value)
-    if copied:
-        options.add_external_initializers(list(copied), list(copied.values()))
-    return _start_session(graph, options, card), tuple(shared.values())
-
-
-def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview) -> dict[str, Array]:
-    layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
-    if variant.smoothing is None:
-        return extract_tensors(layout, weights)
-    return extract_int8_tensors(layout, weights, files.read_verified(variant.smoothing), variant.int8_max)
+    weights = b""
+    if variant.weights is not None:  # must stay alive until the session exists
+        weights = files.read_verified(variant.weights)
+        options.add_external_initializers_from_files_in_memory([Path(variant.weights).name], [weights], [len(weights)])
+    return _start_session(bytes(graph), options, card), tuple(shared.values())
 
 
 def _make_options() -> onnxruntime.SessionOptions:

@@ -1,17 +1,15 @@
 """The model's tokenizer, without the truncation and padding that tokenizer files configure."""
 
 import re
-import struct
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
 from wikiholt.domain.index import IntArray
 from wikiholt.errors import InvalidInput, ModelCorrupt
-from wikiholt.models.model_card import UNIGRAM, ModelCard
-from wikiholt.models.word_spans import WordSpanCache, can_split_words
+from wikiholt.models.model_card import ModelCard
 
 _WORD_PATTERN = re.compile(r"\w+")
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
@@ -30,7 +28,6 @@ class ModelTokenizer:
         self._card = card
         self._ids_by_word: dict[str, tuple[int, ...]] = {}
         self._ids_by_text: dict[str, list[int]] = {}
-        self._word_spans = WordSpanCache(self._tokenizer) if can_split_words(self._tokenizer) else None
         marks = (mark for mark in _SPACE_MARKS if self._tokenizer.token_to_id(f"{mark}the") is not None)
         self._space_mark = next(marks, "")
         self.first_word_id = _FIRST_MARKED_WORD_ID if self._space_mark else _FIRST_BERT_WORD_ID
@@ -40,10 +37,8 @@ class ModelTokenizer:
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, without special tokens."""
-        text = _replace_surrogates(text)
-        if self._word_spans is not None and (spans := self._word_spans.find_spans(text)) is not None:
-            return spans
-        offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        encoding = self._tokenizer.encode(_replace_surrogates(text), add_special_tokens=False)
+        offsets: list[tuple[int, int]] = encoding.offsets
         return offsets
 
     def is_token(self, word: str) -> bool:
@@ -146,7 +141,7 @@ class ModelTokenizer:
 
 def _load_tokenizer(data: bytes, card: ModelCard) -> Tokenizer:
     try:
-        tokenizer = build_unigram_tokenizer(data) if card.tokenizer_format == UNIGRAM else Tokenizer.from_buffer(data)
+        tokenizer = Tokenizer.from_buffer(data)
     except Exception as error:  # tokenizers raises bare Exception
         hint = "the file must be a tokenizer.json of the tokenizers library"
         raise ModelCorrupt(f"The tokenizer of {card.name} cannot be loaded: {error}", hint=hint) from error
@@ -164,36 +159,3 @@ def _replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATE_PATTERN.sub("\ufffd", text)
     return text
-
-
-# The tokenizer of multilingual-e5-small (SentencePiece unigram), built from the vocabulary in its weights file.
-
-_HEADER = struct.Struct("<5iQ")
-"""Number of pieces; ids of start, end, padding and unknown; bytes of all pieces."""
-_NUMBER_BYTES = 4
-
-
-def build_unigram_tokenizer(data: bytes) -> Tokenizer:
-    """The tokenizer described by a header, the end of each piece, its score, and the pieces.
-
-    Raises ValueError or struct.error if the data is shorter than its header says.
-    """
-    count, start_id, end_id, _, unknown_id, _ = _HEADER.unpack_from(data)
-    offset = _HEADER.size
-    ends = np.frombuffer(data, "<u4", count + 1, offset).tolist()
-    offset += _NUMBER_BYTES * (count + 1)
-    scores = np.frombuffer(data, "<f4", count, offset).tolist()
-    offset += _NUMBER_BYTES * count
-    pieces = [data[offset + first : offset + last].decode() for first, last in pairwise(ends)]
-    tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown_id))
-    # The data ends with a table of characters to replace. These three steps do the same, and also compose accents, as
-    # the original tokenizer does. Of all characters, only the full-width tilde and one ideograph differ.
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
-    special = [(pieces[start_id], start_id), (pieces[end_id], end_id)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{pieces[start_id]} $A {pieces[end_id]}", special_tokens=special
-    )
-    return tokenizer

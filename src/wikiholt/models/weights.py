@@ -1,15 +1,11 @@
-"""The weights of a model: where tensors are in their file, their conversion for a session, and dense layers.
+"""The weights inside a finished model of our own, its table of words, and dense layers.
 
-A finished model has its weights inside its ONNX file: matrices in int8, the table of words in 4 bits. For the models in
-other packages they are converted when the model is loaded. For int8 each matrix gets one scale per column. Its rows are
-first balanced against the activations (smoothing): a few activation columns are many times larger than the rest and
-would otherwise use up the int8 range.
+Its matrices are in int8 with one scale per column, the rows balanced against the activations (smoothing).
 """
 
 import io
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,30 +13,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.errors import ModelCorrupt
-from wikiholt.models.model_card import INT8_MAX, ModelCard
+from wikiholt.models.model_card import ModelCard
 from wikiholt.models.model_files import ModelFiles
 
 Array = NDArray[Any]
-NIBBLE_BLOCK_SIZE = 32
-_NIBBLE_BLOCK = np.dtype([("scale", "<f2"), ("pairs", "u1", NIBBLE_BLOCK_SIZE // 2)])
-"""A byte contains two numbers, each plus 8: the low bits one of the first 16, the high bits one of the last 16."""
 
 
 class NibbleTable:
     """A table of 4-bit numbers (rows × blocks × 16 bytes) with one scale per block (rows × blocks × 1).
 
+    A byte has two numbers, each plus 8: the low bits one of the first 16 of a block, the high bits one of the last 16.
     Rows are converted when they are read.
     """
 
     def __init__(self, pairs: NDArray[np.uint8], scales: NDArray[np.float16]) -> None:
         self.pairs = pairs
         self.scales = scales
-
-    @classmethod
-    def read(cls, weights: memoryview, offset: int, rows: int, columns: int) -> "NibbleTable":
-        """The table at this offset, not copied. Raises ModelCorrupt if it is not completely in the weights."""
-        blocks = _read_array(weights, _NIBBLE_BLOCK, offset, [rows, columns // NIBBLE_BLOCK_SIZE])
-        return cls(blocks["pairs"], blocks["scale"][..., None])
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -55,100 +43,6 @@ class NibbleTable:
         numbers -= np.float32(8)
         numbers *= self.scales[rows].astype(np.float32)
         return numbers.reshape(count, 2 * blocks * half)
-
-
-@dataclass(frozen=True, slots=True)
-class WeightsLayout:
-    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
-
-    `nibbles` locates the parts of tensors of 4-bit numbers: offset, rows, columns. Such a matrix has a row per output.
-    """
-
-    tensors: Mapping[str, tuple[tuple[int, ...], ...]]
-    quantized: tuple[str, ...]
-    smoothed: tuple[str, ...]
-    transposed: frozenset[str] = frozenset()
-    """The fp32 matrices that the file stores with a row per output."""
-    nibbles: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, data: bytes) -> "WeightsLayout":
-        table = json.loads(data)
-        tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        nibbles = {name: tuple(tuple(part) for part in parts) for name, parts in table.get("nibbles", {}).items()}
-        return cls(
-            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), frozenset(table.get("transposed", ())), nibbles
-        )
-
-
-def extract_tensors(
-    layout: WeightsLayout, weights: memoryview, omitted: Collection[str] = frozenset()
-) -> dict[str, Array]:
-    """Every tensor in fp32, except a table of words in 4 bits: as `.pairs` and `.scale`.
-
-    An fp32 tensor of one part is not copied.
-    """
-    tensors: dict[str, Array] = {}
-    for name in (*layout.tensors, *layout.nibbles):
-        if name in omitted:
-            continue
-        if name in layout.tensors or name in layout.quantized:
-            tensors[name] = _extract_matrix(layout, name, weights)
-        else:
-            table = NibbleTable.read(weights, *layout.nibbles[name][0])
-            tensors[f"{name}.pairs"] = np.ascontiguousarray(table.pairs)
-            tensors[f"{name}.scale"] = np.ascontiguousarray(table.scales)
-    return tensors
-
-
-def extract_int8_tensors(
-    layout: WeightsLayout, weights: memoryview, smoothing: bytes, int8_max: int = INT8_MAX
-) -> dict[str, Array]:
-    """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
-    tensors = extract_tensors(layout, weights, layout.quantized)
-    factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
-    start = 0
-    # One after the other: all of them in fp32 would take more memory than the model does later.
-    for name in layout.quantized:
-        matrix = _extract_matrix(layout, name, weights)
-        if name in layout.smoothed:
-            smooth = factors[start : start + len(matrix)]
-            start += len(matrix)
-            matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
-            tensors[f"{name}.smooth"] = smooth
-        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix, int8_max)
-    return tensors
-
-
-def _extract_matrix(layout: WeightsLayout, name: str, weights: memoryview) -> FloatArray:
-    """A tensor in fp32, whatever its form in the file."""
-    if name in layout.tensors:
-        return extract_tensor(layout.tensors[name], weights, is_transposed=name in layout.transposed)
-    tables = [NibbleTable.read(weights, *part) for part in layout.nibbles[name]]
-    return np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
-
-
-def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
-    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(int8_max)
-    scale[scale == 0] = 1
-    return np.rint(matrix / scale).astype(np.int8), scale
-
-
-def extract_tensor(
-    parts: tuple[tuple[int, ...], ...], weights: memoryview, *, is_transposed: bool = False
-) -> FloatArray:
-    """One tensor in fp32 from its parts; not copied if there is only one part, unless it is transposed."""
-    pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
-    if is_transposed:
-        pieces = [np.ascontiguousarray(piece.T) for piece in pieces]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
-
-
-def _read_array(weights: memoryview, kind: DTypeLike, offset: int, shape: Sequence[int]) -> Array:
-    count = int(np.prod(shape))
-    if offset + count * np.dtype(kind).itemsize > len(weights):
-        raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
-    return np.frombuffer(weights, kind, count, offset).reshape(shape)
 
 
 # The weights of a finished model are initializers in its ONNX file, which is a message of protocol buffers.

@@ -106,6 +106,8 @@ class Searcher:
         self._interpreter = QueryInterpreter(index, language, get_lexicon)
         self._boost_rules = boost_rules
         self._view: IndexView | None = None
+        self.page_count = 0
+        """The number of pages at the last search."""
 
     def start(self, request: SearchRequest) -> StartedQuery | None:
         """Start to embed the query in another thread, for `search`. Raises InvalidQuery."""
@@ -123,7 +125,7 @@ class Searcher:
         began = time.perf_counter() if started is None else started.began
         fields = parse_fields(request.query)
         with self._index.open_search():
-            reader = self._open_reader()
+            reader = self._open_reader(known)
             request = replace(request, where=fields.add_to(request.where))
             query = self._interpreter.interpret(request, self._query_embedder.is_known_word)
             has_words = bool(fields.text.strip())
@@ -167,7 +169,7 @@ class Searcher:
     ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
-        reader = self._open_reader()
+        reader = self._open_reader(known)
         # The path of a page may be blank, which no query is.
         request = SearchRequest(f"{path}.md" if path.isspace() else path, n, SearchMode.SEMANTIC, where)
         page = self._get_page(path)
@@ -179,18 +181,15 @@ class Searcher:
         ranked = Ranked(with_related_likelihoods(similar, self._scale))
         return self._present(reader, query, ranked, None, known, began, notes=notes, excluded_count=1)
 
-    @property
-    def page_count(self) -> int:
-        """The number of pages at the last search."""
-        return self._view.state.pages if self._view is not None else 0
-
     # ── the steps ────────────────────────────────────────────────────────────────────────────────
 
-    def _open_reader(self) -> IndexReader:
-        """Read the last committed version. Raises NothingIndexed."""
+    def _open_reader(self, known: IndexVersion | None) -> IndexReader:
+        """Read the version that the caller has read, or else the last committed one. Raises NothingIndexed."""
         view = self._view
-        if view is None or view.state.version != self._index.get_version():
+        is_known = view is not None and known is not None and view.state.version == known.version
+        if view is None or not (is_known or view.state.version == self._index.get_version()):
             view = self._view = IndexView(self._index, self._language)
+            self.page_count = view.state.pages
         return IndexReader(view, self._vector_cache, self._keyword_cache)
 
     def _embed_query(self, reader: IndexReader, query: Query, started: StartedQuery | None) -> EmbeddedQuery | None:

@@ -1,7 +1,6 @@
 """Sentence and word boundaries, in scripts with and without spaces, and token counts for any range of a text."""
 
 import re
-from abc import abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -70,31 +69,6 @@ _STRETCH_CHARS = 65_536
 _APPROXIMATE_TOKEN = re.compile(rf"[{CJK_RANGES}]|[^\W_{CJK_RANGES}]{{1,6}}|[^\w\s]|_")
 
 
-class SpanArrays(Sequence[tuple[int, int]]):
-    """Token spans that are stored as arrays, for a tokenizer that is faster without a tuple per token."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @abstractmethod
-    def has_at_most(self, limit: int) -> bool:
-        """Whether there are at most `limit` tokens. May take less time than `len`."""
-
-    @abstractmethod
-    def to_arrays(self) -> tuple["array[int]", "array[int]"]:
-        """The starts and the ends."""
-
-    @abstractmethod
-    def get_longest(self) -> int:
-        """Characters of the longest token."""
-
-    @abstractmethod
-    def get_widest_gap(self) -> int:
-        """The most characters between two tokens."""
-
-
 def estimate_token_spans(text: str) -> list[tuple[int, int]]:
     """Approximate sub-word tokens, for use without a model."""
     return [match.span() for match in _APPROXIMATE_TOKEN.finditer(text)]
@@ -108,8 +82,7 @@ def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
     """
     if len(text) < limit and text.isascii():
         return True
-    spans = token_spans(text)
-    return spans.has_at_most(limit) if isinstance(spans, SpanArrays) else len(spans) <= limit
+    return len(token_spans(text)) <= limit
 
 
 class PageWorkLimitExceeded(Exception):
@@ -160,15 +133,6 @@ class TokenCounter:
         """Add the tokens of a part of the text and return the end of the last one."""
         if not spans:
             return covered
-        if (
-            isinstance(spans, SpanArrays)
-            and spans.get_longest() <= _MAX_TOKEN_CHARS
-            and offset + spans[0][0] - covered <= _MAX_GAP_CHARS
-            and spans.get_widest_gap() <= _MAX_GAP_CHARS
-        ):
-            for known, added in zip((self._starts, self._ends), spans.to_arrays(), strict=True):
-                known.extend(map(offset.__add__, added) if offset else added)
-            return self._ends[-1]
         starts, ends = zip(*spans, strict=True)
         if (
             max(map(sub, ends, starts)) <= _MAX_TOKEN_CHARS

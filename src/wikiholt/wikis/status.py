@@ -10,8 +10,8 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
-from wikiholt.index.history_warning import HistoryWarnings
 from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.reconciler import HistoryWarnings
 from wikiholt.index.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
 

@@ -14,6 +14,7 @@ from wikiholt.api.bootstrap import build_service, open_application
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
+from wikiholt.index.postgres import local_copy
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
@@ -26,15 +27,16 @@ def use_fake_model(service: WikiService) -> WikiService:
     return service
 
 
-def test_a_copy_on_the_node_gives_the_answers_of_the_database(database: str, tmp_path: Path) -> None:
+def test_a_copy_on_the_node_gives_the_answers_of_the_database(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(80)})
     answers, copied = {}, set()
-    large = {"postgres.hnsw_from": "5"}
-    ways = {"store": large, "auto": {}, "auto large": large, "exact large": large, "faiss large": large}
-    for kind, more in ways.items():
+    for kind in ("store", "auto", "auto large", "exact large", "faiss large"):
         data = tmp_path / kind
-        overrides = {"store": database, "vectors": kind.split()[0], **more}
+        monkeypatch.setattr(local_copy, "COPY_MIN_PAGES", 5 if "large" in kind else 500)
+        overrides = {"store": database, "vectors": kind.split()[0]}
         with closing(use_fake_model(build_service(load_settings(data, overrides=overrides)))) as service:
             if kind == "store":
                 service.add("notes", str(repository.path), {})

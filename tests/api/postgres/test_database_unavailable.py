@@ -12,15 +12,14 @@ from starlette.testclient import TestClient
 
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
-from tests.support.wait import TIMEOUT_S, wait_until
+from tests.support.wait import wait_until
 from wikiholt.api.bootstrap import Application, open_application
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexHealth
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import DatabaseUnavailable
-from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.interfaces.mcp.text_output import format_error
+from wikiholt.interfaces.mcp.errors import format_error
 from wikiholt.search.request import SearchRequest
 from wikiholt.sync.scheduler import Scheduler
 from wikiholt.sync.wiki_records import SchedulerConfig
@@ -79,10 +78,6 @@ def east(pg: PostgresServer, application: Application, tmp_path: Path) -> Iterat
         application.service.add(slug, str(repository.path), {})
         application.service.get_handle(slug).sync()
         databases.set_open(closed, accept_new=True)
-    # A late look for missing indexes would find the database unavailable.
-    store = application.service.components.store
-    assert isinstance(store, PostgresStore)
-    assert store._index_builder.wait_idle(TIMEOUT_S)
     yield line
     line.drop_database()
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.served_application import serve_application
 
-MAX_STATEMENTS = 9
+MAX_STATEMENTS = 6
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def test_a_search_over_http_needs_few_statements(
         with counting_statements(monkeypatch) as statements:
             response = client.get("/w/alpha/api/v1/search", params={"q": query, "mode": mode})
         assert response.json()["results"]
-        # A phrase also needs the words of pages that may contain it, and a search among the pages that do.
-        assert len(statements) <= MAX_STATEMENTS + 2 * ('"' in query), statements
+        # A phrase also needs the words of pages that may contain it.
+        assert len(statements) <= MAX_STATEMENTS + ('"' in query), statements
 
 
 def test_a_search_sees_a_change_that_another_connection_made(client: TestClient, database: str) -> None:

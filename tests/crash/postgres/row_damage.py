@@ -54,7 +54,6 @@ def _make_statement(statement: str) -> Callable[[Random], str]:
 _DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
     "page text": _change_one_row("pages", "name = name || '!'"),
     "page words": _change_one_row("pages", "words = substr(words, 1, length(words) / 2)"),
-    "page terms": _change_one_row("pages", "terms = 'other:1'::tsvector"),
     "page seal": _change_one_row("pages", "seal = seal + 1"),
     "page gone": _make_statement("DELETE FROM {pages} WHERE id = (SELECT min(id) FROM {pages})"),
     "page blob": _change_one_row("pages", "blob = reverse(blob)"),

@@ -18,11 +18,11 @@ from tests.support.paths import ROOT
 from tests.support.postgres_hostile import holding_everything, refused
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store, read_lease_expiry
-from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
-from wikiholt.index.postgres import locks, maintenance, move
+from wikiholt.index.postgres import locks, move, schema
+from wikiholt.index.postgres import store as store_module
 from wikiholt.index.postgres.assignments import PostgresAssignments
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.index.postgres.leases import WRITE_LEASE
@@ -34,7 +34,6 @@ from wikiholt.index.postgres.locks import (
     TimeoutCounter,
     retry_lock_timeouts,
 )
-from wikiholt.index.postgres.maintenance import IndexBuilder, build_missing_indexes
 from wikiholt.index.postgres.pool import Connection
 from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.testing.fakes import make_entry
@@ -59,8 +58,7 @@ def shared_store(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -
 def store(shared_store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """Indexed wikis on one database. HOSTILE will take every lock it can."""
     monkeypatch.setattr(move, "_QUIET_S", 0.1)
-    monkeypatch.setattr(maintenance, "INDEX_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
-    monkeypatch.setattr(maintenance, "OPERATOR_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
+    monkeypatch.setattr(store_module, "SWEEP_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
     for wiki_id in (HOSTILE, CALM, LEAVING, MOVING):
         shared_store.placements.provision(wiki_id, "home")
         create_filled_index(shared_store, wiki_id).close()
@@ -152,32 +150,18 @@ def test_leases_of_other_wikis_are_renewed_while_the_rows_of_one_are_locked(stor
         assert read_lease_expiry(store, HOSTILE) > hostile_until_s
 
 
-def test_indexes_of_a_grown_wiki_are_built_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
-    with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
-        pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
-        index.apply(IndexChange(pages=pages, revision="r2"))
-    placement = store.placements.get(CALM)
-    with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
-        made = build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema)
-    assert "g1_pages_file" in made
-    assert len(made) == 11
-    assert build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema) == []
-
-
-def test_indexes_of_a_wiki_with_locked_tables_are_built_after_the_lock_is_released(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(maintenance, "_RETRY_DELAY_S", 0.1)
+def test_a_grown_wiki_gets_indexes_when_its_tables_are_free(store: PostgresStore) -> None:
     with store.write_lock(HOSTILE, 1.0), closing(store.open(HOSTILE)) as index:
         pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
         index.apply(IndexChange(pages=pages, revision="r2"))
     placement = store.placements.get(HOSTILE)
-    connections, builder = store.placements.get_operator_connections(placement), IndexBuilder(first_wait_s=0)
     with holding_everything(address(store, HOSTILE), placement):
-        builder.request(connections, placement.schema)
-        assert not builder.wait_idle(2 * LOCK_TIMEOUT_S), "it retries"
-    assert builder.wait_idle(TIMEOUT_S)
-    assert build_missing_indexes(connections, placement.schema) == []
+        store.remove_old_generations(HOSTILE)
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        made = schema.create_missing_indexes(connection, placement.schema)
+        assert "g1_pages_file" in made
+        assert len(made) == 10
+        assert schema.create_missing_indexes(connection, placement.schema) == []
 
 
 def test_a_role_that_cannot_be_dropped_loses_its_login(store: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -243,17 +227,6 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
                 assert read_timeouts(connection) == (WIKI_LOCK_TIMEOUT_S, 30.0)
         with connections.write_transaction(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
             assert read_timeouts(connection) == (0.25, 7200)
-
-
-def test_a_session_has_its_timeouts_again_after_an_index_build(store: PostgresStore) -> None:
-    with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
-        pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
-        index.apply(IndexChange(pages=pages, revision="r2"))
-    connections = store.placements.get_operator_connections(store.placements.get(CALM))
-    assert build_missing_indexes(connections, f"w_{CALM}")
-    with connections.read_connection() as connection:
-        found = connection.execute("SELECT current_setting('statement_timeout')").fetchone()
-    assert found == ("1min",)
 
 
 def test_a_statement_that_runs_too_long_is_counted(database: str, tmp_path: Path) -> None:
@@ -346,13 +319,13 @@ def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
     with closing(Catalog(database)) as home:
-        shifts = PostgresAssignments(home)
+        assignments = PostgresAssignments(home)
         receiver, other_end = socket.socketpair()
         high = fcntl.fcntl(receiver.fileno(), fcntl.F_DUPFD, 2000)
         receiver.close()
-        with socket.socket(fileno=high) as shifts._interrupt_socket:
+        with socket.socket(fileno=high) as assignments._interrupt_socket:
             other_end.close()
             began = time.monotonic()
-            shifts._wait(None, 250)  # returns at once, because the other end is closed
+            assignments._wait(None, 250)  # returns at once, because the other end is closed
             assert time.monotonic() - began < 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -140,7 +140,6 @@ DAMAGE = {
     "a page": "DELETE FROM {pages} WHERE id = 12",
     "a page's name": "UPDATE {pages} SET name = 'other' WHERE id = 12",
     "a page's words": "UPDATE {pages} SET words = set_byte(words, 9, 255 - get_byte(words, 9)) WHERE id = 12",
-    "what finds a page": "UPDATE {pages} SET terms = '' WHERE id = 12",
     "a page's tags": "UPDATE {pages} SET tag_keys = '{{}}' WHERE id = 12",
     "a page's links": "UPDATE {pages} SET links = '[' WHERE id = 12",
     "a page, twice": "INSERT INTO {pages} SELECT 9998, {columns} FROM {pages} WHERE id = 12",

@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe
-from wikiholt.index.sqlite.generations import GenerationFiles
 from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.index.sqlite.wiki_directory import GenerationFiles
 from wikiholt.testing import conformance
 from wikiholt.testing.conformance_mixins import make_page, put_pages
 

@@ -10,10 +10,9 @@ import pytest
 from tests.support.indexed_wiki import WIKI_ID, IndexedWiki
 from wikiholt.domain.index import IndexChange
 from wikiholt.errors import IndexCorrupt
-from wikiholt.index.checksums import compute_row_checksum
 from wikiholt.index.page_table import SQLITE_SCHEMA_VERSION
-from wikiholt.index.rows import encode_vectors
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.rows import compute_row_checksum, encode_vectors
+from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.search.request import SearchRequest
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.fork_server import run_forked
 from wikiholt.domain.index import IndexChange, Recipe
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry

@@ -90,7 +90,7 @@ def test_codes_are_written_by_the_end_of_a_sync_and_find_what_later_rows_do_not_
 def test_a_filter_never_reduces_recall(
     tmp_path: Path, kind: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.index.sqlite.vector_table._MAX_GATHERED_ROWS", 100)
+    monkeypatch.setattr("wikiholt.index.sqlite.vectors._MAX_GATHERED_ROWS", 100)
     vectors = make_index(tmp_path, kind)
     vectors.write({"new.md": QUERIES[:2]}, deleted=("p7.md",))
     chosen = list(vectors.pages)

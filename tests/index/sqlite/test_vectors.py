@@ -13,7 +13,8 @@ from tests.index.brute_force_index import DIMENSIONS, assert_same, random_vector
 from tests.index.sqlite.vector_index import VectorIndex, flip_byte
 from wikiholt.domain.index import FloatArray, VectorRows, compute_page_means
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, InvalidQuery, StorageError
-from wikiholt.index.sqlite import index_vectors, index_writer, vector_file
+from wikiholt.index.sqlite import index_writer, vector_file
+from wikiholt.index.sqlite import vectors as index_vectors
 from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.index.sqlite.vector_file import VectorFileHeader
 
@@ -175,10 +176,10 @@ def test_a_writer_killed_while_it_removes_dead_rows_changes_nothing(
 def test_rows_of_a_writer_killed_before_the_commit_are_overwritten(
     vectors: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(_: object) -> None:
+    def kill(*_: object) -> None:
         raise SimulatedKill
 
-    monkeypatch.setattr(index_writer, "_trim_dropped", kill)
+    monkeypatch.setattr(index_writer, "write_state", kill)
     before = vectors.vector_file.read_bytes()
     with pytest.raises(SimulatedKill):
         vectors.write({"p3.md": random_vectors(300, seed=7)})

@@ -10,8 +10,8 @@ from tests.index.brute_force_index import DIMENSIONS
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, Recipe, VectorHits, round_vectors
 from wikiholt.domain.search import PageFilter
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.schema import create_index_file
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
 EMBEDDER = FakeEmbedder()

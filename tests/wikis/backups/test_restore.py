@@ -15,7 +15,7 @@ from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip
 from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import BackupNotFound, Busy, IndexForeign, IndexMissing, StorageError, WikiNotFound
-from wikiholt.index.checksums import compute_row_checksum
+from wikiholt.index.rows import compute_row_checksum
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 

@@ -1,4 +1,4 @@
-"""JSON documents of pages, commits, links, filter values and attachments.
+"""JSON documents of pages, commits, links and attachments.
 
 Field names follow otterwiki-api where it has the field.
 """
@@ -12,10 +12,8 @@ from typing_extensions import TypedDict
 from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import (
-    MAX_FACET_VALUES,
     AttachmentList,
     AttachmentResult,
-    Facets,
     MovedFile,
     PageContent,
     PageDeleteResult,
@@ -25,7 +23,7 @@ from wikiholt.domain.page import (
     PageList,
     PageRenameResult,
 )
-from wikiholt.domain.search import PropertyFacets, StoredPage
+from wikiholt.domain.search import StoredPage
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
@@ -45,35 +43,40 @@ class HistoryDocument(TypedDict):
 
     path: str
     history: list[CommitDocument]
+    next_offset: int | None
 
 
 class ChangeDocument(CommitDocument):
-    """A commit with the pages that it changed."""
+    """A commit with the pages that it changed; `position` is the number of commits before it in the changelog."""
 
     pages_affected: list[str]
+    position: int
 
 
 class ChangelogDocument(TypedDict):
-    """Commits that changed pages, newest first; `total` counts those listed, `more` says whether others follow."""
+    """Commits that changed pages, newest first; `total` counts those listed, the others begin at `next_offset`."""
 
     entries: list[ChangeDocument]
     total: int
     more: bool
+    next_offset: int | None
 
 
 def build_changelog_document(
-    entries: Sequence[LogEntry], path_style: PathStyle, *, more: bool = False
+    entries: Sequence[tuple[int, LogEntry]], path_style: PathStyle, next_offset: int | None
 ) -> ChangelogDocument:
     return {
         "entries": [
             {
                 **build_document(CommitDocument, entry.commit),
                 "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files],
+                "position": position,
             }
-            for entry in entries
+            for position, entry in entries
         ],
         "total": len(entries),  # as in otterwiki-api; the number of all of them would cost a walk of the history
-        "more": more,
+        "more": next_offset is not None,
+        "next_offset": next_offset,
     }
 
 
@@ -217,7 +220,7 @@ def to_display_paths(links: Sequence[PageLink], path_style: PathStyle) -> list[s
     return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))
 
 
-# Links and filter values
+# Links
 
 
 class LinksDocument(TypedDict):
@@ -282,39 +285,6 @@ def _build_edges(pairs: Sequence[tuple[str, str]], path_style: PathStyle) -> lis
         {"source": path_style.to_display_path(source), "target": path_style.to_display_path(target)}
         for source, target in pairs
     ]
-
-
-class FacetDocument(TypedDict):
-    """A filter value and the number of pages that have it."""
-
-    value: str
-    count: int
-
-
-class FacetsDocument(TypedDict):
-    """All filter values, the most frequent first; `folders` are those directly below the filter `path`."""
-
-    pages: int
-    categories: list[FacetDocument]
-    tags: list[FacetDocument]
-    folders: list[FacetDocument]
-    properties: dict[str, list[FacetDocument]]
-
-
-def build_facets_document(facets: Facets) -> FacetsDocument:
-    return build_document(
-        FacetsDocument,
-        facets,
-        categories=build_documents(FacetDocument, facets.categories),
-        tags=build_documents(FacetDocument, facets.tags),
-        folders=build_documents(FacetDocument, facets.folders),
-        properties=build_property_documents(facets.properties),
-    )
-
-
-def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, list[FacetDocument]]:
-    """The most frequent values of each property, by its name as requested."""
-    return {facets.name: build_documents(FacetDocument, facets.values[:MAX_FACET_VALUES]) for facets in properties}
 
 
 # Files attached to pages. The field names are those that otterwiki-mcp reads.

@@ -1,4 +1,4 @@
-"""JSON documents of search results, query reports and evaluations, and snippets as HTML."""
+"""JSON documents of search results, filter values, query reports and evaluations, and snippets as HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -8,8 +8,8 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document, build_documents
-from wikiholt.api.documents.page_documents import FacetDocument, build_property_documents
-from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
+from wikiholt.domain.page import MAX_FACET_VALUES, Facets
+from wikiholt.domain.search import Hit, PropertyFacets, SearchResult, Snippet, Span
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
@@ -22,6 +22,42 @@ def format_did_you_mean(query: str, corrected: str) -> str:
     words = (query[start:end] for start, end in find_replaced_words(query, corrected))
     replaced = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
     return f"Showing results for “{corrected}”; no page contains {replaced}."
+
+
+# Filter values
+
+
+class FacetDocument(TypedDict):
+    """A filter value and the number of pages that have it."""
+
+    value: str
+    count: int
+
+
+class FacetsDocument(TypedDict):
+    """All filter values, the most frequent first; `folders` are those directly below the filter `path`."""
+
+    pages: int
+    categories: list[FacetDocument]
+    tags: list[FacetDocument]
+    folders: list[FacetDocument]
+    properties: dict[str, list[FacetDocument]]
+
+
+def build_facets_document(facets: Facets) -> FacetsDocument:
+    return build_document(
+        FacetsDocument,
+        facets,
+        categories=build_documents(FacetDocument, facets.categories),
+        tags=build_documents(FacetDocument, facets.tags),
+        folders=build_documents(FacetDocument, facets.folders),
+        properties=build_property_documents(facets.properties),
+    )
+
+
+def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, list[FacetDocument]]:
+    """The most frequent values of each property, by its name as requested."""
+    return {facets.name: build_documents(FacetDocument, facets.values[:MAX_FACET_VALUES]) for facets in properties}
 
 
 # Search results. TypedDict is from typing_extensions: before Python 3.12 pydantic cannot use the one of typing.

@@ -16,9 +16,9 @@ from wikiholt.api.documents.page_documents import (
     build_attachment_remove_document,
     build_attachments_document,
 )
-from wikiholt.api.operations.operation import Operation, Subject
-from wikiholt.api.operations.page_writes import DELETE_PAGE, CommitParameters, get_author
-from wikiholt.api.operations.pages import READ_PAGE, PageParameters
+from wikiholt.api.operations.operation import OperationTable
+from wikiholt.api.operations.page_writes import CommitParameters, get_author
+from wikiholt.api.operations.pages import PageParameters
 from wikiholt.api.operations.parameters import Flag
 from wikiholt.domain.page import AttachmentResult
 from wikiholt.domain.wiki import Scope
@@ -51,12 +51,17 @@ class RemoveAttachment(CommitParameters):
     filename: FileName
 
 
+ATTACHMENT_OPERATIONS = OperationTable("attachments")
+
+
+@ATTACHMENT_OPERATIONS.add("GET /pages/{path}/attachments", errors=(404,), page_instead="read_page")
 def list_attachments(wiki: WikiSession, parameters: PageParameters) -> AttachmentsDocument:
     """List the files attached to a page."""
     attachments = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(parameters.path))
     return build_attachments_document(attachments, wiki.path_style)
 
 
+@ATTACHMENT_OPERATIONS.add("GET /pages/{path}/attachments/{filename}", errors=(404, 413), page_instead="read_page")
 def read_attachment(wiki: WikiSession, parameters: ReadAttachment) -> AttachmentContentDocument:
     """Read an attached file: as a document with base64 content, or (raw) as a download."""
     return build_attachment_content_document(find_attachment(wiki, parameters), wiki.path_style)
@@ -67,6 +72,15 @@ def find_attachment(wiki: WikiSession, parameters: ReadAttachment) -> Attachment
     return wiki.handle.pages.read_attachment(path, parameters.filename)
 
 
+@ATTACHMENT_OPERATIONS.add(
+    "POST /pages/{path}/attachments",
+    "attach",
+    scope=Scope.WRITE,
+    errors=(404, 409, 412, 413),
+    other_results={201: (AttachmentAddDocument, "The file was created.")},
+    choose_status=lambda document: 201 if document["created"] else 200,
+    attaches=True,
+)
 def add_attachment(wiki: WikiSession, parameters: AddAttachment) -> AttachmentAddDocument:
     """Attach a file to a page, replacing a file of the same name."""
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
@@ -78,6 +92,13 @@ def add_attachment(wiki: WikiSession, parameters: AddAttachment) -> AttachmentAd
     return build_attachment_add_document(attached, wiki.path_style)
 
 
+@ATTACHMENT_OPERATIONS.add(
+    "DELETE /pages/{path}/attachments/{filename}",
+    "detach",
+    scope=Scope.WRITE,
+    errors=(404, 409, 412),
+    page_instead="delete_page",
+)
 def delete_attachment(wiki: WikiSession, parameters: RemoveAttachment) -> AttachmentRemoveDocument:
     """Delete an attached file; its content stays in the git history."""
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
@@ -92,44 +113,3 @@ def decode_base64(content: str) -> bytes:
         return b64decode("".join(content.split()), validate=True)
     except (NotBase64, ValueError):
         raise InvalidPage("content is not base64", hint="Encode the content of the file in base64.") from None
-
-
-_FILE = "/pages/{path}/attachments/{filename}"
-ATTACHMENT_OPERATIONS = (
-    Operation(
-        "list_attachments",
-        "GET /pages/{path}/attachments",
-        list_attachments,
-        tag="attachments",
-        errors=(404,),
-        page_instead=READ_PAGE,
-    ),
-    Operation(
-        "read_attachment",
-        f"GET {_FILE}",
-        read_attachment,
-        tag="attachments",
-        errors=(404, 413),
-        page_instead=READ_PAGE,
-    ),
-    Operation(
-        "attach",
-        "POST /pages/{path}/attachments",
-        add_attachment,
-        tag="attachments",
-        scope=Scope.WRITE,
-        subject=Subject.ATTACHMENTS,
-        errors=(404, 409, 412, 413),
-        other_results={201: (AttachmentAddDocument, "The file was created.")},
-        choose_status=lambda document: 201 if document["created"] else 200,
-    ),
-    Operation(
-        "detach",
-        f"DELETE {_FILE}",
-        delete_attachment,
-        tag="attachments",
-        scope=Scope.WRITE,
-        errors=(404, 409, 412),
-        page_instead=DELETE_PAGE,
-    ),
-)

@@ -16,7 +16,7 @@ from wikiholt.api.documents.admin_documents import (
     build_index_status,
 )
 from wikiholt.api.documents.common import build_document
-from wikiholt.api.operations.operation import Caching, Operation, Subject
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import Flag, Parameters, Until
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.domain.wiki import Scope
@@ -106,6 +106,11 @@ class BackupsDocument(TypedDict):
     error: ErrorDocument | None
 
 
+INDEX_OPERATIONS = OperationTable("index")
+BACKUP_OPERATIONS = OperationTable("backups", scope=Scope.ADMIN, caching=Caching.NEVER)
+
+
+@INDEX_OPERATIONS.add("GET /status", "status")
 def get_status(index: IndexControl, _: Parameters) -> IndexDocument:
     """Show what is indexed, how fresh it is, which pages have problems, and the current activity."""
     # The index is read last: if no sync waits or runs by then, its status contains what the last sync has done.
@@ -133,6 +138,17 @@ def _build_public_error_document(error: WikiholtError | None) -> ErrorDocument |
     return {"code": error.code, "message": message, "hint": hint}
 
 
+@INDEX_OPERATIONS.add(
+    "POST /reindex",
+    "reindex",
+    scope=Scope.ADMIN,
+    caching=Caching.NEVER,
+    errors=(409,),
+    status=202,
+    other_results={200: (ReindexEstimateDocument, "The estimated cost (dry_run).")},
+    choose_status=lambda document: 202 if "status" in document else 200,
+    location="/reindex/status",
+)
 def start_reindex(index: IndexControl, parameters: ReindexParameters) -> ReindexStartedDocument:
     """Rebuild the index; the old one answers until the new one is ready. With dry_run, estimate the cost."""
     if parameters.dry_run:
@@ -142,6 +158,7 @@ def start_reindex(index: IndexControl, parameters: ReindexParameters) -> Reindex
     return {"status": "started"}
 
 
+@INDEX_OPERATIONS.add("GET /reindex/status", "reindex_status", caching=Caching.NEVER)
 def get_reindex_status(index: IndexControl, _: Parameters) -> ReindexJobDocument:
     """Show the progress of the last reindex; it survives a restart of the service."""
     job: ReindexJob = index.scheduler.get_reindex_job(index.session.wiki.id)
@@ -158,12 +175,14 @@ def get_reindex_status(index: IndexControl, _: Parameters) -> ReindexJobDocument
     )
 
 
+@INDEX_OPERATIONS.add("POST /wake", "wake", scope=Scope.WRITE, status=202)
 def notify_changed(wiki: WikiSession, _: Parameters) -> ChangeAcceptedDocument:
     """Check the repository for changes now."""
     wiki.notify_changed()
     return {"status": "accepted"}
 
 
+@BACKUP_OPERATIONS.add("GET /backups")
 def list_backups(index: IndexControl, _: Parameters) -> BackupsDocument:
     """List the wiki's backups."""
     backups = [build_backup_document(backup) for backup in index.session.handle.backups.list()]
@@ -171,69 +190,15 @@ def list_backups(index: IndexControl, _: Parameters) -> BackupsDocument:
     return {"backups": backups, "total": len(backups), "error": _build_public_error_document(error)}
 
 
+@BACKUP_OPERATIONS.add("POST /backup", "back_up", errors=(409,), status=201)
 def create_backup(wiki: WikiSession, _: Parameters) -> BackupDocument:
     """Back up the index; searches and syncs continue meanwhile."""
     return build_backup_document(wiki.handle.backups.create())
 
 
+@BACKUP_OPERATIONS.add("POST /restore", "restore", errors=(404, 409))
 def restore_backup(wiki: WikiSession, parameters: RestoreParameters) -> BackupDocument:
     """Restore a backup, then sync it with the repository."""
     restored = wiki.handle.restore(parameters.at)
     wiki.notify_changed()
     return build_backup_document(restored)
-
-
-INDEX_OPERATIONS = (
-    Operation("status", "GET /status", get_status, tag="index", subject=Subject.INDEX),
-    Operation(
-        "reindex",
-        "POST /reindex",
-        start_reindex,
-        tag="index",
-        scope=Scope.ADMIN,
-        subject=Subject.INDEX,
-        caching=Caching.NEVER,
-        errors=(409,),
-        status=202,
-        other_results={200: (ReindexEstimateDocument, "The estimated cost (dry_run).")},
-        choose_status=lambda document: 202 if "status" in document else 200,
-        location="/reindex/status",
-    ),
-    Operation(
-        "reindex_status",
-        "GET /reindex/status",
-        get_reindex_status,
-        tag="index",
-        subject=Subject.INDEX,
-        caching=Caching.NEVER,
-    ),
-    Operation("wake", "POST /wake", notify_changed, tag="index", scope=Scope.WRITE, status=202),
-    Operation(
-        "list_backups",
-        "GET /backups",
-        list_backups,
-        tag="backups",
-        scope=Scope.ADMIN,
-        subject=Subject.INDEX,
-        caching=Caching.NEVER,
-    ),
-    Operation(
-        "back_up",
-        "POST /backup",
-        create_backup,
-        tag="backups",
-        scope=Scope.ADMIN,
-        caching=Caching.NEVER,
-        errors=(409,),
-        status=201,
-    ),
-    Operation(
-        "restore",
-        "POST /restore",
-        restore_backup,
-        tag="backups",
-        scope=Scope.ADMIN,
-        caching=Caching.NEVER,
-        errors=(404, 409),
-    ),
-)

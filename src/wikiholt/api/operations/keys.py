@@ -12,7 +12,7 @@ from wikiholt.api.documents.admin_documents import (
     build_key_document,
     build_new_key_document,
 )
-from wikiholt.api.operations.operation import Caching, Operation, Subject
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import BodyParameters, Parameters
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Forbidden
@@ -49,6 +49,10 @@ class KeysDocument(TypedDict):
     total: int
 
 
+KEY_OPERATIONS = OperationTable("keys", caching=Caching.NEVER)
+
+
+@KEY_OPERATIONS.add("GET /keys")
 def list_keys(admin: KeyAdmin, _: Parameters) -> KeysDocument:
     """List keys, without their secrets."""
     keys = admin.registry.keys.list(admin.only.id if admin.only else None)
@@ -57,6 +61,7 @@ def list_keys(admin: KeyAdmin, _: Parameters) -> KeysDocument:
     return {"keys": documents, "total": len(documents)}
 
 
+@KEY_OPERATIONS.add("POST /keys", errors=(404, 413), status=201)
 def create_key(admin: KeyAdmin, parameters: NewKey) -> NewKeyDocument:
     """Create a key; only this response contains its token."""
     only, slug = admin.only, parameters.wiki
@@ -69,34 +74,10 @@ def create_key(admin: KeyAdmin, parameters: NewKey) -> NewKeyDocument:
     return build_new_key_document(key, wiki, token)
 
 
+@KEY_OPERATIONS.add("DELETE /keys/{key_id}", errors=(404,))
 def revoke_key(admin: KeyAdmin, parameters: KeyParameters) -> KeyDocument:
     """Revoke a key immediately and permanently."""
     only = admin.only
     key = admin.registry.keys.revoke(parameters.key_id, wiki_id=only.id if only else None)
     wiki = only or next((wiki for wiki in admin.registry.list_wikis() if wiki.id == key.wiki_id), None)
     return build_key_document(key, wiki)
-
-
-_KEYS = Subject.KEYS
-KEY_OPERATIONS = (
-    Operation("list_keys", "GET /keys", list_keys, tag="keys", subject=_KEYS, caching=Caching.NEVER),
-    Operation(
-        "create_key",
-        "POST /keys",
-        create_key,
-        tag="keys",
-        subject=_KEYS,
-        caching=Caching.NEVER,
-        errors=(404, 413),
-        status=201,
-    ),
-    Operation(
-        "revoke_key",
-        "DELETE /keys/{key_id}",
-        revoke_key,
-        tag="keys",
-        subject=_KEYS,
-        caching=Caching.NEVER,
-        errors=(404,),
-    ),
-)

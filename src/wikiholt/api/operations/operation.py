@@ -4,21 +4,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from wikiholt.api.operations.parameters import Parameters
 from wikiholt.domain.wiki import Scope
 
-
-class Subject(Enum):
-    """What the function of an operation takes first."""
-
-    WIKI = "a WikiSession"
-    ATTACHMENTS = "the WikiSession of a client that may attach files"
-    INDEX = "an IndexControl"
-    KEYS = "a KeyAdmin"
-    WIKIS = "the VisibleWikis of the client"
-    SERVICE = "the Application, for operators"
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Caching(Enum):
@@ -34,17 +25,17 @@ class Caching(Enum):
 class Operation:
     """One thing that a wiki or its service can do.
 
-    The function takes the subject and the parameters and returns the document; its annotations name their types.
-    Names in braces in the route are parameters. The others are in the query, or for BodyParameters in a JSON object.
+    The function takes its subject (such as a WikiSession) and the parameters, and returns the document; its annotations
+    name their types. Names in braces in the route are parameters. The others are in the query, or for BodyParameters in
+    a JSON object.
     """
 
     name: str
     route: str
-    """The HTTP method and the path."""
+    """The HTTP method and the path; empty if only agents use it."""
     run: Callable[..., Any]
     tag: str
     scope: Scope = Scope.READ
-    subject: Subject = Subject.WIKI
     caching: Caching = Caching.REVALIDATE
     errors: tuple[int, ...] = ()
     """The statuses of errors, besides those that any operation can answer."""
@@ -55,7 +46,7 @@ class Operation:
     """The status of a document, if there are several."""
     location: str = ""
     """The path of what the operation created, in which names in braces are fields of the document."""
-    page_instead: "Operation | None" = None
+    page_instead: str = ""
     """The operation on a page, if its path can have the same URL: there may be a page `Setup/history`."""
     needs_index: bool = True
     """Whether a function that takes `snapshot` needs it."""
@@ -63,6 +54,12 @@ class Operation:
     """The function for several wikis, of an operation whose parameters name wikis."""
     is_search: bool = False
     """Whether it computes more than it waits, so that only a few of them run at once."""
+    attaches: bool = False
+    """Whether it needs the permission to attach files, which a host application may grant by itself."""
+
+    @property
+    def subject(self) -> type:
+        return cast(type, next(iter(self.run.__annotations__.values())))
 
     @property
     def parameters(self) -> type[Parameters]:
@@ -76,3 +73,21 @@ class Operation:
     @property
     def description(self) -> str:
         return inspect.getdoc(self.run) or ""
+
+
+class OperationTable(list[Operation]):
+    """The operations of one kind."""
+
+    def __init__(self, tag: str, **defaults: Any) -> None:
+        """`defaults` are fields of each operation."""
+        super().__init__()
+        self._defaults = {"tag": tag, **defaults}
+
+    def add(self, route: str, name: str = "", **fields: Any) -> Callable[[F], F]:
+        """Declare that the function below is an operation, by default of the function's name."""
+
+        def declare(run: F) -> F:
+            self.append(Operation(name or run.__name__, route, run, **{**self._defaults, **fields}))
+            return run
+
+        return declare

@@ -12,7 +12,7 @@ from wikiholt.api.documents.page_documents import (
     build_delete_document,
     build_rename_document,
 )
-from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.pages import PathInUrl
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, BodyParameters
 from wikiholt.domain.git import Author
@@ -39,7 +39,9 @@ class CommitParameters(BodyParameters):
     """The page and the commit of every write."""
 
     path: PathInUrl
-    commit_message: Annotated[Text, Field(max_length=10_000)] | None = None
+    commit_message: Annotated[Text, Field(max_length=10_000)] | None = Field(
+        None, description="The reason, in one line."
+    )
     author: CommitAuthor | None = None
 
     @property
@@ -50,7 +52,9 @@ class CommitParameters(BodyParameters):
 class WriteParameters(CommitParameters):
     """The fields of every write of a page; `revision` is the revision that the writer has read (empty: none)."""
 
-    revision: Annotated[str, Field(max_length=64)] | None = None
+    revision: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="The revision that you have read: the write is refused if the page was changed since."
+    )
 
     @property
     def expected(self) -> str | None:
@@ -89,6 +93,15 @@ class RenamePage(WriteParameters):
     move_subpages: bool = True
 
 
+WRITE_OPERATIONS = OperationTable("pages", scope=Scope.WRITE, caching=Caching.CONTENT, errors=(404, 409, 412, 413))
+
+
+@WRITE_OPERATIONS.add(
+    "PUT /pages/{path}",
+    "put_page",
+    other_results={201: (PageWriteDocument, "The page was created.")},
+    choose_status=lambda document: 201 if document["created"] else 200,
+)
 def write_page(wiki: WikiSession, parameters: WritePage) -> PageWriteDocument:
     """Write a page. For an existing page, send the revision that you have read, in the body or as If-Match."""
     path = wiki.path_style.to_git_path(parameters.path)
@@ -104,9 +117,10 @@ def write_page(wiki: WikiSession, parameters: WritePage) -> PageWriteDocument:
             current=wiki.handle.pages.read(path).revision,
             hint="Read it, then send its revision with the change, or send If-Match: * to overwrite it.",
         ) from None
-    return _report_saved(wiki, written, author, message)
+    return report_saved(wiki, written, author, message)
 
 
+@WRITE_OPERATIONS.add("PATCH /pages/{path}", "patch_page")
 def edit_page(wiki: WikiSession, parameters: EditPage) -> PageWriteDocument:
     """Replace the only occurrence of `old_string` in a page. Send the revision that you have read."""
     if not parameters.revision:
@@ -119,14 +133,15 @@ def edit_page(wiki: WikiSession, parameters: EditPage) -> PageWriteDocument:
         raise InvalidPage("old_string and new_string are identical.", hint="Send a different new_string.")
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
     written = wiki.handle.pages.replace_text(path, old, new, author, parameters.message, expected=parameters.expected)
-    return _report_saved(wiki, written, author, parameters.message)
+    return report_saved(wiki, written, author, parameters.message)
 
 
-def _report_saved(wiki: WikiSession, written: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
+def report_saved(wiki: WikiSession, written: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
     wiki.report_write(written, author, message)
     return build_document(PageWriteDocument, written, wiki.path_style)
 
 
+@WRITE_OPERATIONS.add("DELETE /pages/{path}", caching=Caching.REVALIDATE)
 def delete_page(wiki: WikiSession, parameters: DeletePage) -> PageDeleteDocument:
     """Delete a page; its content stays in the git history."""
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
@@ -135,6 +150,7 @@ def delete_page(wiki: WikiSession, parameters: DeletePage) -> PageDeleteDocument
     return build_delete_document(deleted, wiki.path_style)
 
 
+@WRITE_OPERATIONS.add("POST /pages/{path}/rename")
 def rename_page(wiki: WikiSession, parameters: RenamePage) -> PageRenameDocument:
     """Rename a page; its sub-pages and attachments move with it, and links are updated in the same commit."""
     author, to_git_path = get_author(wiki, parameters.author), wiki.path_style.to_git_path
@@ -168,42 +184,3 @@ def make_key_author(key: Key | None) -> Author:
     """The author of commits with this key: its label, if git accepts it as a name."""
     label, key_id = (key.label, key.id) if key else ("", "nobody")
     return make_author(label, "", key_id, default_name="Wikiholt")
-
-
-_ERRORS = (404, 409, 412, 413)
-DELETE_PAGE = Operation(
-    "delete_page", "DELETE /pages/{path}", delete_page, tag="pages", scope=Scope.WRITE, errors=_ERRORS
-)
-RENAME_PAGE = Operation(
-    "rename_page",
-    "POST /pages/{path}/rename",
-    rename_page,
-    tag="pages",
-    scope=Scope.WRITE,
-    caching=Caching.CONTENT,
-    errors=_ERRORS,
-)
-WRITE_OPERATIONS = (
-    Operation(
-        "put_page",
-        "PUT /pages/{path}",
-        write_page,
-        tag="pages",
-        scope=Scope.WRITE,
-        caching=Caching.CONTENT,
-        errors=_ERRORS,
-        other_results={201: (PageWriteDocument, "The page was created.")},
-        choose_status=lambda document: 201 if document["created"] else 200,
-    ),
-    Operation(
-        "patch_page",
-        "PATCH /pages/{path}",
-        edit_page,
-        tag="pages",
-        scope=Scope.WRITE,
-        caching=Caching.CONTENT,
-        errors=_ERRORS,
-    ),
-    DELETE_PAGE,
-    RENAME_PAGE,
-)

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from wikiholt.api.documents.page_documents import FacetsDocument, build_facets_document
 from wikiholt.api.documents.search_documents import (
+    FacetsDocument,
     QueryReportDocument,
     SearchResultDocument,
+    build_facets_document,
     build_query_report_document,
     build_result_document,
 )
-from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import (
     Count,
     FilterParameters,
@@ -39,7 +40,6 @@ from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession
 
-VERSION = Caching.VERSION
 _HITS_TEXT = "Maximum number of pages; of chunks if max_chunks_per_page is more than 1."
 
 
@@ -67,7 +67,7 @@ class SearchParameters(FacetParameters):
         min_length=1,
         max_length=MAX_QUERY_CHARS,
         pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
-        description="The query.",
+        description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.',
     )
     n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(
@@ -85,7 +85,7 @@ class SearchParameters(FacetParameters):
     offset: Count = Field(0, ge=0, le=MAX_OFFSET, description="Number of hits to skip.")
     sort: SortOrder = Field(
         SortOrder.RELEVANCE,
-        description="The order: by relevance, or of the pages about as relevant as the best by date.",
+        description="By relevance, or the newest of the relevant pages first.",
     )
     rerank: Flag | None = Field(
         None,
@@ -149,30 +149,6 @@ def wait_for_index(wiki: WikiSession, parameters: SearchParameters) -> None:
         wiki.wait_for_revision(parameters.at_least)
 
 
-def search(
-    wiki: WikiSession, parameters: WikiSearchParameters, snapshot: IndexSnapshot | None = None
-) -> SearchResultDocument:
-    """Find pages by meaning and by words; with an operator key or a list of keys, in several wikis."""
-    return _search(wiki, parameters, snapshot)
-
-
-def _search(wiki: WikiSession, parameters: SearchParameters, snapshot: IndexSnapshot | None) -> SearchResultDocument:
-    request = parameters.to_request()
-    request = replace(request, where=wiki.to_git_filter(request.where))
-    with wiki.use_handle() as handle:
-        result = handle.search(request, interface=wiki.interface, snapshot=snapshot)
-    return build_result_document(result, wiki.path_style)
-
-
-def search_semantic(
-    wiki: WikiSession, parameters: SemanticParameters, snapshot: IndexSnapshot | None = None
-) -> SearchResultDocument:
-    """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
-    if "max_chunks_per_page" not in parameters.model_fields_set:
-        parameters = parameters.model_copy(update={"max_chunks_per_page": wiki.semantic_chunks_per_page})
-    return _search(wiki, parameters, snapshot)
-
-
 def search_several(opened: OpenedWikis, parameters: SearchParameters) -> SearchResultDocument:
     """Search each wiki by itself and merge the hits."""
     interfaces = {session.interface for session in opened.sessions}
@@ -191,6 +167,36 @@ def search_several(opened: OpenedWikis, parameters: SearchParameters) -> SearchR
     return build_result_document(result)
 
 
+SEARCH_OPERATIONS = OperationTable("search", caching=Caching.VERSION, is_search=True)
+
+
+@SEARCH_OPERATIONS.add("GET /search", run_several=search_several)
+def search(
+    wiki: WikiSession, parameters: WikiSearchParameters, snapshot: IndexSnapshot | None = None
+) -> SearchResultDocument:
+    """Find pages by meaning and by words; with an operator key or a list of keys, in several wikis."""
+    return _search(wiki, parameters, snapshot)
+
+
+def _search(wiki: WikiSession, parameters: SearchParameters, snapshot: IndexSnapshot | None) -> SearchResultDocument:
+    request = parameters.to_request()
+    request = replace(request, where=wiki.to_git_filter(request.where))
+    with wiki.use_handle() as handle:
+        result = handle.search(request, interface=wiki.interface, snapshot=snapshot)
+    return build_result_document(result, wiki.path_style)
+
+
+@SEARCH_OPERATIONS.add("GET /semantic-search", "semantic_search")
+def search_semantic(
+    wiki: WikiSession, parameters: SemanticParameters, snapshot: IndexSnapshot | None = None
+) -> SearchResultDocument:
+    """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
+    if "max_chunks_per_page" not in parameters.model_fields_set:
+        parameters = parameters.model_copy(update={"max_chunks_per_page": wiki.semantic_chunks_per_page})
+    return _search(wiki, parameters, snapshot)
+
+
+@SEARCH_OPERATIONS.add("GET /similar", "similar", errors=(404,))
 def find_similar(
     wiki: WikiSession, parameters: SimilarParameters, snapshot: IndexSnapshot | None = None
 ) -> SearchResultDocument:
@@ -200,6 +206,7 @@ def find_similar(
         return build_result_document(handle.find_similar(path, parameters.n, where, snapshot=snapshot), wiki.path_style)
 
 
+@SEARCH_OPERATIONS.add("GET /facets", "facets")
 def count_facets(wiki: WikiSession, parameters: FacetQueryParameters, snapshot: IndexSnapshot) -> FacetsDocument:
     """List the categories, tags, folders and values of frontmatter properties, with their page counts.
 
@@ -213,22 +220,10 @@ def count_facets(wiki: WikiSession, parameters: FacetQueryParameters, snapshot: 
     return build_facets_document(count_hit_facets(result.hits, where.path_prefix))
 
 
+@SEARCH_OPERATIONS.add(
+    "GET /report", "report", scope=Scope.ADMIN, caching=Caching.NEVER, errors=(404,), is_search=False
+)
 def report_queries(wiki: WikiSession, parameters: ReportParameters) -> QueryReportDocument:
     """Show frequent, unanswered and slow queries, and pages that no search finds."""
     report = wiki.handle.query_log.build_report(parameters.days, parameters.limit)
     return build_query_report_document(wiki.wiki.slug, report, wiki.path_style)
-
-
-SEARCH_OPERATIONS = (
-    Operation(
-        "search", "GET /search", search, tag="search", caching=VERSION, run_several=search_several, is_search=True
-    ),
-    Operation(
-        "semantic_search", "GET /semantic-search", search_semantic, tag="search", caching=VERSION, is_search=True
-    ),
-    Operation("similar", "GET /similar", find_similar, tag="search", caching=VERSION, is_search=True, errors=(404,)),
-    Operation("facets", "GET /facets", count_facets, tag="search", caching=VERSION, is_search=True),
-    Operation(
-        "report", "GET /report", report_queries, tag="search", scope=Scope.ADMIN, caching=Caching.NEVER, errors=(404,)
-    ),
-)

@@ -16,7 +16,7 @@ from wikiholt.api.documents.admin_documents import (
     build_setting_document,
     build_wiki_document,
 )
-from wikiholt.api.operations.operation import Operation, Subject
+from wikiholt.api.operations.operation import OperationTable
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, BodyParameters, Count, Flag, Parameters
 from wikiholt.api.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Wiki
@@ -94,11 +94,16 @@ class SettingsDocument(TypedDict):
     settings: list[SettingDocument]
 
 
+WIKI_OPERATIONS = OperationTable("wikis")
+
+
+@WIKI_OPERATIONS.add("GET /settings")
 def list_settings(_application: Application, _: Parameters) -> SettingsDocument:
     """List the settings that a wiki can have, with their defaults; requires an operator key."""
     return {"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]}
 
 
+@WIKI_OPERATIONS.add("GET /wikis")
 def list_wikis(visible: VisibleWikis, parameters: WikiListParameters) -> WikisDocument:
     """List the wikis that the client may see."""
     listed = visible.wikis[parameters.offset : parameters.offset + parameters.limit]
@@ -108,6 +113,7 @@ def list_wikis(visible: VisibleWikis, parameters: WikiListParameters) -> WikisDo
     return {"wikis": documents, "total": len(visible.wikis)}
 
 
+@WIKI_OPERATIONS.add("POST /wikis", errors=(409, 413), status=201, location="/wikis/{slug}")
 def add_wiki(application: Application, parameters: NewWiki) -> WikiDocument:
     """Register a wiki after checking its repository, or create one without a source; requires an operator key."""
     WikiSettings.parse(parameters.settings)
@@ -130,11 +136,13 @@ def _check_source(source: str) -> str:
     raise InvalidSource("The source is neither an absolute path nor a URL.", hint="Write a path that starts with /.")
 
 
+@WIKI_OPERATIONS.add("GET /wikis/{slug}", errors=(404,))
 def read_wiki(application: Application, parameters: WikiParameters) -> WikiDocument:
     """Show the source and settings of a wiki without secrets; requires an operator key."""
     return build_wiki_document(application.service.registry.get(parameters.slug))
 
 
+@WIKI_OPERATIONS.add("PATCH /wikis/{slug}", "change_wiki", errors=(404, 409, 413))
 def update_wiki(application: Application, parameters: WikiChanges) -> WikiDocument:
     """Change settings of a wiki; requires an operator key."""
     WikiSettings.parse(parameters.settings)
@@ -143,6 +151,7 @@ def update_wiki(application: Application, parameters: WikiChanges) -> WikiDocume
     return build_wiki_document(wiki)
 
 
+@WIKI_OPERATIONS.add("DELETE /wikis/{slug}", errors=(404, 409))
 def remove_wiki(application: Application, parameters: RemoveParameters) -> RemovedWikiDocument:
     """Remove the index, keys and registration of a wiki; requires an operator key.
 
@@ -153,23 +162,3 @@ def remove_wiki(application: Application, parameters: RemoveParameters) -> Remov
     if wiki.is_managed and not parameters.delete_pages:
         raise Conflict("This would delete the only copy of the pages.", hint="Send delete_pages=true to delete them.")
     return build_removed_document(service.remove(parameters.slug, wiki.id))
-
-
-_SERVICE = Subject.SERVICE
-WIKI_OPERATIONS = (
-    Operation("list_settings", "GET /settings", list_settings, tag="wikis", subject=_SERVICE),
-    Operation("list_wikis", "GET /wikis", list_wikis, tag="wikis", subject=Subject.WIKIS),
-    Operation(
-        "add_wiki",
-        "POST /wikis",
-        add_wiki,
-        tag="wikis",
-        subject=_SERVICE,
-        errors=(409, 413),
-        status=201,
-        location="/wikis/{slug}",
-    ),
-    Operation("read_wiki", "GET /wikis/{slug}", read_wiki, tag="wikis", subject=_SERVICE, errors=(404,)),
-    Operation("change_wiki", "PATCH /wikis/{slug}", update_wiki, tag="wikis", subject=_SERVICE, errors=(404, 409, 413)),
-    Operation("remove_wiki", "DELETE /wikis/{slug}", remove_wiki, tag="wikis", subject=_SERVICE, errors=(404, 409)),
-)

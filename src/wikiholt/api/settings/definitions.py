@@ -64,11 +64,6 @@ class Settings:
     postgres_connections: int = setting(
         32, "Maximum number of open database connections of this process, for all wikis.", minimum=1, maximum=10_000
     )
-    postgres_hnsw_from: int = setting(
-        10_000,
-        "Number of chunks from which a wiki in PostgreSQL gets an HNSW index. Below it, search is exact.",
-        minimum=1,
-    )
     model: str = setting(
         "wikiholt-1",
         "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "
@@ -362,6 +357,7 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
+    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     hide: tuple[str, ...] = setting(
         (),
@@ -386,9 +382,7 @@ class WikiSettings:
         find_choice=find_language,
     )
     anchors: str = setting(
-        "",
-        "The style of heading anchors in links; empty means the general setting.",
-        choices=("", *ANCHOR_STYLES),
+        "", "The style of heading anchors in links; empty means the general setting.", choices=("", *ANCHOR_STYLES)
     )
     dialect: str = setting(
         AUTO,

@@ -14,9 +14,15 @@ from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import CacheCannotAnswer
-from wikiholt.index.keywords import keyword_state
 from wikiholt.index.keywords.keyword_file import CacheBroken, KeywordFile, open_draft, write_keyword_file
-from wikiholt.index.keywords.keyword_state import KeywordState, follow_index, iter_page_counts
+from wikiholt.index.keywords.keyword_state import (
+    KeywordState,
+    count_pages,
+    find_lists,
+    follow_index,
+    iter_page_counts,
+    rank_pages,
+)
 from wikiholt.index.keywords.lexicon import make_state_lexicon
 from wikiholt.index.keywords.postings import PageCounts, build_postings
 from wikiholt.regular_files import move_away
@@ -42,10 +48,11 @@ class MemoryKeywordCache:
         return None if state is None else state.version
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
-        return keyword_state.search_keywords(self._get_state(), query, limit, page_ids)
+        state = self._get_state()
+        return rank_pages(state, find_lists(state, query), limit, page_ids)
 
-    def get_max_score(self, query: KeywordQuery) -> float:
-        return keyword_state.get_max_score(self._get_state(), query)
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        return count_pages(terms, find_lists(self._get_state(), KeywordQuery(tuple(terms))))
 
     def get_lexicon(self) -> Lexicon:
         return make_state_lexicon(self._get_state())

@@ -5,8 +5,9 @@ of pages, their average length and the page counts of terms include only live ro
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ from wikiholt.text.bm25 import (
     PREFIX_WEIGHT,
     B,
     compute_idf,
-    compute_max_score,
     count_weighted_terms,
     split_terms,
 )
@@ -34,6 +34,7 @@ _REBUILD_MIN_PAGES, _REBUILD_DIVISOR = 300, 100
 _MAX_AGE_FACTOR = 3
 """With this many times as many changed pages, the index answers until the postings are built again."""
 _MAX_KNOWN_LISTS = 64
+_EMPTY_LIST: PostingList = np.empty(0, np.int32), np.empty(0, np.float32)
 
 
 class KeywordState:
@@ -73,16 +74,25 @@ class KeywordState:
 
     def get_list(self, term: str) -> PostingList:
         """Return the live rows that contain the term, with their counts."""
-        found = self._lists.get(term)
+        return self.get_known_list(term, lambda: self._join(self.postings.find_list(term), self.recent.find_list(term)))
+
+    def get_known_list(self, key: str, find: Callable[[], PostingList]) -> PostingList:
+        """Return the list of a term, or of a padded phrase, that was found before, or find it."""
+        found = self._lists.get(key)
         if found is None:
             if len(self._lists) >= _MAX_KNOWN_LISTS:
                 self._lists.clear()
-            found = self._lists[term] = self._join(self.postings.find_list(term), self.recent.find_list(term))
+            found = self._lists[key] = find()
         return found
 
     def get_prefix_lists(self, prefix: str) -> PostingList:
         """Return the live rows of all terms with the prefix, one list after the other."""
         return self._join(self.postings.find_prefix_lists(prefix), self.recent.find_prefix_lists(prefix))
+
+    def get_live_rows(self) -> IntArray:
+        """Return the rows of all pages."""
+        rows = np.arange(len(self.page_ids))
+        return rows if self._alive is None else rows[np.append(self._alive, np.ones(len(self.changed), bool))]
 
     def is_live(self, number: int) -> bool:
         """Whether a live row of the postings has their term with this number."""
@@ -130,45 +140,80 @@ def _get_rebuild_limit(postings: Postings) -> int:
 # BM25 search in a state, with the formula of FTS5: pages, scores and order equal those of the index
 
 
-def search_keywords(
-    state: KeywordState, query: KeywordQuery, limit: int, page_ids: IntArray | None
-) -> list[KeywordHit]:
+FindPhrase = Callable[[Sequence[str], bool], PostingList]
+"""Finds the rows that contain these terms side by side, the last one as a prefix if the second value says so."""
+
+
+class QueryLists(NamedTuple):
+    """The rows that contain each part of a query, with the counts."""
+
+    terms: Sequence[PostingList]
+    phrases: Sequence[PostingList]
+    excluded: Sequence[PostingList]
+    prefix: PostingList | None
+
+
+def refuse_phrase(terms: Sequence[str], is_prefix: bool) -> PostingList:  # noqa: ARG001
+    raise CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
+
+
+def find_lists(state: KeywordState, query: KeywordQuery, find_phrase: FindPhrase = refuse_phrase) -> QueryLists:
+    """Find the parts of a query. Its terms are split again, as the index does."""
+
+    def find(text: str, *, is_prefix: bool = False) -> PostingList:
+        terms = split_terms(text)
+        if len(terms) > 1:
+            return find_phrase(terms, is_prefix)
+        if not terms:
+            return _EMPTY_LIST
+        return state.get_prefix_lists(terms[0]) if is_prefix else state.get_list(terms[0])
+
+    return QueryLists(
+        [find(term) for term in query.terms],
+        [find(" ".join(phrase)) for phrase in query.phrases],
+        [find(" ".join(phrase)) for phrase in query.excluded],
+        find(query.prefix, is_prefix=True) if query.prefix else None,
+    )
+
+
+def rank_pages(state: KeywordState, lists: QueryLists, limit: int, page_ids: IntArray | None) -> list[KeywordHit]:
     """Return the best pages, best first, ties by page id; only of `page_ids` (sorted) if given.
 
-    Raises CacheCannotAnswer for phrases and exclusions. As in the index, the terms and the prefix each contribute their
-    best `limit` pages, and the scores of a page in both are added.
+    As in the index, the terms and the prefix each contribute their best `limit` pages, and the scores of a page in both
+    are added.
     """
-    terms, prefix = _split_query(query)
     if limit <= 0:
         return []
-    lists = list(map(state.get_list, terms))
-    best = _select_best(state, _score_rows(state, lists), limit, page_ids)
-    if prefix:
+    scores = _score_rows(state, [*lists.terms, *lists.phrases])
+    best = _select_best(state, _drop_unfit(scores, lists), limit, page_ids)
+    if lists.prefix is not None:
         # All terms with the prefix count as if they were one.
-        sums = np.bincount(*state.get_prefix_lists(prefix), len(state.page_ids)).astype(np.float64)
+        sums = np.bincount(*lists.prefix, len(state.page_ids)).astype(np.float64)
         matching = np.flatnonzero(sums)
         scores = _score_rows(state, [(matching, sums[matching])])
-        if lists:
-            scores[lists[-1][0]] = 0  # pages with the last term itself have its score
+        if lists.terms:
+            scores[lists.terms[-1][0]] = 0  # pages with the last term itself have its score
         totals = defaultdict[int, float](float, best)
-        for page_id, score in _select_best(state, scores, limit, page_ids):
+        for page_id, score in _select_best(state, _drop_unfit(scores, lists), limit, page_ids):
             totals[page_id] += score * PREFIX_WEIGHT
         best = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:limit]
     return [KeywordHit(page_id, score) for page_id, score in best]
 
 
-def get_max_score(state: KeywordState, query: KeywordQuery) -> float:
-    """Return an upper bound of the scores. Raises the same error as `search_keywords`."""
-    terms, _ = _split_query(query)
-    return sum(compute_max_score(state.page_count, len(state.get_list(term)[0])) for term in terms)
+def count_pages(terms: Sequence[str], lists: QueryLists) -> dict[str, int]:
+    """Return the number of pages with each of these terms of a query."""
+    return {term: len(rows) for term, (rows, _) in zip(terms, lists.terms, strict=True)}
 
 
-def _split_query(query: KeywordQuery) -> tuple[list[str], str]:
-    """Split the terms and the prefix of the query again, as the index does. Raises CacheCannotAnswer for phrases."""
-    terms, prefix = [split_terms(term) for term in query.terms], split_terms(query.prefix)
-    if query.phrases or query.excluded or len(prefix) > 1 or any(len(parts) != 1 for parts in terms):
-        raise CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
-    return [term for (term,) in terms], "".join(prefix)
+def _drop_unfit(scores: DoubleArray, lists: QueryLists) -> DoubleArray:
+    """Set the scores of rows without all phrases, or with an excluded one, to zero."""
+    for rows, _ in lists.phrases:
+        kept = scores[rows]
+        scores = np.zeros_like(scores)
+        scores[rows] = kept
+    for rows, _ in lists.excluded:
+        scores[rows] = 0
+    return scores
 
 
 def _score_rows(state: KeywordState, lists: Sequence[PostingList | tuple[IntArray, DoubleArray]]) -> DoubleArray:

@@ -35,18 +35,18 @@ class Vocabulary:
         return self._get_bytes(number).decode()
 
     def find_number(self, term: str) -> int | None:
-        encoded = term.encode()
+        encoded = term.encode("utf-8", "surrogatepass")
         number = self._find_position(encoded)
         return number if number < len(self.ends) and self._get_bytes(number) == encoded else None
 
     def find_prefix_range(self, prefix: str) -> tuple[int, int]:
         """Return the half-open range of the numbers of all terms with the prefix."""
-        encoded = prefix.encode()
+        encoded = prefix.encode("utf-8", "surrogatepass")
         return self._find_position(encoded), self._find_position(encoded + _AFTER_ANY_TERM)
 
     def find_suffix(self, suffix: str) -> IntArray:
         """Return the numbers of all terms with the suffix, by comparing the last bytes of all terms at once."""
-        encoded = suffix.encode()
+        encoded = suffix.encode("utf-8", "surrogatepass")
         numbers = np.flatnonzero(np.diff(self.ends, prepend=0) >= len(encoded))
         for distance, byte in enumerate(reversed(encoded), 1):
             numbers = numbers[self.text[self.ends[numbers] - distance] == byte]

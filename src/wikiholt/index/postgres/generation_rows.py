@@ -17,14 +17,26 @@ from psycopg.errors import UndefinedTable
 from wikiholt.domain.index import FloatArray, PageContents, VectorRows, round_vectors
 from wikiholt.domain.page import Link, PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.index.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
-from wikiholt.index.page_table import CONTENTS_COLUMNS, PageRow, get_postgres_type, to_page_contents
+from wikiholt.index.page_table import (
+    CONTENTS_COLUMNS,
+    PageRow,
+    compute_page_checksum,
+    get_postgres_type,
+    to_page_contents,
+)
 from wikiholt.index.postgres import rows
 from wikiholt.index.postgres.errors import make_missing_error
 from wikiholt.index.postgres.pool import Connection
 from wikiholt.index.postgres.rows import DerivedPageColumns, GenerationState
 from wikiholt.index.postgres.schema import GenerationTables
-from wikiholt.index.rows import ChunkRow, LinkRow, decode_strings, decode_terms, encode_vectors
+from wikiholt.index.rows import (
+    ChunkRow,
+    LinkRow,
+    compute_problem_checksum,
+    decode_strings,
+    encode_page_parts,
+    encode_vectors,
+)
 
 Row = tuple[Any, ...]
 
@@ -32,11 +44,11 @@ _BATCH_PAGES = 100
 _PAGE_COLUMNS = ", ".join((*PageRow._fields, *DerivedPageColumns._fields))
 _MAX_FAULTS = 5
 
-# A tsvector and a vector are already in binary format, so COPY sends them as bytea.
+# A vector is already in binary format, so COPY sends it as bytea.
 _COLUMN_TYPES = {
-    **dict.fromkeys(("page_id", "chunk_id", "size", "seal"), "int8"),
+    **dict.fromkeys(("page_id", "chunk_id", "seal"), "int8"),
     **dict.fromkeys(("number", "first_line", "last_line"), "int4"),
-    **dict.fromkeys(("hash", "terms", "vector"), "bytea"),
+    **dict.fromkeys(("hash", "vector"), "bytea"),
     **dict.fromkeys(("tag_keys", "link_keys"), "text[]"),
     **{name: get_postgres_type(name) for name in PageRow._fields},
 }
@@ -153,13 +165,10 @@ def derive_page_columns(
     page: PageRow, chunks: Sequence[ChunkRow], vectors: FloatArray, tags: Sequence[str], links: Sequence[LinkRow]
 ) -> DerivedPageColumns:
     """Compute the columns that only PostgreSQL has, including the checksum of the page."""
-    terms = rows.build_term_vector(decode_terms(page.words))
     parts = encode_page_parts(page.id, chunks, make_vector_rows(chunks, vectors), tags, links)
     checksum = compute_page_checksum(page, parts)
     tag_keys = sorted({rows.encode_key(tag) for tag in tags})
-    return DerivedPageColumns(
-        rows.encode_links(links), tag_keys, rows.get_link_keys(links), terms.size, terms.tsvector, checksum
-    )
+    return DerivedPageColumns(rows.encode_links(links), tag_keys, rows.get_link_keys(links), checksum)
 
 
 def copy_pages(db: Connection, tables: GenerationTables, pages: Iterable[Row]) -> None:
@@ -269,7 +278,6 @@ class _IntegrityCheck:
         self._stop = stop
         self._files: set[str] = set()
         self._chunks = 0
-        self._terms = 0
         self._last_chunk = 0
 
     def find_faults(self) -> Iterator[str]:
@@ -283,7 +291,7 @@ class _IntegrityCheck:
         (chunks,) = self._db.execute(f"SELECT count(*) FROM {self._tables.chunks}").fetchone() or (0,)
         if chunks != self._chunks:
             yield f"{chunks - self._chunks} chunks without a page"
-        yield from self._check_counts((len(self._files), chunks, problems, self._terms))
+        yield from self._check_counts((len(self._files), chunks, problems))
         if last_page >= self._state.next_page or self._last_chunk >= self._state.next_chunk:
             yield "the next id is already in use"
 
@@ -294,13 +302,12 @@ class _IntegrityCheck:
         self._files.add(page.file)
         self._chunks += len(full_page.chunks)
         self._last_chunk = max([self._last_chunk, *(chunk.id for chunk in full_page.chunks)])
-        self._terms += derived.size
         if derived.seal != full_page.compute_checksum():
             yield f"page {page.id} is not as it was written"
             return
         expected = derive_page_columns(page, full_page.chunks, full_page.vectors, full_page.tags, full_page.links)
         if expected != derived:
-            yield f"page {page.id} cannot be found by its words, tags or links"
+            yield f"page {page.id} cannot be found by its tags or links"
         if len(full_page.chunks) != page.chunks:
             yield f"page {page.id} has missing chunks"
 
@@ -318,7 +325,7 @@ class _IntegrityCheck:
         return len(files)
 
     def _check_counts(self, actual: tuple[int, ...]) -> Iterator[str]:
-        expected = (self._state.pages, self._state.chunks, self._state.problems, self._state.terms)
-        for kind, count, expected_count in zip(("pages", "chunks", "problems", "terms"), actual, expected, strict=True):
+        expected = (self._state.pages, self._state.chunks, self._state.problems)
+        for kind, count, expected_count in zip(("pages", "chunks", "problems"), actual, expected, strict=True):
             if count != expected_count:
                 yield f"{count} {kind} instead of {expected_count}"

@@ -17,7 +17,7 @@ from wikiholt.index.postgres.placements import Placement
 from wikiholt.index.postgres.pool import Connection
 from wikiholt.index.postgres.rows import STATE_COLUMNS, get_part_names, make_initial_state, split_text
 from wikiholt.index.postgres.schema import MOVED_MARK, SCHEMA_LAYOUT, GenerationTables, parse_layout
-from wikiholt.index.sqlite.generations import GenerationOrigin
+from wikiholt.index.sqlite.wiki_directory import GenerationOrigin
 
 _GENERATION_COLUMNS = (
     "number, published, origin, condition, text, fingerprint, dimensions, pipeline, model, precision, revision"

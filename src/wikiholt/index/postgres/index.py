@@ -5,7 +5,7 @@ Any thread may read. A write is one transaction; the writer's lease ensures that
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,26 +34,26 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.index.facets import count_facets
+from wikiholt.index.keywords.memory_search import MemoryKeywordSearch
 from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
     ORDER_COLUMNS,
     STORED_PAGE_COLUMNS,
-    count_facets,
     to_order_override,
     to_page_warnings,
     to_stored_page,
 )
 from wikiholt.index.postgres import generation_rows, index_writer, queries, rows, sqlite_copy
 from wikiholt.index.postgres.errors import make_foreign_state_error, make_missing_error
-from wikiholt.index.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
 from wikiholt.index.postgres.leases import Lease
 from wikiholt.index.postgres.locks import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.index.postgres.pool import Connection, RoleConnections
 from wikiholt.index.postgres.queries import build_where_clause
 from wikiholt.index.postgres.rows import GenerationState
-from wikiholt.index.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.index.postgres.schema import GenerationTables
 from wikiholt.index.rows import decode_terms, to_datetime, to_id_array
 from wikiholt.text.bm25 import split_terms
 
@@ -66,8 +66,8 @@ _KEYWORD_BATCH_ROWS = 500
 class PostgresIndex:
     """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
 
-    `lease` returns the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
-    of chunks from which an HNSW index is used. Raises IndexMissing, IndexCorrupt.
+    `lease` returns the writer's lease if this process holds it, else None. Keywords are searched at the version that
+    was read last, in memory. Raises IndexMissing, IndexCorrupt.
     """
 
     def __init__(
@@ -75,22 +75,19 @@ class PostgresIndex:
         connections: RoleConnections,
         generation: int,
         lease: Callable[[], Lease | None] = lambda: None,
-        hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
     ) -> None:
         self._connections = connections
-        self._session = ThreadSession()
         self._lease = lease
-        self._hnsw_min_chunks = hnsw_min_chunks
         self.wiki_id = connections.wiki_id
         self._tables = GenerationTables(generation, connections.wiki_id)
-        self._keywords = PostgresKeywordSearch(connections, self._tables, self._session)
+        self._keywords = MemoryKeywordSearch(self.open_keywords, self._read_terms)
         self.generation = generation
         with connections.read_connection() as db:
             state, checksum = generation_rows.read_state(db, generation)
         if state.get_checksum(connections.wiki_id) != checksum:
             raise make_foreign_state_error()
         self.recipe = state.recipe
-        self._chunks = state.chunks
+        self._version = state.version
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -99,34 +96,22 @@ class PostgresIndex:
             return self._make_state(generation_rows.read_state(db, self.generation)[0])
 
     def _make_state(self, state: GenerationState) -> IndexState:
-        self._chunks = state.chunks
+        self._version = state.version
         counts = state.pages, state.chunks, state.problems
         return IndexState(
             self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
         )
 
-    @contextmanager
-    def open_search(self) -> Iterator[None]:
-        outer = self._session.current
-        self._session.current = outer or SearchSession()
-        try:
-            yield
-        finally:
-            self._session.current = outer
+    def open_search(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def get_version(self) -> int:
-        session = self._session.current
-        if session is not None and session.state is not None:
-            return session.state[0]
         with self._connections.read_connection() as db:
-            sql = "SELECT version, pages, terms FROM state WHERE name = %s"
-            state = db.execute(sql, (self._tables.state_name,)).fetchone()
-        if state is None:
+            row = db.execute("SELECT version FROM state WHERE name = %s", (self._tables.state_name,)).fetchone()
+        if row is None:
             raise make_missing_error()
-        version, pages, terms = state
-        if session is not None:
-            session.state = (version, pages, terms)
-        return int(version)
+        (self._version,) = row
+        return self._version
 
     def get_page_blobs(self) -> Mapping[str, str]:
         return dict(self._select(f"SELECT file, blob FROM {self._tables.pages}"))
@@ -155,7 +140,9 @@ class PostgresIndex:
 
     def apply(self, change: IndexChange) -> int:
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
-            return index_writer.apply_change(db, self._tables, change, self._lease())
+            version = index_writer.apply_change(db, self._tables, change, self._lease())
+        self._version = version
+        return version
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"
@@ -184,13 +171,10 @@ class PostgresIndex:
     # ── searching ────────────────────────────────────────────────────────────────────────────────
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
-        return self._keywords.search(query, limit, where)
-
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        return self._keywords.get_max_score(query)
+        return self._keywords.search(self._version, query, limit, self.filter_page_ids(where))
 
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
-        return self._keywords.count_pages(terms)
+        return self._keywords.count_pages(self._version, terms)
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where)
@@ -199,14 +183,13 @@ class PostgresIndex:
         return to_id_array(self._select(f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id", values))
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        return self._keywords.find_matching_page_ids(query)
+        return self._keywords.find_page_ids(self._version, query)
+
+    def release_keywords(self) -> None:
+        """Release the memory of keyword searches, when a copy answers them."""
+        self._keywords.release()
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        if page_ids is None and self._chunks >= self._hnsw_min_chunks:
-            with self._connections.read_snapshot() as db:
-                hits = queries.search_hnsw(db, self._tables, vector, limit)
-            if hits is not None:
-                return hits
         with self._connections.read_connection() as db:
             hits = queries.search_exact(db, self._tables, vector, limit, page_ids)
             if page_ids is None and not len(hits.chunk_ids) and limit > 0:
@@ -246,6 +229,10 @@ class PostgresIndex:
         while batch := db.execute(sql, (last_id, _VECTOR_BATCH_ROWS), binary=True).fetchall():
             last_id, *_ = batch[-1]
             yield rows.to_vector_rows(batch, self.recipe.dimensions)
+
+    def _read_terms(self, page_ids: Sequence[int]) -> Iterator[tuple[int, PageTerms]]:
+        sql = f"SELECT id, words FROM {self._tables.pages} WHERE id = ANY(%s)"
+        return ((page_id, decode_terms(packed)) for page_id, packed in self._select(sql, (list(page_ids),)))
 
     def _iter_page_terms(self, db: Connection, page_ids: Sequence[int] | None) -> Iterator[tuple[int, PageTerms]]:
         clause, values = ("true", ()) if page_ids is None else ("id = ANY(%s)", (list(page_ids),))
@@ -331,13 +318,6 @@ class PostgresIndex:
             for page_id, link in links
             if not wanted.isdisjoint((link.key, link.other_key))
         ]
-
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        chunks = self._read_vectors("id = ANY(%s) ORDER BY id", chunk_ids.tolist())
-        return VectorHits.rank(chunks.chunk_ids, chunks.page_ids, np.vecdot(chunks.vectors, vector), limit)
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        return self._read_vectors("true ORDER BY random() LIMIT %s", count)
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
         return None

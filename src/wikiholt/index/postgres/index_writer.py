@@ -149,8 +149,8 @@ class _PostgresWriter:
             return
         tables, ids = self._tables, sorted(page_ids)
         chunks = self._db.execute(f"DELETE FROM {tables.chunks} WHERE page_id = ANY(%s)", (ids,)).rowcount
-        sizes = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s) RETURNING size", (ids,)).fetchall()
-        self._add_counts(pages=-len(sizes), chunks=-chunks, terms=-sum(size for (size,) in sizes))
+        pages = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s)", (ids,)).rowcount
+        self._add_counts(pages=-pages, chunks=-chunks)
 
     def _delete_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:
@@ -164,7 +164,7 @@ class _PostgresWriter:
             self._add_counts(problems=len(problems))
 
     def _write_pages(self, entries: Sequence[PageEntry], ids: Mapping[str, int]) -> None:
-        next_page, next_chunk, terms = self._state.next_page, self._state.next_chunk, 0
+        next_page, next_chunk = self._state.next_page, self._state.next_chunk
         pages: list[Row] = []
         chunks: list[Row] = []
         for entry in entries:
@@ -177,7 +177,6 @@ class _PostgresWriter:
             page = PageRow._make(columns[name] for name in PageRow._fields)
             tags, links = sorted(fold_tags(entry.page.metadata)), packing.to_link_rows(entry.page.links)
             derived = derive_page_columns(page, page_chunks, entry.vectors, tags, links)
-            terms += derived.size
             pages.append((*page, *derived))
             fields = rows.encode_vectors(entry.vectors)
             chunks += [(*chunk, field) for chunk, field in zip(page_chunks, fields, strict=True)]
@@ -186,12 +185,11 @@ class _PostgresWriter:
         if chunks:
             copy_chunks(self._db, self._tables, chunks)
         self._state = replace(self._state, next_page=next_page, next_chunk=next_chunk)
-        self._add_counts(pages=len(pages), chunks=len(chunks), terms=terms)
+        self._add_counts(pages=len(pages), chunks=len(chunks))
 
     def _move_pages(self, moves: Mapping[str, IndexedPageMove]) -> None:
         """Replace the rows of these pages, by old file. Their chunks keep their ids and vectors."""
         db, tables, pages = self._db, self._tables, list[Row]()
-        terms_added = 0
         for full in read_full_pages(db, tables, self._state.dimensions, list(moves)) if moves else ():
             if full.compute_checksum() != full.derived.seal:
                 raise make_move_error(full.page)
@@ -200,23 +198,20 @@ class _PostgresWriter:
             page = move_page_row(full.page, move, terms, self._state.version + 1)
             links = full.links if move.links is None else packing.to_link_rows(move.links)
             derived = derive_page_columns(page, full.chunks, full.vectors, full.tags, links)
-            terms_added += derived.size - full.derived.size
             pages.append((*page, *derived))
         if pages:
             db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s)", ([page_id for page_id, *_ in pages],))
             copy_pages(db, tables, pages)
-            self._add_counts(terms=terms_added)
 
     def _set_revision(self, revision: str) -> None:
         self.changed = self.changed or self._state.revision != revision
         self._state = replace(self._state, revision=revision, synced_at=datetime.now(UTC).timestamp())
 
-    def _add_counts(self, pages: int = 0, chunks: int = 0, problems: int = 0, terms: int = 0) -> None:
+    def _add_counts(self, pages: int = 0, chunks: int = 0, problems: int = 0) -> None:
         state = self._state
         self._state = replace(
             state,
             pages=state.pages + pages,
             chunks=state.chunks + chunks,
             problems=state.problems + problems,
-            terms=state.terms + terms,
         )

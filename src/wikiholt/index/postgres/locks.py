@@ -36,10 +36,8 @@ WIKI_WRITE_STATEMENT_TIMEOUT_S = 3600.0
 """For COPY of a batch of pages, or of a complete backup, into the tables of a wiki."""
 MOVE_STATEMENT_TIMEOUT_S = 4 * 3600.0
 """For COPY of one table of a wiki to another database, and for counting its rows."""
-INDEX_STATEMENT_TIMEOUT_S = 4 * 3600.0
-"""For CREATE INDEX. Building a large HNSW index takes hours."""
-INDEX_LOCK_TIMEOUT_S = 30.0
-"""Longer than usual, because CREATE INDEX CONCURRENTLY also waits for every older snapshot in the database."""
+INDEX_STATEMENT_TIMEOUT_S = 3600.0
+"""For CREATE INDEX."""
 SWEEP_LOCK_TIMEOUT_S = 2.0
 LEASE_LOCK_TIMEOUT_S = 0.05
 RENEW_LOCK_TIMEOUT_S = 0.2
@@ -99,7 +97,7 @@ def retry_lock_timeouts(attempt: Callable[[], _T]) -> _T:
 
 _CREATE = (
     "CREATE SCHEMA IF NOT EXISTS wikiholt",
-    "CREATE TABLE IF NOT EXISTS wikiholt.locks (name text PRIMARY KEY, pid int4, since timestamptz)",
+    "CREATE TABLE IF NOT EXISTS wikiholt.locks (name text PRIMARY KEY)",
     # Keep names out of the planner statistics, where they would outlive their wikis.
     "ALTER TABLE wikiholt.locks ALTER name SET STATISTICS 0",
 )
@@ -107,15 +105,6 @@ _ACQUIRE = "SELECT 1 FROM wikiholt.locks WHERE name = %s FOR UPDATE"
 # Also waits for another transaction that has inserted the row and not committed.
 _INSERT = "INSERT INTO wikiholt.locks (name) VALUES (%s) ON CONFLICT (name) DO UPDATE SET name = excluded.name"
 _DROP = "DELETE FROM wikiholt.locks WHERE name = %s"
-_CLAIM = """
-INSERT INTO wikiholt.locks AS known (name, pid, since)
-SELECT %s, pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()
-ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, since = excluded.since
-WHERE known.pid = pg_backend_pid() OR NOT EXISTS (
-    SELECT 1 FROM pg_stat_activity AS session WHERE session.pid = known.pid AND session.backend_start = known.since)
-RETURNING 1
-"""
-_RELEASE = "DELETE FROM wikiholt.locks WHERE name = %s AND pid = pg_backend_pid()"
 
 
 def ensure_lock_table(connection: "Connection") -> None:
@@ -138,13 +127,3 @@ def acquire_lock(connection: "Connection", name: str) -> None:
 def delete_lock(connection: "Connection", name: str) -> None:
     """Delete the row of a removed object, in the open transaction."""
     connection.execute(_DROP, (name,))
-
-
-def claim_build(connection: "Connection", name: str) -> bool:
-    """Claim a name for this session, for work that spans transactions. Returns False if a live session has it."""
-    ensure_lock_table(connection)
-    return connection.execute(_CLAIM, (name,)).fetchone() is not None
-
-
-def release_build(connection: "Connection", name: str) -> None:
-    connection.execute(_RELEASE, (name,))

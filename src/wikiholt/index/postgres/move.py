@@ -90,7 +90,7 @@ def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
     new = _provision_target(store.placements, old, target)
     with _open_target_connections(store.placements, new) as connections:
         _copy_generations(store, old, new, connections)
-        store.build_missing_indexes(new)
+        store.create_missing_indexes(new)
         _verify_copy(store, old, connections)
         _switch_placement(store, old, new, connections)
 

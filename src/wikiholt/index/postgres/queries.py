@@ -37,13 +37,6 @@ def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
 
 # Vectors have length one, so 1 plus the negative inner product is the cosine distance.
 
-_MAX_HNSW_LIMIT = 1_000
-"""The largest limit for an HNSW search. Above it an exact search is as fast."""
-_HNSW_EF_SEARCH = 800
-_HNSW_SETTINGS = (
-    "SET LOCAL hnsw.ef_search = {}; SET LOCAL hnsw.iterative_scan = strict_order;"
-    " SET LOCAL hnsw.max_scan_tuples = 200000"
-)
 _VECTOR_PARAMETER = "(SELECT %(vector)s::float4[]::vector)"
 """A subquery, so that the value is converted once and not for every row."""
 
@@ -53,26 +46,12 @@ def search_exact(
 ) -> VectorHits:
     """Find the nearest chunks among all chunks or those of the given pages. Ties go to the older chunk."""
     within = "" if page_ids is None else " WHERE page_id = ANY(%(pages)s)"
-    # Ordering by the computed distance, not by the bare operator, keeps the planner from using the HNSW index.
     sql = (
         f"SELECT id, page_id, (1 + (vector <#> {_VECTOR_PARAMETER}))::float4 AS distance FROM {tables.chunks}{within}"
         " ORDER BY distance, id LIMIT %(limit)s"
     )
     values = {"vector": _Float32Array(vector), "limit": limit, "pages": None if page_ids is None else page_ids.tolist()}
     return _to_vector_hits(_register_dumper(db).execute(sql, values, binary=True).fetchall())
-
-
-def search_hnsw(db: Connection, tables: GenerationTables, vector: FloatArray, limit: int) -> VectorHits | None:
-    """Find the nearest chunks by the HNSW index, inside a transaction. Returns None if it finds too few."""
-    if limit > _MAX_HNSW_LIMIT:
-        return None
-    db.execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))
-    sql = (
-        f"SELECT id, page_id, (1 + (vector <#> {_VECTOR_PARAMETER}))::float4 FROM {tables.chunks}"
-        f" ORDER BY vector <#> {_VECTOR_PARAMETER} LIMIT %(limit)s"
-    )
-    hits = _register_dumper(db).execute(sql, {"vector": _Float32Array(vector), "limit": limit}, binary=True).fetchall()
-    return _to_vector_hits(hits) if len(hits) == limit else None
 
 
 def _to_vector_hits(hits: list[tuple[int, int, float]]) -> VectorHits:

@@ -1,6 +1,6 @@
 """Conversion between domain values and PostgreSQL columns.
 
-Covers text that PostgreSQL cannot store, vectors and tsvectors in binary form, packed links, and the `state` row.
+Covers text that PostgreSQL cannot store, vectors in binary form, packed links, and the `state` row.
 """
 
 import json
@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, Recipe, VectorRows
-from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index import rows as packing
 from wikiholt.index.rows import LinkRow, compute_row_checksum
-from wikiholt.text.bm25 import count_weighted_terms
 
 Row = Sequence[Any]
 
@@ -30,16 +28,6 @@ _ESCAPE_CHARACTER = "\ufdd0"
 _UNSTORABLE = re.compile(f"[\0{_ESCAPE_CHARACTER}\ud800-\udfff]")
 _ESCAPED = re.compile(f"{_ESCAPE_CHARACTER}([0-9a-f]{{4}})")
 
-OVERSIZED = " "
-"""Replaces the terms of a page whose terms do not fit into a tsvector; a search reads the words of such a page."""
-_MAX_TSVECTOR_BYTES = 900_000
-_MAX_LEXEME_BYTES = 2_000
-_MAX_POSITION = 16_383
-"""Limits of a tsvector: its size, the size of a lexeme, and the position of a lexeme."""
-_LEXEME_END = b"\0\0\1"
-_LEXEME_ENDS = tuple(_LEXEME_END + count.to_bytes(2, "big") for count in range(_MAX_POSITION + 1))
-"""The bytes after a lexeme in a binary tsvector: terminator, position count (1), position. Indexed by position."""
-_OVERSIZED_TSVECTOR = struct.pack(">i", 1) + OVERSIZED.encode() + _LEXEME_ENDS[1]
 _MAX_KEY_BYTES = 500
 _VECTOR_HEADER = struct.Struct(">hh")
 
@@ -50,8 +38,6 @@ class DerivedPageColumns(NamedTuple):
     links: str
     tag_keys: list[str]
     link_keys: list[str]
-    size: int
-    terms: bytes
     seal: int
 
 
@@ -165,64 +151,6 @@ def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     return VectorRows(chunk_ids, page_ids, decode_vectors([vector for _, _, vector in rows], dimensions))
 
 
-# ── terms ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class TermVector:
-    """The terms of a page with their weighted counts, as a binary tsvector, and the number of terms."""
-
-    tsvector: bytes
-    size: int
-
-
-def build_term_vector(terms: PageTerms) -> TermVector:
-    """Build the binary tsvector of a page. The position of a lexeme is the weighted count of the term."""
-    counts, size = count_weighted_terms(terms)
-    is_normalized = all(field == " ".join(field.split()) for field in terms.fields)
-    if not is_normalized or max(counts.values(), default=0) > _MAX_POSITION:
-        return TermVector(_OVERSIZED_TSVECTOR, size)
-    lexemes = sorted(term.encode() + _LEXEME_ENDS[int(count)] for term, count in counts.items())
-    tsvector = struct.pack(">i", len(lexemes)) + b"".join(lexemes)
-    max_lexeme = max(map(len, lexemes), default=0)
-    fits = len(tsvector) + 4 * len(lexemes) <= _MAX_TSVECTOR_BYTES and max_lexeme <= _MAX_LEXEME_BYTES
-    return TermVector(tsvector if fits else _OVERSIZED_TSVECTOR, size)
-
-
-def sum_prefix_positions(tsvector: bytes, prefix: str) -> int:
-    """Sum the positions of the lexemes with the prefix, in a tsvector made by `build_term_vector`."""
-    wanted, data, total = prefix.encode(), _LEXEME_ENDS[1] + tsvector[4:], 0
-    at = data.find(wanted, 5)
-    while at > 0 and data[at - 5 : at - 2] != _LEXEME_END:  # inside a lexeme, not at its start
-        at = data.find(wanted, at + 1)
-    while at > 0 and data.startswith(wanted, at):  # lexemes are sorted, so matches are adjacent
-        end = data.index(b"\0", at)
-        total += int.from_bytes(data[end + 3 : end + 5], "big")
-        at = end + 5
-    return total
-
-
-def iter_lexemes(tsvector: bytes) -> Iterator[tuple[str, int]]:
-    """Yield the lexemes of a binary tsvector, each with its first position."""
-    (count,) = struct.unpack_from(">i", tsvector)
-    at = 4
-    for _ in range(count):
-        end = tsvector.index(b"\0", at)
-        positions = int.from_bytes(tsvector[end + 1 : end + 3], "big")
-        first = int.from_bytes(tsvector[end + 3 : end + 5], "big") & _MAX_POSITION if positions else 0
-        yield tsvector[at:end].decode(), first
-        at = end + 3 + 2 * positions
-
-
-def quote_term(term: str) -> str | None:
-    """Quote a term as a tsquery lexeme. Returns None for a term that a tsvector cannot store."""
-    if len(term) * 4 > _MAX_LEXEME_BYTES and len(term.encode("utf-8", "surrogatepass")) > _MAX_LEXEME_BYTES:
-        return None
-    if _UNSTORABLE.search(term) and encode_text(term) != term:
-        return None
-    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
 # ── state of a generation ────────────────────────────────────────────────────────────────────────
 
 
@@ -244,7 +172,6 @@ class GenerationState:
     problems: int = 0
     next_page: int = 1
     next_chunk: int = 1
-    terms: int = 0
 
     @property
     def recipe(self) -> Recipe:

@@ -1,7 +1,7 @@
 """The schema of a wiki: the tables of a generation, their indexes, and the layout.
 
 A sequential scan of a small wiki is faster than an index scan, and every relation, column and constraint costs space
-on a server with thousands of wikis. A generation therefore has two tables without indexes, which `maintenance` adds,
+on a server with thousands of wikis. A generation therefore has two tables, which get indexes when they have grown,
 and everything else is in rows of one table `state`, by name:
 
 - `#g1`: the state of generation 1. At most one generation is published.
@@ -12,7 +12,7 @@ and everything else is in rows of one table `state`, by name:
 A long text continues in rows with a point and a number after the name.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -28,26 +28,16 @@ from wikiholt.index.page_table import (
 )
 from wikiholt.index.postgres.pool import Connection
 
-INDEXES_MIN_PAGES = 300
-"""The number of pages from which the table of pages gets indexes."""
-INDEXES_MIN_CHUNKS = 500
-"""The number of chunks from which the table of chunks gets indexes."""
-HNSW_MIN_CHUNKS = 10_000
-"""The default number of chunks from which vector search uses an HNSW index."""
-_HNSW_M, _HNSW_EF_CONSTRUCTION = 24, 200
-"""With pgvector's defaults of 16 and 64 some queries on real text never reach the relevant part of the graph."""
+_MIN_PAGES, _MIN_CHUNKS = 300, 500
+"""The numbers of pages and of chunks from which their tables get indexes."""
 
 _MAX_INLINE_DIMENSIONS = 1_500
 """The largest vector that fits into a row beside its text. Longer vectors are stored outside the row."""
-_MAX_HNSW_DIMENSIONS = 2_000
-"""The largest vector that pgvector can index."""
 
 _PAGES_TABLE = """
 CREATE TABLE {pages} (
-    {page_columns}, links text, tag_keys text[], link_keys text[], size int8, terms tsvector STORAGE EXTERNAL,
-    seal int8)
+    {page_columns}, links text, tag_keys text[], link_keys text[], seal int8)
 """
-"""Compression slows terms down without saving much."""
 _CHUNKS_TABLE = """
 CREATE TABLE {chunks} (
     id int8, page_id int8, number int4, text text, heading_path text, anchor text, first_line int4, last_line int4,
@@ -88,20 +78,6 @@ class GenerationTables:
         return self.problem_names[0] + blake2b(file.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class SizedIndex:
-    """An index that a generation gets from `min_pages` and `min_chunks` on."""
-
-    name: str
-    table: str
-    definition: str
-    min_pages: int = 0
-    min_chunks: int = 0
-    build_megabytes: int = 0
-    """Memory needed to build the index in memory."""
-    unique: bool = False
-
-
 def build_create_statements(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
     """Yield the statements that create an empty generation, for the operator, in one transaction."""
     tables = GenerationTables(number)
@@ -123,38 +99,50 @@ def build_drop_statement(schema: str, number: int) -> sql.Composed:
     return sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names))
 
 
-def list_sized_indexes(
-    number: int, dimensions: int, hnsw_min_chunks: int = HNSW_MIN_CHUNKS, chunks: int = 0
-) -> tuple[SizedIndex, ...]:
-    """List the indexes of a generation with this many chunks. Definitions are constants of this module."""
-    tables, g = GenerationTables(number), f"g{number:d}"
+_PAGE_INDEXES = {
+    "id": "(id)",
     # Hash indexes, because a path can be longer than a B-tree entry.
-    indexes = [
-        SizedIndex(f"{g}_pages_id", tables.pages, "(id)", min_pages=INDEXES_MIN_PAGES, unique=True),
-        SizedIndex(f"{g}_pages_file", tables.pages, "USING hash (file)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_path", tables.pages, "USING hash (path)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_key", tables.pages, "USING hash (key)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_last_key", tables.pages, "USING hash (last_key)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_terms", tables.pages, "USING gin (terms)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_links", tables.pages, "USING gin (link_keys)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_alias", tables.pages, f"(id) WHERE {HAS_ALIAS}", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_order", tables.pages, f"(id) WHERE {HAS_ORDER_OVERRIDE}", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_pages_warnings", tables.pages, f"(id) WHERE {HAS_WARNINGS}", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_chunks_id", tables.chunks, "(id)", min_chunks=INDEXES_MIN_CHUNKS, unique=True),
-        SizedIndex(f"{g}_chunks_page", tables.chunks, "(page_id, number)", min_chunks=INDEXES_MIN_CHUNKS),
-        SizedIndex(f"{g}_chunks_hash", tables.chunks, "(hash)", min_chunks=INDEXES_MIN_CHUNKS),
-    ]
-    if dimensions <= _MAX_HNSW_DIMENSIONS:
-        definition = (
-            f"USING hnsw (vector vector_ip_ops) WITH (m = {_HNSW_M}, ef_construction = {_HNSW_EF_CONSTRUCTION})"
-        )
-        megabytes = chunks * (dimensions * 4 + 500) >> 20
-        name = f"{g}_chunks_near"
-        indexes.append(
-            SizedIndex(name, tables.chunks, definition, min_chunks=hnsw_min_chunks, build_megabytes=megabytes)
-        )
-    return tuple(indexes)
+    "file": "USING hash (file)",
+    "path": "USING hash (path)",
+    "key": "USING hash (key)",
+    "last_key": "USING hash (last_key)",
+    "links": "USING gin (link_keys)",
+    "tags": "USING gin (tag_keys)",
+    "alias": f"(id) WHERE {HAS_ALIAS}",
+    "order": f"(id) WHERE {HAS_ORDER_OVERRIDE}",
+    "warnings": f"(id) WHERE {HAS_WARNINGS}",
+}
+_CHUNK_INDEXES = {"id": "(id)", "page": "(page_id, number)", "hash": "(hash)"}
+"""The indexes of a large table, by the part of their names after that of the table."""
+
+
+def create_missing_indexes(connection: Connection, schema: str) -> list[str]:
+    """Create the indexes that the tables of a wiki need by their size, in an open transaction of the operator.
+
+    Returns their names. Readers go on meanwhile; a writer waits some seconds for those of a large wiki.
+    """
+    state = sql.Identifier(schema, "state")
+    statement = sql.SQL("SELECT number, pages, chunks FROM {} WHERE condition <> 'aside'").format(state)
+    created = []
+    for number, pages, chunks in connection.execute(statement).fetchall():  # only generations have a condition
+        tables = GenerationTables(number)
+        created += _create_indexes(connection, schema, tables.pages, _PAGE_INDEXES if pages >= _MIN_PAGES else {})
+        created += _create_indexes(connection, schema, tables.chunks, _CHUNK_INDEXES if chunks >= _MIN_CHUNKS else {})
+    return created
+
+
+def _create_indexes(connection: Connection, schema: str, table: str, definitions: Mapping[str, str]) -> list[str]:
+    known = "SELECT relname::text FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = to_regclass(%s)"
+    existing = {name for (name,) in connection.execute(known, (f"{schema}.{table}",))} if definitions else set()
+    missing = {f"{table}_{part}": text for part, text in definitions.items() if f"{table}_{part}" not in existing}
+    names = {"table": sql.Identifier(schema, table)}
+    for name, definition in missing.items():
+        kind = sql.SQL("UNIQUE INDEX" if definition == "(id)" else "INDEX")
+        create = sql.SQL("CREATE {kind} {name} ON {table} ").format(kind=kind, name=sql.Identifier(name), **names)
+        connection.execute(create + sql.SQL(definition))
+    if missing:  # without statistics the planner may not use an index
+        connection.execute(sql.SQL("ANALYZE {table}").format(**names))
+    return list(missing)
 
 
 def find_quarantined_schemas(connection: Connection, schema: str) -> list[str]:
@@ -169,7 +157,7 @@ def make_quarantine_schema(schema: str) -> str:
 
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA_LAYOUT = 6
+SCHEMA_LAYOUT = 7
 """The layout that this program reads and writes. The next sync builds an index of an older one again."""
 MOVED_MARK = "moved"
 """In place of the layout of a schema that a move has left."""
@@ -184,7 +172,7 @@ _WIKI_TABLES = (
     " origin text STORAGE PLAIN, condition text STORAGE PLAIN, fingerprint text STORAGE PLAIN, dimensions int4,"
     " pipeline text STORAGE PLAIN, model text STORAGE PLAIN, precision text STORAGE PLAIN, version int8,"
     " revision text STORAGE PLAIN, synced_at float8, pages int8, chunks int8, problems int8, next_page int8,"
-    " next_chunk int8, terms int8, seal int8)",
+    " next_chunk int8, seal int8)",
     "CREATE UNIQUE INDEX state_name ON {schema}.state (name)",
 )
 _GRANT_SCHEMA = "GRANT USAGE ON SCHEMA {schema} TO {role}"

@@ -16,7 +16,6 @@ from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.index import rows as packing
-from wikiholt.index.checksums import write_page_checksum, write_state_checksum
 from wikiholt.index.page_table import PageRow
 from wikiholt.index.postgres import generation_rows, rows
 from wikiholt.index.postgres.errors import make_foreign_state_error
@@ -26,9 +25,9 @@ from wikiholt.index.postgres.rows import GenerationState
 from wikiholt.index.postgres.schema import GenerationTables
 from wikiholt.index.rows import LinkRow
 from wikiholt.index.sqlite import index_writer, integrity, packed_vectors, schema
-from wikiholt.index.sqlite.errors import translate_errors, translate_os_errors
-from wikiholt.index.sqlite.index_vectors import VectorWriter
+from wikiholt.index.sqlite.connections import open_connection, open_immutable, translate_errors, translate_os_errors
 from wikiholt.index.sqlite.vector_file import VectorFileHeader
+from wikiholt.index.sqlite.vectors import VectorWriter, read_vector_state
 
 Row = tuple[Any, ...]
 
@@ -42,7 +41,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
     temporary = to.with_name(to.name + ".copying")
     try:
         schema.create_index_file(temporary, tables.wiki_id, state.number, state.recipe)
-        with closing(schema.open_connection(temporary)) as copy, translate_errors():
+        with closing(open_connection(temporary)) as copy, translate_errors():
             copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is deleted, so only the end is synced
             copy.execute("BEGIN")
             packed_vectors.create_table(copy)
@@ -52,7 +51,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
                 _write_page(copy, page)
                 packing.insert_chunks(copy, page.chunks)
                 packed_vectors.pack_rows(copy, page.vector_rows)
-                write_page_checksum(copy, page.page.id)
+                index_writer.write_page_checksum(copy, page.page.id)
             _write_rest(db, tables, copy, state)
             packed_vectors.write_packed_state(copy)
             copy.execute("COMMIT")
@@ -70,7 +69,7 @@ def write_index(db: Connection, tables: GenerationTables, to: Path, stop: Callab
     """Copy the open snapshot to an index file that can be searched and updated. Raises Busy if stopped."""
     draft = to.with_name(to.name + ".packed")
     state = write_copy(db, tables, draft, stop)
-    with closing(schema.open_connection(draft)) as copy, translate_errors(), translate_os_errors():
+    with closing(open_connection(draft)) as copy, translate_errors(), translate_os_errors():
         copy.execute("BEGIN")
         packed_vectors.unpack(copy, to, VectorFileHeader(tables.wiki_id, state.number, state.dimensions))
         copy.execute("COMMIT")
@@ -84,7 +83,7 @@ def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages
     Returns False if more than `max_pages` pages differ, or if the file has another history.
     """
     state = _read_own_state(db, tables)
-    with closing(schema.open_connection(file)) as copy, translate_errors():
+    with closing(open_connection(file)) as copy, translate_errors():
         copy.execute("PRAGMA synchronous = NORMAL")  # a change lost by a crash of the machine is taken over again
         schema.require_owner(copy, tables.wiki_id)
         # All pages are compared, not only newer ones: a database may have been restored or have failed over.
@@ -113,10 +112,9 @@ def update_index(db: Connection, tables: GenerationTables, file: Path, max_pages
             if has_new_chunks[page.page.id]:
                 packing.insert_chunks(copy, page.chunks)
                 vectors.add_page(page.page.id, [chunk.id for chunk in page.chunks], page.vectors)
-            write_page_checksum(copy, page.page.id)
+            index_writer.write_page_checksum(copy, page.page.id)
         _write_rest(db, tables, copy, state)
-        vectors.write(state.version)
-        write_state_checksum(copy)
+        packed_vectors.write_vector_state(copy, vectors.write(read_vector_state(copy), state.version))
         copy.execute("COMMIT")
     return True
 
@@ -172,7 +170,7 @@ def _format_insert(table: str, columns: Sequence[str]) -> str:
 
 def verify_copy(file: Path, wiki_id: str) -> Recipe:
     """Read every byte of a copy and return its recipe. Raises IndexFault if this wiki cannot import it."""
-    with closing(schema.open_immutable(file)) as copy, translate_errors():
+    with closing(open_immutable(file)) as copy, translate_errors():
         _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
         faults = integrity.find_faults(copy)
@@ -185,7 +183,7 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
 
 def import_copy(db: Connection, file: Path, tables: GenerationTables) -> None:
     """Fill an empty generation from a verified copy, in the open transaction."""
-    with closing(schema.open_immutable(file)) as copy, translate_errors():
+    with closing(open_immutable(file)) as copy, translate_errors():
         _, recipe = schema.read_header(copy)
         _CopyImport(db, tables, copy, recipe.dimensions).run()
 
@@ -202,7 +200,6 @@ class _CopyImport:
         self._tables = tables
         self._copy = copy
         self._dimensions = dimensions
-        self._terms = 0
 
     def run(self) -> None:
         state, _ = generation_rows.read_state(self._db, self._tables.number, lock=True)
@@ -221,7 +218,6 @@ class _CopyImport:
             problems=len(problems),
             next_page=self._get_next_id("pages"),
             next_chunk=self._get_next_id("chunks"),
-            terms=self._terms,
         )
         generation_rows.write_state(self._db, self._tables, state)
 
@@ -241,7 +237,6 @@ class _CopyImport:
                 tags,
                 list(map(LinkRow._make, links)),
             )
-            self._terms += derived.size
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:

@@ -21,25 +21,28 @@ from wikiholt.errors import (
     IndexMissing,
     IndexTooNew,
     IndexUnavailable,
-    LockTimeout,
     WikiholtError,
 )
-from wikiholt.index.postgres import generations, locks, maintenance, sqlite_copy
+from wikiholt.index.postgres import generations, locks, schema, sqlite_copy
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.index.postgres.errors import make_missing_error
 from wikiholt.index.postgres.generations import GenerationRow, SchemaStatus
 from wikiholt.index.postgres.index import PostgresIndex
 from wikiholt.index.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, Lease, LeaseManager, check_fence
-from wikiholt.index.postgres.local_copy import COPY_MIN_PAGES, LocalCopy
-from wikiholt.index.postgres.locks import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
+from wikiholt.index.postgres.local_copy import COPY_MIN_CHUNKS, COPY_MIN_PAGES, LocalCopy
+from wikiholt.index.postgres.locks import (
+    INDEX_STATEMENT_TIMEOUT_S,
+    SWEEP_LOCK_TIMEOUT_S,
+    WIKI_WRITE_STATEMENT_TIMEOUT_S,
+)
 from wikiholt.index.postgres.placements import Placement, PlacementCatalog
 from wikiholt.index.postgres.pool import Connection, ConnectionPool, RoleConnections
-from wikiholt.index.postgres.schema import HNSW_MIN_CHUNKS, SCHEMA_LAYOUT, GenerationTables
-from wikiholt.index.sqlite import schema as files
+from wikiholt.index.postgres.schema import SCHEMA_LAYOUT, GenerationTables
 from wikiholt.index.sqlite import wiki_directory
-from wikiholt.index.sqlite.generations import GenerationOrigin
+from wikiholt.index.sqlite.connections import open_immutable
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.wiki_directory import GenerationOrigin
 from wikiholt.regular_files import make_quarantine_name
 
 _OLD_GENERATION_LINGER_S = 60.0
@@ -56,7 +59,6 @@ class PostgresStore:
         scratch: Path,
         lease_s: float = 15.0,
         *,
-        hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
         copy_min_pages: int = COPY_MIN_PAGES,
         choose_codes: CodesChoice = choose_quantized,
         linger_s: float = _OLD_GENERATION_LINGER_S,
@@ -64,10 +66,8 @@ class PostgresStore:
         self.placements = PlacementCatalog(catalog, pool)
         self.leases = LeaseManager(self.placements, lease_s)
         self._scratch = scratch
-        self._hnsw_min_chunks = hnsw_min_chunks
         self._copy_min_pages = copy_min_pages
         self._choose_codes = choose_codes
-        self._index_builder = maintenance.IndexBuilder()
         self._linger_s = linger_s
         self._write_leases: dict[str, Lease] = {}
 
@@ -142,7 +142,7 @@ class PostgresStore:
     def open_copy(self, index: WikiIndex) -> LocalCopy | None:
         """This node's copy of a large wiki's index; None for a small one."""
         state = index.get_state()
-        is_large = state.pages > self._copy_min_pages or state.chunks >= self._hnsw_min_chunks
+        is_large = state.pages > self._copy_min_pages or state.chunks >= COPY_MIN_CHUNKS
         if not is_large or not isinstance(index, PostgresIndex):
             return None
         return LocalCopy(index, self.get_directory(index.wiki_id), self._choose_codes)
@@ -170,23 +170,22 @@ class PostgresStore:
             generations.publish_generation(connection, generation)
 
     def remove_old_generations(self, wiki_id: str) -> None:
-        """Remove replaced generations that no search can use any more, and request missing indexes of the others."""
-        with suppress(IndexMissing, Busy):  # a generation still in use is removed the next time
+        """Remove replaced generations that no search can use any more, and give the others the indexes they need."""
+        with suppress(IndexMissing, Busy):  # what is still in use is removed the next time
             with self._write_as_operator(wiki_id) as (connection, placement):
                 connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{SWEEP_LOCK_TIMEOUT_S:.3f}s"))
                 generations.remove_generations(
                     connection, placement, generations.find_old_generations(connection, self._linger_s)
                 )
-            self._index_builder.request(
-                self.placements.get_operator_connections(placement), placement.schema, self._hnsw_min_chunks
-            )
+            self.create_missing_indexes(placement)
 
-    def build_missing_indexes(self, placement: Placement) -> None:
-        """Build the indexes that a wiki needs by its size, unless its tables are locked."""
-        with suppress(LockTimeout):
-            maintenance.build_missing_indexes(
-                self.placements.get_operator_connections(placement), placement.schema, self._hnsw_min_chunks
-            )
+    def create_missing_indexes(self, placement: Placement) -> None:
+        """Create the indexes that a wiki needs by its size. Raises LockTimeout if its tables are locked."""
+        with self.placements.get_operator_connections(placement).write_transaction(
+            lock_timeout_s=SWEEP_LOCK_TIMEOUT_S, statement_timeout_s=INDEX_STATEMENT_TIMEOUT_S
+        ) as connection:
+            locks.acquire_lock(connection, placement.schema)
+            schema.create_missing_indexes(connection, placement.schema)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -263,7 +262,7 @@ class PostgresStore:
     # ── backups ──────────────────────────────────────────────────────────────────────────────────
 
     def open_backup(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, connect=files.open_immutable)
+        return SqliteIndex(file, connect=open_immutable)
 
     def import_backup(self, wiki_id: str, file: Path) -> int:
         recipe = sqlite_copy.verify_copy(file, wiki_id)
@@ -295,7 +294,6 @@ class PostgresStore:
             self.get_connections(wiki_id),
             generation,
             lambda: self.get_write_lease(wiki_id),
-            self._hnsw_min_chunks,
         )
 
     def _read_status(self, wiki_id: str) -> SchemaStatus:

@@ -12,9 +12,9 @@ import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.errors import MissingDependency, make_extra_hint
-from wikiholt.index.sqlite.index_vectors import CodesChoice
 from wikiholt.index.sqlite.vector_codes import Array, MappedFile, QuantizedCodes, VectorCodes
 from wikiholt.index.sqlite.vector_file import VectorFile
+from wikiholt.index.sqlite.vectors import CodesChoice
 
 _LOG = logging.getLogger(__name__)
 

@@ -35,8 +35,9 @@ from wikiholt.domain.search import (
 from wikiholt.domain.storage_protocols import KeywordSnapshot, VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, InvalidQuery
 from wikiholt.index import rows
-from wikiholt.index.checksums import CHECKED_PAGES, to_checked_page
+from wikiholt.index.facets import count_facets
 from wikiholt.index.page_table import (
+    CHECKED_PAGES,
     CONTENTS_COLUMNS,
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
@@ -44,20 +45,25 @@ from wikiholt.index.page_table import (
     ORDER_COLUMNS,
     SQLITE,
     build_where_clause,
-    count_facets,
+    to_checked_page,
     to_order_override,
     to_page_contents,
     to_page_warnings,
 )
 from wikiholt.index.sqlite import index_writer, integrity, queries
-from wikiholt.index.sqlite.errors import translate_errors
-from wikiholt.index.sqlite.index_vectors import CodesChoice, IndexVectors, VectorWriter, choose_quantized
-from wikiholt.index.sqlite.packed_vectors import is_packed, pack_table, read_intact, read_packed
-from wikiholt.index.sqlite.pool import SqlitePool
-from wikiholt.index.sqlite.queries import LINK_COLUMNS, select_in_batches
-from wikiholt.index.sqlite.schema import get_owner, open_connection, read_header
+from wikiholt.index.sqlite.connections import SqlitePool, open_connection, select_in_batches, translate_errors
+from wikiholt.index.sqlite.packed_vectors import pack_table, read_intact, read_packed
+from wikiholt.index.sqlite.queries import LINK_COLUMNS
+from wikiholt.index.sqlite.schema import find_obvious_fault, get_owner, read_header, require_owner
 from wikiholt.index.sqlite.vector_file import VectorFileHeader
-from wikiholt.index.sqlite.vector_table import VectorTable
+from wikiholt.index.sqlite.vectors import (
+    CodesChoice,
+    IndexVectors,
+    VectorTable,
+    VectorWriter,
+    choose_quantized,
+    is_packed,
+)
 from wikiholt.regular_files import fsync_path
 
 _BLOCK_ROWS = 4096
@@ -65,6 +71,9 @@ _COPY_STEP_PAGES = 512
 """SQLite pages copied between two calls of `stop`."""
 _STEPS_PER_STOP_CHECK = 50_000
 """SQLite virtual machine steps between two calls of `stop`: a few milliseconds."""
+_STATE_QUERY = "SELECT version, revision, synced_at, {}, {}, {} FROM state".format(
+    *(f"CASE WHEN version <> ?1 THEN (SELECT count(*) FROM {name}) END" for name in ("pages", "chunks", "problems"))
+)
 
 
 class SqliteIndex:
@@ -84,13 +93,13 @@ class SqliteIndex:
         Without `check`, an index with an obvious fault is opened too.
         """
         self._file = file
-        self._pool = SqlitePool(file, connect, wiki_id, self._release_vectors)
-        self._counts: tuple[int, tuple[int, ...]] = (-1, ())
+        self._pool = SqlitePool(partial(_connect, file, connect, wiki_id), self._release_vectors)
+        self._counts: tuple[int, Sequence[int]] = (-1, ())
         try:
             with self._pool.read_snapshot() as db:
                 self.generation, self.recipe = read_header(db)
-                self.wiki_id = get_owner(db)
-                fault = integrity.find_obvious_fault(db) if check else ""
+                self.wiki_id = wiki_id or get_owner(db)
+                fault = find_obvious_fault(db) if check else ""
                 if fault:
                     raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
                 self._header = VectorFileHeader(self.wiki_id, self.generation, self.recipe.dimensions)
@@ -105,16 +114,15 @@ class SqliteIndex:
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
     def get_state(self) -> IndexState:
-        with self._pool.read_snapshot() as db:
+        with self._pool.read_connection() as db:
             return self._read_state(db)
 
     def _read_state(self, db: sqlite3.Connection) -> IndexState:
-        version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
-        counted_version, counts = self._counts
-        if counted_version != version:  # counting takes time in a large wiki, and is needed several times per version
-            tables = ("pages", "chunks", "problems")
-            counts = tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
-            self._counts = (version, counts)
+        """The state, in one statement. Counting takes time in a large wiki, so it is done once for each version."""
+        known_version, known_counts = self._counts
+        version, revision, synced_at, *counts = db.execute(_STATE_QUERY, (known_version,)).fetchone()
+        counts = known_counts if version == known_version else counts
+        self._counts = (version, counts)
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
 
     def open_search(self) -> AbstractContextManager[None]:
@@ -180,9 +188,8 @@ class SqliteIndex:
 
     def update_codes(self) -> None:
         """Make the codes of vectors if too many have none. Only for the writer, whose changes are all committed."""
-        with self._pool.read_snapshot() as db:
-            (version,) = db.execute("SELECT version FROM state").fetchone()
-            self._vectors.update_codes(db, version)
+        with self._pool.read_connection() as db:
+            self._vectors.update_codes(db)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
@@ -229,13 +236,9 @@ class SqliteIndex:
             integrity.require_words(db, query, hits)
             return hits
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        with self._pool.read_snapshot() as db:
-            return queries.get_max_keyword_score(db, query)
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
         with self._pool.read_snapshot() as db:
-            return {term: queries.count_pages(db, (term,)) for term in terms}
+            return {term: queries.count_pages(db, term) for term in terms}
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where, SQLITE)
@@ -253,6 +256,7 @@ class SqliteIndex:
         return self._read_vectors().search(self._check_query(vector), limit, page_ids)
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
         return self._read_vectors().score_chunks(self._check_query(vector), chunk_ids, limit)
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows:
@@ -262,6 +266,7 @@ class SqliteIndex:
         return self._read_vectors().read_means(page_ids)
 
     def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
         table = self._read_vectors()
         drawn = np.random.default_rng().permutation(len(table))[:count]
         return table.read_chunks(table.chunk_slots[np.sort(drawn)])
@@ -283,8 +288,7 @@ class SqliteIndex:
         """The vectors at the version of the open snapshot."""
         if self._is_packed:
             raise IndexUnavailable("a copy of an index cannot be searched", hint="restore it first")
-        (version,) = db.execute("SELECT version FROM state").fetchone()
-        return self._vectors.read(db, version)
+        return self._vectors.read(db)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
@@ -392,6 +396,18 @@ class SqliteIndex:
     def _release_vectors(self) -> None:
         """Close the file of vectors; the next search opens it again."""
         self._vectors.release()
+
+
+def _connect(file: Path, connect: Callable[[Path], sqlite3.Connection], wiki_id: str | None) -> sqlite3.Connection:
+    """Open the file and check its owner, because it may have been replaced since it was last opened."""
+    db = connect(file)
+    try:
+        if wiki_id is not None:
+            require_owner(db, wiki_id)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:

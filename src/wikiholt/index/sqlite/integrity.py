@@ -5,13 +5,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index import rows
-from wikiholt.index.checksums import find_checksum_faults, is_state_corrupt
-from wikiholt.index.rows import describe_error
+from wikiholt.index.page_table import PageRow, compute_page_checksum, get_answer_values
+from wikiholt.index.rows import compute_problem_checksum, compute_row_checksum, describe_error, is_row_intact
+from wikiholt.index.sqlite.connections import select_in_batches
+from wikiholt.index.sqlite.index_writer import read_page_parts
 from wikiholt.index.sqlite.queries import build_any_expression
-from wikiholt.index.sqlite.schema import FTS_TABLE, WORD_FIELDS
+from wikiholt.index.sqlite.schema import FTS_TABLE, WORD_FIELDS, is_state_corrupt
 
 _ZERO_COUNTS = (
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
@@ -24,10 +27,6 @@ _ZERO_COUNTS = (
         "pages with missing chunks",
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
-)
-_EQUAL_COUNTS = (
-    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM checksums WHERE page_id > 0"),
-    ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
 )
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _MAX_FAULTS = 5
@@ -44,7 +43,7 @@ def find_faults(db: sqlite3.Connection) -> list[str]:
         ]
         if not faults:
             faults += _find_count_faults(db)
-            faults += islice(find_checksum_faults(db), _MAX_FAULTS)
+            faults += islice(_find_checksum_faults(db), _MAX_FAULTS)
         if not faults:
             faults += _find_keyword_faults(db)
     except (sqlite3.DatabaseError, IndexCorrupt, UnicodeDecodeError) as error:
@@ -55,25 +54,14 @@ def find_faults(db: sqlite3.Connection) -> list[str]:
     return faults
 
 
-def find_obvious_fault(db: sqlite3.Connection) -> str:
-    """A fault that is cheap to detect, or "". Runs on every open, inside one transaction.
-
-    SQLite has already detected a truncated file: it compares the file's length with its header.
-    """
-    if is_state_corrupt(db):
-        return "its version or revision is not as it was written"
-    for label, one, other in _EQUAL_COUNTS:
-        first, second = (db.execute(sql).fetchone()[0] for sql in (one, other))
-        if first != second:
-            return f"{label} ({first} and {second})"
-    return ""
-
-
 def require_words(db: sqlite3.Connection, query: KeywordQuery, hits: Sequence[KeywordHit]) -> None:
     """Raise IndexCorrupt if one of the best pages has no word of the query: FTS5 has no checksums."""
-    for hit in hits[:_CHECKED_HITS]:
-        row = db.execute("SELECT words FROM page_words WHERE page_id = ?", (hit.page_id,)).fetchone()
-        if row is None or not (_contains_word(row[0], query) or _is_found_by_fts(db, row[0], query)):
+    page_ids = [hit.page_id for hit in hits[:_CHECKED_HITS]]
+    sql = "SELECT page_id, words FROM page_words WHERE page_id IN ({0})"
+    known = {row[0]: row[1] for row in select_in_batches(db, sql, page_ids)}
+    for page_id in page_ids:
+        words = known.get(page_id)
+        if words is None or not (_contains_word(words, query) or _is_found_by_fts(db, words, query)):
             raise IndexCorrupt(
                 "the keyword index does not match the pages", hint="run `wikiholt sync` to build it again"
             )
@@ -108,6 +96,37 @@ def _find_count_faults(db: sqlite3.Connection) -> Iterator[str]:
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
+
+
+def _find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
+    """Describe the pages, problems and state that do not match their checksums, or else chunks."""
+    if is_state_corrupt(db):
+        yield "its version or revision is not as it was written"
+    are_pages_intact = True
+    sql = "SELECT id, page_row, full_page FROM pages LEFT JOIN checksums ON page_id = pages.id"
+    for page_id, *checksums in db.execute(sql):
+        if checksums != _compute_stored_checksums(db, page_id):
+            are_pages_intact = False
+            yield f"page {page_id} is not as it was written"
+    for *columns, checksum in db.execute("SELECT file, blob, reason, detail, checksum FROM problems"):
+        if checksum != compute_problem_checksum(PageProblem(*columns)):
+            yield "a problem is not as it was written"
+    # Those of a page are covered by its checksum too, but not their own checksums.
+    for row in db.execute(f"SELECT {rows.CHUNK_COLUMNS} FROM chunks") if are_pages_intact else ():
+        if not is_row_intact(row):
+            yield f"chunk {row[0]} is not as it was written"
+
+
+def _compute_stored_checksums(db: sqlite3.Connection, page_id: int) -> list[int]:
+    """The checksums of a page's row and of the full page, as they should be."""
+    row = db.execute("SELECT * FROM full_pages WHERE id = ?", (page_id,)).fetchone()
+    if row is None:  # without its words, a page is not in the view
+        return []
+    page = PageRow._make(row)
+    return [
+        compute_row_checksum(get_answer_values(page)),
+        compute_page_checksum(page, read_page_parts(db, page_id)),
+    ]
 
 
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:

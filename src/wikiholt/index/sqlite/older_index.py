@@ -8,9 +8,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IndexState, Recipe
 from wikiholt.errors import IndexCorrupt, IndexForeign
 from wikiholt.index import rows
-from wikiholt.index.sqlite.errors import translate_errors
-from wikiholt.index.sqlite.queries import select_in_batches
-from wikiholt.index.sqlite.schema import open_connection
+from wikiholt.index.sqlite.connections import open_connection, select_in_batches, translate_errors
 
 _SCHEMA = 5
 _LENGTH_TOLERANCE = 1e-3

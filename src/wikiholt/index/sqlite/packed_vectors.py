@@ -12,34 +12,27 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, VectorRows
 from wikiholt.errors import IndexCorrupt
 from wikiholt.index import rows
-from wikiholt.index.checksums import write_state_checksum
-from wikiholt.index.sqlite.index_vectors import (
-    VECTOR_COLUMNS,
-    VectorState,
-    get_vector_path,
-    join_rows,
-    read_vector_state,
-    with_mean,
-)
-from wikiholt.index.sqlite.queries import select_in_batches
+from wikiholt.index.sqlite.connections import select_in_batches
+from wikiholt.index.sqlite.schema import write_state_checksum
 from wikiholt.index.sqlite.vector_file import (
     VectorFileHeader,
     append_rows,
     compute_row_checksums,
     make_damaged_error,
 )
-from wikiholt.index.sqlite.vector_table import VectorTable
+from wikiholt.index.sqlite.vectors import (
+    PACKED_FILE,
+    VECTOR_COLUMNS,
+    VectorState,
+    VectorTable,
+    get_vector_path,
+    join_rows,
+    with_mean,
+)
 
 _CREATE_TABLE = "CREATE TABLE packed_vectors (chunk_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL, vector BLOB NOT NULL)"
 _SELECT = "SELECT chunks.id, chunks.page_id, vector, crc FROM chunks LEFT JOIN packed_vectors ON chunk_id = chunks.id"
 _BATCH_ROWS = 4_096
-_PACKED_FILE = 0
-"""The number of the file of vectors that a copy has instead."""
-
-
-def is_packed(db: sqlite3.Connection) -> bool:
-    """Whether an index file is a copy with the vectors in it."""
-    return read_vector_state(db).number == _PACKED_FILE
 
 
 def create_table(copy: sqlite3.Connection) -> None:
@@ -63,7 +56,7 @@ def pack_rows(copy: sqlite3.Connection, chunks: VectorRows) -> None:
 
 def write_packed_state(copy: sqlite3.Connection) -> None:
     """Say in the table `state` that all vectors are in the copy."""
-    _write_state(copy, VectorState(_PACKED_FILE, 0, 0, 0))
+    write_vector_state(copy, VectorState(PACKED_FILE, 0, 0, 0))
 
 
 def unpack(copy: sqlite3.Connection, index_file: Path, header: VectorFileHeader) -> None:
@@ -74,10 +67,11 @@ def unpack(copy: sqlite3.Connection, index_file: Path, header: VectorFileHeader)
         written += len(added.chunk_ids)
     copy.execute("DROP TABLE packed_vectors")
     (version,) = copy.execute("SELECT version FROM state").fetchone()
-    _write_state(copy, VectorState(1, written, 0, version))
+    write_vector_state(copy, VectorState(1, written, 0, version))
 
 
-def _write_state(db: sqlite3.Connection, state: VectorState) -> None:
+def write_vector_state(db: sqlite3.Connection, state: VectorState) -> None:
+    """Record what the table `state` says about vectors, and its checksum."""
     db.execute(f"UPDATE state SET ({VECTOR_COLUMNS}) = (?, ?, ?, ?)", state)
     write_state_checksum(db)
 

@@ -1,13 +1,10 @@
-"""The tables of one wiki's index file, and how the file is created, opened and identified."""
+"""The tables of one wiki's index file, how the file is created and identified, and the check when it is opened."""
 
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from wikiholt.domain.index import Recipe
-from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageError
-from wikiholt.index.checksums import write_state_checksum
+from wikiholt.errors import IndexCorrupt, IndexForeign, IndexTooNew
 from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
@@ -18,8 +15,7 @@ from wikiholt.index.page_table import (
     format_sqlite_columns,
 )
 from wikiholt.index.rows import HASH_PREFIX_BYTES, compute_row_checksum
-from wikiholt.index.sqlite.errors import translate_errors
-from wikiholt.regular_files import is_irregular
+from wikiholt.index.sqlite.connections import open_connection, translate_errors
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -72,103 +68,13 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, checksum INTEGER NOT NULL) STRICT;
 """
 
+_STATE_QUERY = "SELECT version, revision, synced_at, vector_file, vector_rows, vector_since FROM state"
+WRITE_CHECKSUMS = "INSERT OR REPLACE INTO checksums (page_id, page_row, full_page) VALUES (?, ?, ?)"
+_STATE_PAGE_ID = 0
+"""The checksum of the state is stored like that of a page with this id."""
+_COUNTS = """SELECT (SELECT count(*) FROM pages), (SELECT count(*) FROM checksums WHERE page_id > 0),
+    (SELECT count(*) FROM words_docsize)"""
 _REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "words", "problems", "checksums", "model", "owner"}
-
-# Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
-# A small cache: the system caches the file for all connections and processes.
-_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -4000")
-_READER_PRAGMAS = ("cache_size = -4000",)
-WRITER_PRAGMA = "cache_size = -16000"
-"""For a transaction that writes: changed blocks stay in memory until it ends."""
-FILE_SUFFIXES = ("", "-wal", "-shm")
-"""Suffixes of the files of an SQLite database."""
-_READ_ONLY_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
-_SHARED_MEMORY_CODES = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
-"""The shared-memory file cannot be created: the disk is full."""
-
-
-class ImmutableConnection(sqlite3.Connection):
-    """A connection without locks to a file that had no writer when it was opened.
-
-    It does not notice later writers, so it must not be kept.
-    """
-
-
-def open_connection(file: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open an index file, or with `create` a new one. Transactions are started explicitly.
-
-    If the directory is read-only or the disk is full, opens read-only where that is safe.
-    """
-    _require_regular_files(file)
-    with translate_errors():
-        try:
-            return _open_database(file, "mode=rwc" if create else "mode=rw", _PRAGMAS)
-        except sqlite3.OperationalError as error:
-            if not file.exists():
-                raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
-            if create or not _is_unwritable(error):
-                raise
-            return _open_reader(file)
-
-
-def open_immutable(file: Path) -> sqlite3.Connection:
-    """Open a file that has no writer, read-only, without creating files beside it."""
-    _require_regular_files(file)
-    with translate_errors():
-        try:
-            return _open_database(file, "mode=ro&immutable=1", _READER_PRAGMAS, ImmutableConnection)
-        except sqlite3.OperationalError as error:
-            if file.exists():
-                raise
-            raise IndexMissing("the file does not exist", hint="choose another one") from error
-
-
-def _require_regular_files(file: Path) -> None:
-    """Raise IndexCorrupt for a directory, link or pipe: SQLite would report an I/O error."""
-    for suffix in FILE_SUFFIXES:
-        if is_irregular(file.with_name(file.name + suffix), follow=not suffix) and (suffix or file.exists()):
-            label = {"": "the index", "-wal": "its log", "-shm": "its shared memory"}[suffix]
-            raise IndexCorrupt(f"{label} is not a regular file", hint="run `wikiholt sync` to build it again")
-
-
-def _open_reader(file: Path) -> sqlite3.Connection:
-    """Open read-only where SQLite cannot create its own files."""
-    try:
-        return _open_database(file, "mode=ro", _READER_PRAGMAS)
-    except sqlite3.OperationalError as error:
-        if not _is_unwritable(error):
-            raise
-        # A writer always has a log; without a log the file alone is complete.
-        log = file.with_name(file.name + "-wal")
-        if log.exists() and log.stat().st_size:
-            raise StorageError(
-                "the index has changes in its log, and its directory is not writable, so they cannot be applied",
-                hint="check free disk space, run `wikiholt sync` as the owner of the data directory, or let this user"
-                " write there",
-            ) from error
-        return _open_database(file, "mode=ro&immutable=1", _READER_PRAGMAS, ImmutableConnection)
-
-
-def _is_unwritable(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in _READ_ONLY_CODES or error.sqlite_errorcode in _SHARED_MEMORY_CODES
-
-
-def _open_database(
-    file: Path, mode: str, pragmas: Sequence[str], factory: type[sqlite3.Connection] = sqlite3.Connection
-) -> sqlite3.Connection:
-    uri = f"file:{quote(str(file))}?{mode}"
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30, factory=factory)
-    try:
-        # One connection, one file: no statement can reach another wiki.
-        db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        for setting in pragmas:
-            db.execute(f"PRAGMA {setting}")
-        # SQLite opens the file on the first read.
-        db.execute("PRAGMA schema_version").fetchone()
-    except BaseException:
-        db.close()
-        raise
-    return db
 
 
 def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe) -> None:
@@ -254,14 +160,17 @@ def _read_checked_header(db: sqlite3.Connection, tables: set[str]) -> tuple[int,
 
 def get_owner(db: sqlite3.Connection) -> str:
     """The id of the wiki the file belongs to. Raises IndexCorrupt, or IndexForeign if the file does not say."""
-    tables = _list_tables(db)
-    if "owner" not in tables:
-        _read_checked_header(db, tables)
-        raise IndexForeign(
-            "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
-        )
     with translate_errors():
-        row = db.execute("SELECT * FROM owner").fetchone()  # the checksum has the same place in every schema
+        try:
+            row = db.execute("SELECT * FROM owner").fetchone()  # the checksum has the same place in every schema
+        except sqlite3.OperationalError:
+            tables = _list_tables(db)
+            if "owner" in tables:
+                raise
+            _read_checked_header(db, tables)
+            raise IndexForeign(
+                "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
+            ) from None
     wiki_id, checksum = row[1:] if row else (None, None)
     if wiki_id is None or compute_row_checksum((wiki_id,)) != checksum:
         raise _make_lost_error("owner")
@@ -275,6 +184,32 @@ def require_owner(db: sqlite3.Connection, wiki_id: str) -> None:
             "the index belongs to another wiki",
             hint="its file was put here by mistake; `wikiholt sync` quarantines it and builds this wiki's own",
         )
+
+
+def write_state_checksum(db: sqlite3.Connection) -> None:
+    """Record the checksum of the index's version and revision."""
+    checksum = compute_row_checksum(db.execute(_STATE_QUERY).fetchone())
+    db.execute(WRITE_CHECKSUMS, (_STATE_PAGE_ID, 0, checksum))
+
+
+def is_state_corrupt(db: sqlite3.Connection) -> bool:
+    """Whether the version or revision does not match its checksum."""
+    checksum = db.execute("SELECT full_page FROM checksums WHERE page_id = ?", (_STATE_PAGE_ID,)).fetchone()
+    state = db.execute(_STATE_QUERY).fetchone()
+    return state is None or checksum != (compute_row_checksum(state),)
+
+
+def find_obvious_fault(db: sqlite3.Connection) -> str:
+    """A fault that is cheap to detect, or "". Runs on every open, inside one transaction.
+
+    SQLite has already detected a truncated file: it compares the file's length with its header.
+    """
+    if is_state_corrupt(db):
+        return "its version or revision is not as it was written"
+    pages, checksums, terms = db.execute(_COUNTS).fetchone()
+    if pages != checksums:
+        return f"pages and their checksums ({pages} and {checksums})"
+    return "" if pages == terms else f"pages and their terms ({pages} and {terms})"
 
 
 def _list_tables(db: sqlite3.Connection) -> set[str]:

@@ -18,12 +18,11 @@ from pathlib import Path
 from wikiholt.domain.index import Recipe
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.index.sqlite import schema, wiki_directory
-from wikiholt.index.sqlite.errors import translate_os_errors
-from wikiholt.index.sqlite.generations import GenerationFiles, GenerationOrigin
+from wikiholt.index.sqlite.connections import open_immutable, translate_os_errors
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.index_vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.older_index import OlderIndex
-from wikiholt.index.sqlite.wiki_directory import lock_file
+from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
+from wikiholt.index.sqlite.wiki_directory import GenerationFiles, GenerationOrigin, lock_file
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
@@ -163,7 +162,7 @@ class SqliteStore:
         return None
 
     def open_backup(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, connect=schema.open_immutable)
+        return SqliteIndex(file, connect=open_immutable)
 
     def import_backup(self, wiki_id: str, file: Path) -> int:
         with translate_os_errors():

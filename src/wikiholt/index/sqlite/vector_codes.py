@@ -123,8 +123,6 @@ class CodesFile:
 
     def open(self, count: int) -> VectorCodes | None:
         """The codes of at most the first `count` rows; None if there are none or they are damaged."""
-        if count <= CODED_MIN_ROWS:
-            return None
         try:
             file = self._map()
             rows, owner = int(file.arrays["rows"]), file.arrays["owner"].tobytes()
@@ -136,8 +134,6 @@ class CodesFile:
 
     def is_needed(self, count: int) -> bool:
         """Whether to make codes of the first `count` rows: there are none, or too many rows have none."""
-        if count <= CODED_MIN_ROWS:
-            return False
         codes = self.open(count)
         return codes is None or count - codes.row_count > count * _MAX_UNCODED_SHARE
 

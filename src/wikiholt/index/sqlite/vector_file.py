@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.errors import IndexCorrupt
-from wikiholt.index.sqlite.errors import make_storage_error
+from wikiholt.index.sqlite.connections import make_storage_error
 from wikiholt.regular_files import NotRegularFile, fsync_path, move_away, open_regular, read_regular
 
 MEAN_ID = 0

@@ -6,19 +6,20 @@ import os
 import secrets
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from wikiholt.api.documents.admin_documents import build_sync_document
 from wikiholt.api.documents.search_documents import build_result_document
 from wikiholt.domain.search import PageFilter
-from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError, WikiExists
-from wikiholt.git.process import build_environment
+from wikiholt.errors import InvalidSource, SourceError, WikiExists
+from wikiholt.git.process import GitRunner
+from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, open_service
@@ -106,21 +107,6 @@ def _get_program(*, from_anywhere: bool = False) -> str:
     return shlex.quote(os.path.abspath(called) if from_anywhere else os.path.relpath(called))  # noqa: PTH100 - no link resolved
 
 
-# The histories of the wikis.
-
-
-@dataclass(frozen=True, slots=True)
-class DemoCommit:
-    """One commit. A page in `ends_before` has only the text before that heading; `renamed` maps old to new paths."""
-
-    timestamp: int
-    author: str
-    message: str
-    pages: Sequence[str] = ()
-    ends_before: Mapping[str, str] = field(default_factory=dict)
-    renamed: Mapping[str, str] = field(default_factory=dict)
-
-
 # Package files have ASCII names. These pages have another path in their wiki, always or in their first commit.
 PATHS_IN_WIKI = {
     "Practices/handover-ja.md": "Practices/当番の引き継ぎ.md",
@@ -187,7 +173,7 @@ def write_demo_wikis(directory: Path) -> dict[str, Path]:
     histories = tomllib.loads(files(__package__).joinpath("demo_wikis", "histories.toml").read_text("utf-8"))
     for slug, commits in histories.items():
         if not _exists(directory / slug):
-            _write_repository(slug, [DemoCommit(**commit) for commit in commits], directory / slug)
+            _write_repository(slug, commits, directory / slug)
     return {slug: directory / slug for slug in histories}
 
 
@@ -203,14 +189,21 @@ def _exists(repository: Path) -> bool:
     return True
 
 
-def _write_repository(slug: str, commits: Sequence[DemoCommit], repository: Path) -> None:
-    temporary = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
+def _write_repository(slug: str, commits: Sequence[Mapping[str, Any]], repository: Path) -> None:
+    temporary = repository.resolve().with_name(f".{slug}.{secrets.token_hex(8)}")
     try:
-        temporary.mkdir()
-        _run_git(temporary, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
+        (temporary / ".git").mkdir(parents=True)
+        git = GitRunner(RepositoryLocation(temporary / ".git", temporary / ".git"), _GIT_TIMEOUT_S)
         stream = b"".join(_format_commit(slug, commit) for commit in commits)
-        _run_git(temporary, "fast-import", "--quiet", stdin=stream)
-        _run_git(temporary, "reset", "--quiet", "--hard")
+        for arguments, input_data in (
+            (("init", "--template=", "--initial-branch=main", "--object-format=sha1"), b""),
+            (("fast-import", "--quiet"), stream),
+            (("config", "core.bare", "false"), b""),
+            ((f"--work-tree={temporary}", "reset", "--quiet", "--hard"), b""),
+        ):
+            result = git.run(*arguments, input_data=input_data)
+            if result.status:
+                raise result.to_error("write the example wikis")
         temporary.rename(repository)
     except OSError:
         # Another process may have created the same repository.
@@ -220,58 +213,28 @@ def _write_repository(slug: str, commits: Sequence[DemoCommit], repository: Path
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _format_commit(slug: str, commit: DemoCommit) -> bytes:
+def _format_commit(slug: str, commit: Mapping[str, Any]) -> bytes:
     """One commit in the format of `git fast-import`."""
-    first, _, last = commit.author.partition(" ")
-    person = f"{commit.author} <{first.lower()}.{last.lower()}@example.org> {commit.timestamp} +0000"
+    first, _, last = commit["author"].partition(" ")
+    person = f"{commit['author']} <{first.lower()}.{last.lower()}@example.org> {commit['timestamp']} +0000"
     lines = [
         b"commit refs/heads/main\n",
         f"author {person}\ncommitter {person}\n".encode(),
-        _format_data(commit.message.encode()),
+        _format_data(commit["message"]),
     ]
-    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in commit.renamed.items()]
-    for page in commit.pages:
-        lines += [
-            f"M 100644 inline {_quote_path(PATHS_IN_WIKI.get(page, page))}\n".encode(),
-            _format_data(_read_page_text(slug, page, commit)),
-        ]
+    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in commit.get("renamed", {}).items()]
+    for page in commit.get("pages", ()):
+        text = files(__package__).joinpath("demo_wikis", slug, *page.split("/")).read_text("utf-8")
+        if heading := commit.get("ends_before", {}).get(page):
+            text = text[: text.index(f"\n{heading}\n")]
+        lines += [f"M 100644 inline {_quote_path(PATHS_IN_WIKI.get(page, page))}\n".encode(), _format_data(text)]
     return b"".join([*lines, b"\n"])
 
 
-def _read_page_text(slug: str, page: str, commit: DemoCommit) -> bytes:
-    text = files(__package__).joinpath("demo_wikis", slug, *page.split("/")).read_text("utf-8")
-    if page not in commit.ends_before:
-        return text.encode()
-    before, separator, _ = text.partition(f"\n{commit.ends_before[page]}\n")
-    if not separator:
-        raise ValueError(f"{page} has no heading {commit.ends_before[page]}")
-    return before.encode()
-
-
-def _format_data(content: bytes) -> bytes:
+def _format_data(text: str) -> bytes:
+    content = text.encode()
     return b"data %d\n%s\n" % (len(content), content)
 
 
 def _quote_path(path: str) -> str:
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _run_git(directory: Path, *arguments: str, stdin: bytes = b"") -> None:
-    command = ["git", "-c", "safe.directory=*", "-c", "core.autocrlf=false", *arguments]
-    try:
-        process = subprocess.run(
-            command,
-            cwd=directory,
-            input=stdin,
-            capture_output=True,
-            env=build_environment(),
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise SourceCorrupt("Git is not installed.", hint="Install git and make sure it is on the PATH.") from error
-    except subprocess.TimeoutExpired as error:
-        raise SourceCorrupt(f"`git {arguments[0]}` timed out.", hint="Check whether the disk is very slow.") from error
-    if process.returncode != 0:
-        message = process.stderr.decode("utf-8", "replace").strip()
-        raise SourceCorrupt(f"`git {arguments[0]}` failed: {message}", hint="Check free disk space.")

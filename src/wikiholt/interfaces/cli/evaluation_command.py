@@ -1,10 +1,9 @@
-"""`wikiholt eval`: measures search quality, and shows the report as text or HTML."""
+"""`wikiholt eval`: measures search quality."""
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from html import escape
 from pathlib import Path
 
 from wikiholt.api.bootstrap import open_evaluation_handle
@@ -20,8 +19,8 @@ from wikiholt.interfaces.cli.command import (
     load_settings,
     open_service,
 )
-from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
-from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
+from wikiholt.interfaces.cli.output import format_count
+from wikiholt.interfaces.cli.reports import Report, ReportTable, write_report
 from wikiholt.interfaces.cli.selection import choose_default_wiki
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.quality_metrics import METRICS, ConfidenceInterval
@@ -36,13 +35,9 @@ from wikiholt.wikis.evaluation.runner import (
 )
 from wikiholt.wikis.service import WikiService
 
-_MAX_TEXT_RETURNED = 3
-"""Results shown per question on the terminal."""
+_MAX_RETURNED = 3
+"""Results shown per question."""
 _SIGNIFICANCE_LEVEL = 0.05
-_MAX_LABEL_CHARS = 30
-"""A longer configuration name is printed on a line of its own."""
-
-
 _CACHE_TIMEOUT_S = 600.0
 _MAX_COUNT = 10_000
 _SECRET_SETTINGS = frozenset(name for name, setting in SETTINGS.items() if setting.secret)
@@ -83,10 +78,7 @@ def run_eval(context: CommandContext) -> int:
             theirs = _run_comparison(stack, context, runs, search)
             comparison = RunComparison.from_runs(runs[0], theirs, arguments.seed, arguments.worst)
     report = EvaluationReport(slug, revision, arguments.seed, available, tuple(runs), comparison, arguments.worst)
-    lines = format_evaluation(report, context.style)
-    if arguments.html:
-        write_html_file(arguments.html, render_evaluation(report))
-        lines.append(f"Report: {to_safe_line(str(arguments.html))}")
+    lines = write_report(build_report(report), arguments.html, context.style)
     return context.print_result(build_evaluation_document(report), lines)
 
 
@@ -208,174 +200,67 @@ def _check_comparable(service: WikiService, other: WikiService, slug: str, quest
         )
 
 
-# The report on the terminal.
+# The report.
 
 
-def format_evaluation(report: EvaluationReport, style: TerminalStyle) -> list[str]:
+def build_report(report: EvaluationReport) -> Report:
     kinds = report.runs[0].count_kinds()
     at = f" at {report.revision[:10]}" if report.revision else ""
-    count = format_count(sum(kinds.values()), "question")
-    lines = [f"{style.format_bold(report.wiki)}{at}: {count} ({_format_kinds(report)})", ""]
-    labels = [len(run.label) for run in report.list_runs()]
-    width = min(_MAX_LABEL_CHARS, max(len("configuration"), *(len(f"  {kind}") for kind in kinds), *labels))
-    headers = "  ".join(f"{metric:19}" for metric in METRICS).rstrip()
-    lines.append(style.format_dim(f"{'configuration':{width}}  {headers}"))
-    for run in report.list_runs():
-        lines += _format_run(run, report, width, style)
-    if report.comparison:
-        lines += ["", *_format_comparison(report.comparison, style)]
-    worst = report.runs[0].find_worst(report.worst_count)
-    lines += ["", f"Worst of {report.runs[0].label}:"] if worst else []
-    lines += [line for outcome in worst for line in _format_outcome(outcome, style)]
-    return [*lines, *(style.format_warning(f"note: {to_safe_line(note)}") for note in report.list_notes())]
+    questions = ", ".join(f"{count} of {report.available.get(kind, count)} {kind}" for kind, count in kinds.items())
+    figures = [row for run in report.list_runs() for row in _build_rows(run, report.seed)]
+    tables = [ReportTable("Means [95 % confidence interval]", ("configuration", *METRICS, "ms p50/p95"), figures)]
+    tables += _build_comparison(report.comparison) if report.comparison else []
+    worst = [_describe_question(outcome) for outcome in report.runs[0].find_worst(report.worst_count)]
+    tables.append(
+        ReportTable(
+            f"Worst of {report.runs[0].label}",
+            ("question", "kind", "expected", "found"),
+            worst,
+            "None: every question found all expected pages first.",
+        )
+    )
+    summary = f"{format_count(sum(kinds.values()), 'question')}{at} ({questions}), seed {report.seed}"
+    return Report("Search quality of", report.wiki, [summary], tables, report.list_notes())
 
 
-def _format_kinds(report: EvaluationReport) -> str:
-    counts = report.runs[0].count_kinds()
-    return ", ".join(f"{count} of {report.available.get(kind, count)} {kind}" for kind, count in counts.items())
-
-
-def _format_run(run: EvaluationRun, report: EvaluationReport, width: int, style: TerminalStyle) -> list[str]:
-    median, p95 = run.get_latency_ms()
-    latency = style.format_dim(f"{median:.0f}/{p95:.0f} ms")
-    label = to_safe_line(run.label)
-    lines = [style.format_bold(label)] if len(label) > width else []
-    start = style.format_bold(f"{'' if lines else label:{width}}")
-    lines.append(f"{start}  {_format_metrics(run.compute_metrics(None, report.seed))}  {latency}")
-    kinds = run.count_kinds()
-    if len(kinds) > 1:
-        lines += [f"  {kind:{width - 2}}  {_format_metrics(run.compute_metrics(kind, report.seed))}" for kind in kinds]
-    return lines
-
-
-def _format_metrics(metrics: Mapping[str, ConfidenceInterval]) -> str:
-    return "  ".join(f"{metric.mean:.3f} [{metric.low:.3f} {metric.high:.3f}]" for metric in metrics.values())
-
-
-def _format_comparison(comparison: RunComparison, style: TerminalStyle) -> list[str]:
-    ours, theirs = comparison.ours.label, to_safe_line(comparison.theirs.label)
-    lines = [f"{style.format_bold(ours)} against {style.format_bold(theirs)}:"]
-    for metric, difference in comparison.differences.items():
-        interval = difference.interval
-        significant = difference.p_value < _SIGNIFICANCE_LEVEL
-        color = (style.format_success if interval.mean > 0 else style.format_error) if significant else style.format_dim
-        bounds = f"[{interval.low:+.3f} {interval.high:+.3f}]"
-        text = f"{metric:10}  {interval.mean:+.3f} {bounds}  p = {difference.p_value:.4f}"
-        counts = f"{difference.better} better, {difference.worse} worse, {difference.same} the same"
-        lines.append(f"  {color(text)}  {counts}{'' if significant else style.format_dim('; may be chance')}")
-    return lines
-
-
-def _format_outcome(outcome: QuestionOutcome, style: TerminalStyle) -> list[str]:
-    question = outcome.question
-    returned = ", ".join(to_safe_line(page.path) for page in outcome.returned[:_MAX_TEXT_RETURNED]) or "nothing"
-    details = f"{question.kind}, nDCG {outcome.metrics['ndcg@10']:.2f}"
-    return [
-        f"  {style.format_bold(to_safe_line(question.text))}  {style.format_dim(details)}",
-        f"    expected {', '.join(map(to_safe_line, question.relevant))}",
-        f"    found    {returned}",
-    ]
-
-
-# The report as HTML.
-
-
-_BAR_WIDTH_PX = 120
-_MAX_HTML_RETURNED = 5
-
-
-def render_evaluation(report: EvaluationReport) -> str:
-    """The report as a self-contained HTML page. All text from the wiki is escaped."""
-    count = sum(report.runs[0].count_kinds().values())
-    at = f" at {escape(report.revision[:10])}" if report.revision else ""
-    body = [
-        f"<p>{count} questions{at}: {escape(_format_kinds(report))}. Seed {report.seed}. "
-        "Figures are means; brackets and lines show the 95 % confidence interval.</p>",
-        *(f"<p class='quiet'>Note: {escape(note)}</p>" for note in report.list_notes()),
-        _render_table(report),
-        *([_render_comparison(report.comparison)] if report.comparison else []),
-        f"<h2>Worst results of {escape(report.runs[0].label)}</h2>",
-        _render_outcomes(report.runs[0].find_worst(report.worst_count)),
-    ]
-    return render_html_page(f"Search quality of {report.wiki}", body)
-
-
-def _render_table(report: EvaluationReport) -> str:
-    head = "".join(f"<th scope='col'>{name}</th>" for name in (*METRICS, "median", "p95"))
-    rows = "".join(row for run in report.list_runs() for row in _render_rows(run, report.seed))
-    return f"<div class='wide'><table><tr><th></th>{head}</tr>{rows}</table></div>"
-
-
-def _render_rows(run: EvaluationRun, seed: int) -> Iterator[str]:
+def _build_rows(run: EvaluationRun, seed: int) -> Iterator[tuple[str, ...]]:
     """The metrics of a configuration, and of each kind of question if there are several."""
-    latency = "".join(f"<td class='figure'>{ms:.1f} ms</td>" for ms in run.get_latency_ms())
-    cells = _render_metrics(run.compute_metrics(None, seed))
-    yield f"<tr><th scope='row'>{escape(run.label)}</th>{cells}{latency}</tr>"
+    median, p95 = run.get_latency_ms()
+    yield run.label, *_format_metrics(run.compute_metrics(None, seed)), f"{median:.0f}/{p95:.0f}"
     kinds = run.count_kinds()
     for kind in kinds if len(kinds) > 1 else ():
-        cells = _render_metrics(run.compute_metrics(kind, seed))
-        yield f"<tr><td class='quiet'>{kind}</td>{cells}<td></td><td></td></tr>"
+        yield f"  {kind}", *_format_metrics(run.compute_metrics(kind, seed)), ""
 
 
-def _render_metrics(metrics: Mapping[str, ConfidenceInterval]) -> str:
-    return "".join(map(_render_metric, metrics.values()))
+def _format_metrics(metrics: Mapping[str, ConfidenceInterval]) -> Iterator[str]:
+    return (f"{metric.mean:.3f} [{metric.low:.3f} {metric.high:.3f}]" for metric in metrics.values())
 
 
-def _render_metric(metric: ConfidenceInterval) -> str:
-    low, high, mean = (round(value * _BAR_WIDTH_PX, 1) for value in (metric.low, metric.high, metric.mean))
-    bar = (
-        f"<svg width='{_BAR_WIDTH_PX}' height='10' role='img' aria-label='{metric.mean:.3f}'>"
-        f"<rect class='bar' width='{mean}' height='10'/>"
-        f"<path class='bounds' d='M{low} 5H{high}M{low} 2V8M{high} 2V8'/></svg>"
-    )
-    return f"<td class='figure'>{metric.mean:.3f} <small>[{metric.low:.3f} {metric.high:.3f}]</small>{bar}</td>"
-
-
-def _render_comparison(comparison: RunComparison) -> str:
+def _build_comparison(comparison: RunComparison) -> list[ReportTable]:
+    ours, theirs = comparison.ours.label, comparison.theirs.label
+    headers = ("metric", "difference", "p", "better", "worse", "same", "")
     rows = []
     for metric, difference in comparison.differences.items():
-        interval = difference.interval
-        significant = difference.p_value < _SIGNIFICANCE_LEVEL
-        tone = ("good" if interval.mean > 0 else "bad") if significant else "quiet"
-        rows.append(
-            f"<tr><th scope='row'>{metric}</th><td class='figure {tone}'>{interval.mean:+.3f} "
-            f"<small>[{interval.low:+.3f} {interval.high:+.3f}]</small></td><td class='figure'>{difference.p_value:.4f}"
-            f"{'' if significant else ' <small>may be chance</small>'}</td>"
-            f"<td>{difference.better}</td><td>{difference.worse}</td><td>{difference.same}</td></tr>"
-        )
-    ours, theirs = escape(comparison.ours.label), escape(comparison.theirs.label)
-    head = "".join(f"<th scope='col'>{name}</th>" for name in ("difference", "p", "better", "worse", "same"))
-    examples = "".join(
-        f"<li>{_render_question(one)}<br>{ours} {_render_returned(one)}<br>{theirs} {_render_returned(other)}</li>"
-        for one, other in comparison.examples
-    )
-    return (
-        f"<h2>{ours} against {theirs}</h2>"
-        f"<div class='wide'><table><tr><th></th>{head}</tr>{''.join(rows)}</table></div>"
-        + (f"<p>The largest differences, losses first:</p><ul>{examples}</ul>" if examples else "")
-    )
+        interval, p_value = difference.interval, difference.p_value
+        change = f"{interval.mean:+.3f} [{interval.low:+.3f} {interval.high:+.3f}]"
+        counts = (str(difference.better), str(difference.worse), str(difference.same))
+        chance = "" if p_value < _SIGNIFICANCE_LEVEL else "may be chance"
+        rows.append((metric, change, f"{p_value:.4f}", *counts, chance))
+    examples = [(*_describe_question(one), _describe_returned(other)) for one, other in comparison.examples]
+    return [
+        ReportTable(f"{ours} against {theirs}", headers, rows),
+        ReportTable(
+            "Largest differences, losses first", ("question", "kind", "expected", f"found by {ours}", theirs), examples
+        ),
+    ]
 
 
-def _render_outcomes(outcomes: Sequence[QuestionOutcome]) -> str:
-    if not outcomes:
-        return "<p>None: every question found all expected pages first.</p>"
-    items = (f"<li>{_render_question(outcome)}<br>found {_render_returned(outcome)}</li>" for outcome in outcomes)
-    return f"<ul>{''.join(items)}</ul>"
-
-
-def _render_question(outcome: QuestionOutcome) -> str:
+def _describe_question(outcome: QuestionOutcome) -> tuple[str, str, str, str]:
     question = outcome.question
-    expected = _render_paths(question.relevant)
-    return f"<b>{escape(question.text)}</b> <small>{question.kind}</small><br>expected {expected}"
+    return question.text, str(question.kind), ", ".join(question.relevant), _describe_returned(outcome)
 
 
-def _render_returned(outcome: QuestionOutcome) -> str:
-    """The score and the returned pages, with the expected pages marked."""
-    relevant = outcome.question.relevant
-    rendered = [(page.path, _render_paths([page.path])) for page in outcome.returned[:_MAX_HTML_RETURNED]]
-    pages = ", ".join(f"<mark>{html}</mark>" if path in relevant else html for path, html in rendered)
-    return f"<small>nDCG {outcome.metrics['ndcg@10']:.2f}</small> {pages or 'nothing'}"
-
-
-def _render_paths(paths: Iterable[str]) -> str:
-    return ", ".join(f"<code>{escape(path)}</code>" for path in paths)
+def _describe_returned(outcome: QuestionOutcome) -> str:
+    """The score, and the first pages that were returned."""
+    pages = ", ".join(page.path for page in outcome.returned[:_MAX_RETURNED]) or "nothing"
+    return f"nDCG {outcome.metrics['ndcg@10']:.2f}: {pages}"

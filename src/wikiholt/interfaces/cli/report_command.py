@@ -1,77 +1,15 @@
-"""`wikiholt report`: what was searched for in a wiki, as text or HTML.
+"""`wikiholt report`: what was searched for in a wiki, as text or HTML."""
 
-HTML reports are self-contained: no external resources and no scripts.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
-from html import escape
 from pathlib import Path
 
 from wikiholt.api.documents.search_documents import build_query_report_document
-from wikiholt.errors import InvalidInput, QueryLogNotFound, StorageError
+from wikiholt.errors import InvalidInput, QueryLogNotFound
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
-from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
+from wikiholt.interfaces.cli.output import format_count
+from wikiholt.interfaces.cli.reports import Report, ReportTable, write_report
 from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
-
-_CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733 }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } caption { text-align: left; font-weight: 600 }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
-td.figure { font-variant-numeric: tabular-nums; white-space: nowrap } small, .quiet { color: #5b6b7c }
-svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-width: 1.5 }
-.good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 } .text, code { overflow-wrap: anywhere }
-.wide { overflow-x: auto } mark { background: #fff1b8; color: inherit }
-@media (prefers-color-scheme: dark) {
-  mark { background: #57470f }
-  body { background: #12181f; color: #dfe6ee } th, td { border-color: #2b3642 } small, .quiet { color: #93a3b5 }
-  .bar { fill: #3d5f86 } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
-}
-"""
-_CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
-def render_html_page(title: str, body: Iterable[str]) -> str:
-    """A complete HTML page. `title` is plain text; `body` is HTML that the caller has escaped."""
-    return (
-        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">'
-        "<meta name='viewport' content='width=device-width'>"
-        f"<title>{escape(title)}</title><style>{_CSS}</style>\n<h1>{escape(title)}</h1>\n"
-        + "\n".join(body)
-        + "\n</html>\n"
-    )
-
-
-def render_html_table(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain text, which is escaped here. The first column is text, the others are figures."""
-    head = "".join(f"<th scope='col'>{escape(header)}</th>" for header in headers)
-    table_rows = (
-        f"<tr><td class=text>{escape(first)}</td>"
-        + "".join(f"<td class=figure>{escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    content = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(table_rows)}"
-    return f"<div class='wide'><table>{content}</table></div>"
-
-
-def write_html_file(file: Path, html: str) -> None:
-    """Write the file. Raises StorageError."""
-    try:
-        file.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(
-            f"the report cannot be written ({error.strerror})", hint="name a file in an existing directory"
-        ) from None
-
-
-# The report of a wiki's query log
-
-
-_MAX_COLUMN_CHARS = 60
-"""Width of a column on the terminal."""
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -105,24 +43,16 @@ def _show_or_clear(context: CommandContext) -> int:
         if value is not None and not 1 <= value <= maximum:
             raise InvalidInput(f"--{name} is {value}", hint=f"use 1 to {maximum}")
     report = query_log.build_report(arguments.days, arguments.limit)
-    lines = list(_format_report(slug, report, context.style))
-    if arguments.html:
-        write_html_file(arguments.html, render_report(slug, report))
-        lines.append(f"Report: {to_safe_line(str(arguments.html))}")
+    lines = write_report(build_report(slug, report), arguments.html, context.style)
     return context.print_result(build_query_report_document(slug, report), lines)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    """A table of text. `empty` is shown instead if there are no rows."""
-
-    caption: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    empty: str
+def build_report(slug: str, report: QueryReport) -> Report:
+    tables = _build_tables(report) if report.searches else []
+    return Report("Searches in", slug, _format_summary(report), tables)
 
 
-def format_summary(report: QueryReport) -> list[str]:
+def _format_summary(report: QueryReport) -> list[str]:
     """The sentences before the tables."""
     period = f"{_format_day(report.since)} to {_format_day(report.until)}"
     if not report.searches:
@@ -150,7 +80,7 @@ def _format_notes(report: QueryReport) -> Iterator[str]:
         yield "There is no index to list the pages of."
 
 
-def build_tables(report: QueryReport) -> list[ReportTable]:
+def _build_tables(report: QueryReport) -> list[ReportTable]:
     """The tables of a report that has searches."""
     tables = [
         ReportTable(
@@ -196,37 +126,3 @@ def _format_slow(slow: SlowQuery) -> tuple[str, ...]:
 
 def _format_day(date: datetime) -> str:
     return f"{date.astimezone():%Y-%m-%d %H:%M}"
-
-
-def render_report(slug: str, report: QueryReport) -> str:
-    """The report as a self-contained HTML page. All queries are escaped."""
-    summary = [f"<p>{escape(sentence)}</p>" for sentence in format_summary(report)]
-    tables = [
-        render_html_table(table.caption, table.headers, table.rows)
-        if table.rows
-        else f"<p><b>{escape(table.caption)}</b><br>{escape(table.empty)}</p>"
-        for table in (build_tables(report) if report.searches else [])
-    ]
-    return render_html_page(f"Searches in {slug}", [*summary, *tables])
-
-
-def _format_report(slug: str, report: QueryReport, style: TerminalStyle) -> Iterator[str]:
-    first, *others = format_summary(report)
-    yield f"{style.format_bold(slug)}, {first}" if report.searches else f"{style.format_bold(slug)}: {first}"
-    yield from others
-    for table in build_tables(report) if report.searches else []:
-        yield ""
-        yield style.format_bold(table.caption)
-        yield from _format_table(table, style) if table.rows else [f"  {table.empty}"]
-
-
-def _format_table(table: ReportTable, style: TerminalStyle) -> Iterator[str]:
-    rows = [tuple(_truncate(to_safe_line(text)) for text in row) for row in (table.headers, *table.rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.headers))]
-    for number, row in enumerate(rows):
-        text = "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        yield f"  {style.format_dim(text) if not number else text}"
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= _MAX_COLUMN_CHARS else text[: _MAX_COLUMN_CHARS - 1] + "…"

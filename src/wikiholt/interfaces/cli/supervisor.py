@@ -191,9 +191,8 @@ class Supervisor:
     def _start_missing(self) -> None:
         """Start the scheduler, and when it runs the workers. The service is ready when all of them listen."""
         for role, wanted in self._count.items():
-            if time.monotonic() >= self._start_at[role]:
-                for _ in range(wanted - len(self._list(role))):
-                    self._start(role)
+            for _ in range(wanted - len(self._list(role))):
+                self._start(role)
             running = self._list(role)
             if not self._is_ready and (len(running) < wanted or not all(child.listens for child in running)):
                 return
@@ -216,6 +215,9 @@ class Supervisor:
                 self._terminate(scheduler)
 
     def _start(self, role: ChildRole) -> None:
+        """Start a child, unless the last one ended too soon: then later."""
+        if time.monotonic() < self._start_at[role]:
+            return
         used = {child.name for child in self._children}
         name = role.value if role == ChildRole.SCHEDULER else next(str(n) for n in count(1) if str(n) not in used)
         child = self._spawner.spawn(role, name)
@@ -248,10 +250,6 @@ class Supervisor:
         elif not self._is_ready and code > 0:
             self._exit_code = code  # it has printed why
             self._stop()
-        elif len(self._list(child.role)) >= self._count[child.role] and not child.warm:
-            _LOG.error("%s ended with %s; the old workers go on", child, _describe_exit(code))
-            for other in self._children:
-                other.generation = self._generation
         else:
             self._delay_start(child, code)
 

@@ -5,7 +5,7 @@ times as much, because it inspects the type of every field for each request. A b
 check, and in a thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from wikiholt.api.operations.attachments import ReadAttachment, find_attachment
 from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.page_writes import CommitParameters
 from wikiholt.api.operations.parameters import BodyParameters, Parameters
 from wikiholt.api.operations.search import SearchParameters, WikiSearchParameters, wait_for_index
 from wikiholt.api.operations.similar_paths import suggest_paths
@@ -47,18 +48,19 @@ INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/we
 """Media types that may be sent to a browser: none in which a script can run."""
 
 
-def make_router(prefix: str, operations: tuple[Operation, ...]) -> APIRouter:
+def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
     """A router with a route for each operation."""
     router = APIRouter(prefix=prefix)
+    by_name = {operation.name: operation for operation in operations}
     for operation in operations:
         method, path = operation.route.split()
         responses: Responses = {
             status: {"model": model, "description": text} for status, (model, text) in operation.other_results.items()
         }
-        page = operation.page_instead
+        page = by_name.get(operation.page_instead)
         router.add_api_route(
             path.replace("{path}", "{path:path}"),
-            _make_endpoint(operation),
+            _make_endpoint(operation, page),
             methods=[method],
             status_code=operation.status,
             response_model=operation.result | page.result if page else operation.result,
@@ -75,27 +77,36 @@ def _has_etag(operation: Operation) -> bool:
     return operation.route.startswith("GET ") and operation.caching in (Caching.VERSION, Caching.CONTENT)
 
 
-def _make_endpoint(operation: Operation) -> Callable[[Request], Any]:
+def _make_endpoint(operation: Operation, page: Operation | None) -> Callable[[Request], Any]:
+    model = operation.parameters
+    has_body = issubclass(model, BodyParameters)
+
     async def endpoint(request: Request) -> Response:
         context = get_request_context(request)
-        if issubclass(operation.parameters, BodyParameters):
+        if has_body:
             await refuse_query(request)
             await run_in_threadpool(context.require_key)
             body = await request.body()
-            return await run_in_threadpool(_respond, operation, request, context, body)
-        parameters = parse_query(request, operation.parameters)
+            return await run_in_threadpool(_respond, operation, page, request, context, body)
+        parameters = parse_query(request, model)
         waits = isinstance(parameters, SearchParameters) and parameters.waits_for_index
         if operation.is_search and context.has_local_search and not waits:
             # A search only computes, so it gets a thread when fewer than one per core run.
             with context.search_load.count_search():
-                return await run_in_slot(lambda: _respond(operation, request, context, parameters))
-        return await run_in_threadpool(_respond, operation, request, context, parameters)
+                return await run_in_slot(lambda: _respond(operation, page, request, context, parameters))
+        return await run_in_threadpool(_respond, operation, page, request, context, parameters)
 
     endpoint.operation = operation  # type: ignore[attr-defined]
     return endpoint
 
 
-def _respond(operation: Operation, request: Request, context: RequestContext, sent: Parameters | bytes) -> Response:
+def _respond(
+    operation: Operation,
+    page: Operation | None,
+    request: Request,
+    context: RequestContext,
+    sent: Parameters | bytes,
+) -> Response:
     """Open what the operation is about, parse a body only then, and answer."""
     if operation.run_several is not None:
         assert isinstance(sent, WikiSearchParameters)
@@ -103,12 +114,11 @@ def _respond(operation: Operation, request: Request, context: RequestContext, se
         if len(opened.sessions) > 1 or opened.failures:
             return make_json_response(operation.run_several(opened, sent), headers=NO_STORE)
         return _answer(operation, request, opened.sessions[0], sent)
-    subject = context.open_subject(operation.subject, operation.scope)
+    subject = context.open_subject(operation)
     parameters = parse_body(request, operation.parameters, sent) if isinstance(sent, bytes) else sent
     try:
         return _answer(operation, request, subject, parameters)
     except (PageNotFound, AttachmentNotFound, InvalidPage):
-        page = operation.page_instead
         if page is not None:
             _, route = operation.route.split("/pages/")
             shared = page.parameters.model_fields.keys() & type(parameters).model_fields.keys()
@@ -127,7 +137,8 @@ def _answer(operation: Operation, request: Request, subject: Any, parameters: An
             path = getattr(parameters, "path", None)
             if path and operation.scope is Scope.READ:
                 stack.enter_context(suggest_paths(subject, path))
-            parameters = stack.enter_context(apply_headers(request.headers, subject, parameters))
+            if isinstance(parameters, CommitParameters):
+                parameters = stack.enter_context(apply_headers(request.headers, subject, parameters))
             if operation.caching is Caching.VERSION:
                 return _answer_for_version(operation, request, subject, parameters)
             if isinstance(parameters, ReadAttachment) and parameters.raw:

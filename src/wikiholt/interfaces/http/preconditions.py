@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
@@ -18,8 +18,6 @@ from wikiholt.api.operations.parameters import Parameters
 from wikiholt.errors import PageExists, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.sign_in import decode_header
 from wikiholt.wikis.session import WikiSession
-
-P = TypeVar("P", bound=Parameters)
 
 _STRONG_ETAG_PATTERN = re.compile(r'(?<!W/)"([^"]*)"')
 _AUTHOR_PATTERN = rf"^{AUTHOR_NAME_PATTERN} <{EMAIL_PATTERN}>$"
@@ -57,14 +55,11 @@ def describe_header(name: str, text: str, **schema: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def apply_headers(headers: Headers, wiki: WikiSession, parameters: P) -> Iterator[P]:
+def apply_headers(headers: Headers, wiki: WikiSession, parameters: CommitParameters) -> Iterator[CommitParameters]:
     """The parameters with what the headers say, and their errors as those of a precondition.
 
     Raises RequestValidationError or PreconditionFailed.
     """
-    if not isinstance(parameters, CommitParameters):
-        yield parameters
-        return
     fields, changes = type(parameters).model_fields, dict[str, object]()
     if (author := parse_author(headers)) is not None:
         changes["author"] = parameters.author or author

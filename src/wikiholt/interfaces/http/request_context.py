@@ -17,7 +17,7 @@ from starlette.requests import Request
 from wikiholt.api.bootstrap import Application
 from wikiholt.api.operations.index import IndexControl
 from wikiholt.api.operations.keys import KeyAdmin
-from wikiholt.api.operations.operation import Subject
+from wikiholt.api.operations.operation import Operation
 from wikiholt.api.operations.wikis import VisibleWikis
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
@@ -192,21 +192,17 @@ class RequestContext:
         """Open the wiki of this request. Raises AccessDenied if the client may not attach files."""
         return self.open_wiki(Scope.WRITE)
 
-    def open_subject(self, subject: Subject, scope: Scope) -> object:
+    def open_subject(self, operation: Operation) -> object:
         """Open what an operation is about. Raises AccessDenied without the required scope."""
-        match subject:
-            case Subject.WIKI:
-                return self.open_wiki(scope)
-            case Subject.ATTACHMENTS:
-                return self.open_wiki_for_attachments()
-            case Subject.INDEX:
-                return IndexControl(self.open_wiki(scope), self._application.scheduler)
-            case Subject.KEYS:
-                return self.open_keys()
-            case Subject.WIKIS:
-                return self.list_visible_wikis()
-            case Subject.SERVICE:
-                return self.require_operator()
+        subject = operation.subject
+        if subject is KeyAdmin:
+            return self.open_keys()
+        if subject is VisibleWikis:
+            return self.list_visible_wikis()
+        if subject is Application:
+            return self.require_operator()
+        wiki = self.open_wiki_for_attachments() if operation.attaches else self.open_wiki(operation.scope)
+        return IndexControl(wiki, self._application.scheduler) if subject is IndexControl else wiki
 
     def require_known_host(self) -> None:
         """Raise Forbidden without a key if the Host header names no known host (protects against DNS rebinding)."""

@@ -167,7 +167,7 @@ def _report_untrusted(request: Request) -> None:
     now = time.monotonic()
     if now - _last_report_s >= _LOG_INTERVAL_S:
         _last_report_s = now
-        peer = request.scope.get(PEER_KEY) or "an unknown address"
+        peer = request.scope.get(PEER_KEY) or (request.client.host if request.client else "an unknown address")
         _log.warning("ignored the name of a person from %s, which is not in serve.trusted_proxies", peer)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document, build_documents
-from wikiholt.api.operations.operation import Operation
+from wikiholt.api.operations.operation import OperationTable
 from wikiholt.api.operations.page_writes import Text
 from wikiholt.api.operations.pages import PageParameters, PathInUrl
 from wikiholt.api.operations.parameters import BodyParameters
@@ -93,11 +93,16 @@ class DraftDocument(PreviewDocument):
     similar: list[PageRefDocument]
 
 
+PREVIEW_OPERATIONS = OperationTable("pages", errors=(404,))
+
+
+@PREVIEW_OPERATIONS.add("GET /preview/{path}", "preview")
 def preview_page(wiki: WikiSession, parameters: PreviewParameters) -> PreviewDocument:
     """A page as sanitized HTML, with its headings and the pages that link to it."""
     return build_preview_document(wiki, wiki.handle.pages.read(parameters.path), parameters.q)
 
 
+@PREVIEW_OPERATIONS.add("POST /preview/{path}", scope=Scope.WRITE, errors=(404, 409, 413))
 def preview_draft(wiki: WikiSession, parameters: Draft) -> DraftDocument:
     """Render a text as the page would look with it, and compare it with the saved page. Nothing is written.
 
@@ -114,14 +119,6 @@ def preview_draft(wiki: WikiSession, parameters: Draft) -> DraftDocument:
     similar = [] if draft.revision else _find_similar_pages(wiki.handle, draft)
     changes = render_changes(saved, parameters.content)
     return {**build_preview_document(wiki, draft), "changes": changes, "similar": similar}
-
-
-PREVIEW_OPERATIONS = (
-    Operation("preview", "GET /preview/{path}", preview_page, tag="pages", errors=(404,)),
-    Operation(
-        "preview_draft", "POST /preview/{path}", preview_draft, tag="pages", scope=Scope.WRITE, errors=(404, 409, 413)
-    ),
-)
 
 
 def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefDocument]:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from tests.api.importer.import_fixtures import GARDEN_PAGES, HARBOUR_PAGES, ImportFixture, to_metadata
+from tests.support.converted_model import convert_multilingual_model
 from wikiholt import models
 from wikiholt.api.importer.shared_index import SharedRow
 from wikiholt.interfaces.cli.main import main
-
-MINILM = "all-MiniLM-L6-v2"
 
 
 def encode_faiss(rows: list[SharedRow]) -> bytes:
@@ -26,10 +25,11 @@ def encode_faiss(rows: list[SharedRow]) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two wikis, a directory with the indexes of both by the default model, and one with those of MiniLM in fp32."""
+    """Two wikis, a directory with the indexes of both by the default model, and one with those of another model."""
     place = tmp_path_factory.mktemp("cli")
     imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    for name, precision in ((models.DEFAULT_MODEL, "int8"), (MINILM, "fp32")):
+    other = convert_multilingual_model(tmp_path_factory)
+    for name, precision in ((models.DEFAULT_MODEL, "int8"), (other, "fp32")):
         model = models.load_embedder(name, precision=precision)
         for slug in ("harbour", "garden"):
             rows = imports.make_rows(slug, embedder=model)
@@ -69,11 +69,13 @@ def test_the_import_command_plans_runs_and_verifies(
     assert "mackerel" not in json.dumps(json.loads(out)["results"])
 
 
-def test_vectors_of_another_precision_are_not_reused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_of_another_precision_are_not_reused(
+    place: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy = place / "another-data"
     imports = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
     imports.close()
-    at = ("--data", str(copy / "data"), "--set", f"model={MINILM}")
+    at = ("--data", str(copy / "data"), "--set", f"model={convert_multilingual_model(tmp_path_factory)}")
     code, out, _ = run_command(capsys, *at, "import", "faiss", str(place / "fp32"), "--json")
     report = json.loads(out)
     assert code == 0

@@ -50,7 +50,7 @@ def test_a_database_index_is_compared_with_a_file_index_without_showing_the_pass
     assert (code, out) == (2, "")
     assert "the index is in a database" in err
 
-    code, out, err = run(*evaluating, "--against", "model=all-MiniLM-L6-v2")
+    code, out, err = run(*evaluating, "--against", "model=bge-small-en-v1.5")
     assert (code, out) == (2, "")
     assert "in a separate database" in err
 

@@ -97,23 +97,22 @@ def test_a_worker_that_cannot_start_ends_the_service_with_its_exit_code() -> Non
     assert run(spawner, lambda _: wait_until(lambda: spawner.started and spawner.count_running() == 0)) == 7
 
 
-def test_a_reload_that_fails_keeps_the_old_workers(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_old_workers_go_on_until_a_reload_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     spawner = ScriptSpawner()
 
     def drive(supervised: Supervisor) -> None:
         wait_until(lambda: supervised._is_ready)
-        spawner.next_modes = ["2"]
+        spawner.next_modes = ["2", "2"]
         os.kill(os.getpid(), signal.SIGHUP)
-        wait_until(lambda: "the old workers go on" in caplog.text)
-        assert [child.process.returncode for child in spawner.started] == [None, None, None, 2]
-        os.kill(os.getpid(), signal.SIGHUP)
-        wait_until(lambda: len(spawner.started) == 7 and spawner.count_running() == 3)
+        wait_until(lambda: "starts in 1 s" in caplog.text)
+        assert [child.process.returncode for child in spawner.started] == [None, None, None, 2, 2]
+        wait_until(lambda: len(spawner.started) == 8 and spawner.count_running() == 3)
 
     assert run(spawner, drive) == 0
     assert spawner.count_running() == 0
-    # The second reload has replaced both workers, one after the other, and then the scheduler. The second worker may
-    # get the number of the first, if that has ended by then.
-    assert [child.name for child in spawner.started[4:]] in (["3", "4", "scheduler"], ["3", "1", "scheduler"])
+    # Both workers are replaced, one after the other, and then the scheduler. The second worker may get the number of
+    # the first, if that has ended by then.
+    assert [child.name for child in spawner.started[5:]] in (["3", "4", "scheduler"], ["3", "1", "scheduler"])
 
 
 def test_workers_that_crash_again_and_again_are_started_later_and_later(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,63 @@
+"""Facets: how many pages have each category, tag, folder and value of a property."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from wikiholt.domain.page import Facets
+from wikiholt.domain.search import ALL_PROPERTIES, Facet, PropertyFacets
+from wikiholt.index.rows import Row, decode_strings, translate_damage
+from wikiholt.text.properties import fold_property_name
+
+
+def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
+    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
+    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
+    encoded_properties: list[str] = []
+    for path, category, encoded, page_properties in pages:
+        count += 1
+        if properties:
+            encoded_properties.append(page_properties)
+        if category is not None:
+            categories[category] += 1
+        if encoded != "[]":
+            tags.update(decode_strings(encoded))
+        folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
+        if slash:
+            folders[start + folder] += 1
+    return Facets(
+        count,
+        _merge_case(categories),
+        _merge_case(tags),
+        _sort_facets(folders.items()),
+        _count_property_values(encoded_properties, properties),
+    )
+
+
+@translate_damage
+def _count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tuple[PropertyFacets, ...]:
+    """The facets of these properties, from the column `properties` of pages."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for text in encoded:
+        properties = json.loads(text)
+        for name, spellings in counts.items():
+            if name == ALL_PROPERTIES:
+                spellings.update(properties.keys())
+                continue
+            kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
+            # A page counts once for a value that it has twice.
+            spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
+    return tuple(PropertyFacets(name, _merge_case(counts[name])) for name in counts)
+
+
+def _merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
+    """Merge values that differ only in case, as filters do, under their most frequent spelling."""
+    spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for value, count in counts.items():
+        spellings[value.casefold()].append((-count, value))
+    return _sort_facets((min(same)[1], -sum(count for count, _ in same)) for same in spellings.values())
+
+
+def _sort_facets(counts: Iterable[tuple[str, int]]) -> tuple[Facet, ...]:
+    return tuple(Facet(value, count) for value, count in sorted(counts, key=lambda item: (-item[1], item[0])))
