@@ -17,7 +17,7 @@ from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Regis
 from wikiholt.wikis.registry_store import LeftoverData
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
-if TYPE_CHECKING:  # optional dependency
+if TYPE_CHECKING:
     from wikiholt.index.postgres.local_copy import LocalCopy
 
 KEYWORD_CACHE_MIN_PAGES = 1_000
@@ -34,7 +34,7 @@ class Backend:
     """Opens the query log of a wiki by its id."""
     keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """A wiki with at most this number of pages has no keyword cache."""
-    open_copy: "Callable[[WikiIndex], LocalCopy | None]" = lambda _: None
+    open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index; None if the index itself is searched."""
     databases: DatabaseAdmin | None = None
     open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets

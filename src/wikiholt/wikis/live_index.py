@@ -22,7 +22,7 @@ from wikiholt.search.sort_order import BoostRule
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.query_log import QueryLogWriter
 
-if TYPE_CHECKING:  # few installations use it
+if TYPE_CHECKING:  # few installations use them
     from wikiholt.index.chroma.engine import ChromaEngine
     from wikiholt.index.postgres.local_copy import LocalCopy
 
@@ -108,7 +108,7 @@ class Components:
     """The engine of the vector caches, if there is one."""
     databases: DatabaseAdmin | None = None
     """Administration of the store's databases, if it uses any."""
-    open_copy: "Callable[[WikiIndex], LocalCopy | None]" = lambda _: None
+    open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index in a database; None if the index itself is searched."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
