@@ -21,7 +21,6 @@ from tests.crash.recovery import RecoveryCase, check_recovery
 from tests.crash.seed_data import create_seed_data
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service, read_all_files
-from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.sync.reindex_job import ReindexJob, ReindexState, write_job
 from wikiholt.wikis.registry import Registry
@@ -110,7 +109,7 @@ class CrashGate:
     def _bind_directory(self) -> None:
         """Accept the copy of the directory as the wiki's own: nothing in a directory tells a copy from another one."""
         registry = Registry(self._data / "registry.sqlite")
-        registry.rebind(registry.get("folder"), SourceIdentities().bind)
+        registry.rebind(registry.get("folder"))
         registry.close()
 
     @staticmethod

@@ -24,7 +24,6 @@ from wikiholt.errors import (
     SourceMissing,
 )
 from wikiholt.folder.source_kind import detect_source_kind, find_wiki_at
-from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.index.index_backups import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
@@ -49,8 +48,6 @@ def open_test_service(settings: Settings) -> WikiService:
         backend.registry,
         components,
         lambda wiki: build_wiki_config(wiki, settings, backend),
-        repositories=SourceIdentities(),
-        complete_settings=detect_source_kind,
     )
 
 

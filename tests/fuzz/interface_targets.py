@@ -28,7 +28,7 @@ from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, resolve_link_paths
 from wikiholt.text.page_names import get_page_path
 from wikiholt.text.page_parser import parse_page
-from wikiholt.wikis.pages.page_locator import get_candidate_files, validate_path
+from wikiholt.wikis.pages.page_reader import get_candidate_files, validate_path
 
 _NEW_PATH = "moved/New place"
 _PAGE_NAMES = PageNameIndex(PATHS)

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.errors import SourceCorrupt, SourceMissing
-from wikiholt.git.head import HeadReader
-from wikiholt.git.head_probe import GitHeadProbe
+from wikiholt.git.head import GitHeadProbe, HeadReader
 from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.source import GitSource
 

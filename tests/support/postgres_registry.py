@@ -6,7 +6,7 @@ from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.wikis.home_tables import open_registry, open_sessions
 from wikiholt.wikis.registry import Registry, SharedTables
-from wikiholt.wikis.registry_recovery import LeftoverData
+from wikiholt.wikis.registry_store import LeftoverData
 
 
 def open_node(home: Catalog, place: Path, timeout: float = 120.0, leftovers: LeftoverData | None = None) -> Registry:

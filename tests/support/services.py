@@ -15,7 +15,6 @@ from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.folder.source import DirectorySource
-from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
 from wikiholt.index.pipeline import TextPipeline
@@ -94,7 +93,7 @@ def make_cached_service(
 
     reranking = RerankConfig(FakeReranker, 60.0)
     shop = Components(store, lambda: embedder, lambda _, __: None, words, lock_timeout_s, reranking=reranking)
-    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=SourceIdentities())
+    return WikiService(Registry(data / "registry.sqlite"), shop, parts)
 
 
 def read_all_files(directory: Path) -> dict[str, bytes]:

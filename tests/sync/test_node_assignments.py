@@ -222,7 +222,7 @@ def test_an_invalid_state_note_is_ignored(
 ) -> None:
     _, theirs = register_two(fixture)
     for text in ("", "{", "[]", "7", '{"missing": 1}', '{"error": ["x"]}'):
-        fixture.store.set_note(theirs, "standing", text, create=True)
+        fixture.store.set_note(theirs, "sync-state", text, create=True)
         assert scheduler.get_sync_state(theirs).failures == 0
 
 

@@ -14,6 +14,9 @@ from tests.wikis.registry_rows import overwrite_column
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
 from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.registry_schema import REGISTRY_TABLES, SESSION_TABLES
+from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreTables, write_file
+from wikiholt.wikis.sqlite_query_log import QUERY_LOG_TABLES
 
 # ── checksums ──
 
@@ -211,3 +214,20 @@ def test_a_child_that_was_forked_during_a_read_can_read(registry: Registry) -> N
     may_end.set()
     reader.join()
     assert os.waitstatus_to_exitcode(status) == 2
+
+
+@pytest.mark.parametrize(("tables", "level"), [(REGISTRY_TABLES, 3), (SESSION_TABLES, 3), (QUERY_LOG_TABLES, 1)])
+def test_a_commit_is_on_the_disk_before_it_is_acknowledged_also_in_a_new_file_and_a_copy(
+    tmp_path: Path, tables: StoreTables, level: int
+) -> None:
+    levels: list[int] = []
+
+    def note(connection: StoreConnection) -> None:
+        levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    store = SmallStoreFile(tmp_path / "file.sqlite", tables, fill=note)
+    with store.write() as connection:
+        note(connection)
+    store.replace(note)
+    write_file(tmp_path / "copy.sqlite", tables, note)
+    assert levels == [level] * 4

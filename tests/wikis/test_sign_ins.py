@@ -1,5 +1,6 @@
 """Sign-ins in a file: only digests are stored, and damage signs people out."""
 
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.wikis.sign_in_cases import HOUR, PERSON, SignInCases
 from wikiholt.errors import StorageError
 from wikiholt.wikis.registry import SESSIONS_FILE, Registry
+from wikiholt.wikis.small_store import SmallStoreFile
 
 
 @pytest.fixture
@@ -66,3 +68,21 @@ def test_damage_is_an_error_once_and_signs_everyone_out(
     assert registry.sign_ins.find(token) is None
     _, token = registry.sign_ins.create(PERSON, HOUR)
     assert registry.sign_ins.find(token) is not None
+
+
+def test_an_error_that_is_no_damage_signs_nobody_out(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = registry.sign_ins.create(PERSON, HOUR)
+    error = sqlite3.OperationalError("out of memory")
+    error.sqlite_errorcode = sqlite3.SQLITE_NOMEM
+
+    def fail(_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SmallStoreFile, "_get_reader", fail)
+        with pytest.raises(StorageError, match="out of memory"):
+            registry.sign_ins.find(token)
+    assert registry.sign_ins.find(token) is not None
+    assert not list(tmp_path.glob("broken-*"))

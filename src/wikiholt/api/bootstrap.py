@@ -22,13 +22,12 @@ from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
-from wikiholt.folder.source_kind import detect_source_kind, find_wiki_at
+from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import DiscoveryCache, find_repositories
-from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache, build_patched_cache
@@ -105,8 +104,6 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         components,
         lambda wiki: build_wiki_config(wiki, settings, backend, roots),
         max_open=_get_max_open_wikis(),
-        repositories=SourceIdentities(),
-        complete_settings=detect_source_kind,
         managed_repositories=_open_managed_repositories(settings),
     )
 

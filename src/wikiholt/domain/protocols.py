@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from wikiholt.domain.git import (
@@ -119,38 +118,6 @@ class Source(Protocol):
 
     def check_readable(self) -> None:
         """Raise the error that keeps the pages from being read. A source without commits is accepted."""
-
-
-class RepositoryIdentities(Protocol):
-    """Detects when another repository has taken the place of a wiki's repository at the same path."""
-
-    def identify(self, source: str) -> str:
-        """The creation time of the repository at this path in a comparable form; empty if unknown."""
-
-    def bind(self, wiki: Wiki) -> str:
-        """Mark the repository as this wiki's, if possible, and return what to record about it."""
-
-    def release(self, wiki: Wiki) -> None:
-        """Remove the mark if possible. Never raises."""
-
-    def matches(self, wiki: Wiki) -> bool:
-        """Whether the repository at the wiki's path is the recorded one. Cheap enough for every request."""
-
-
-class ManagedRepositories(Protocol):
-    """The repositories of managed wikis, one per wiki, named by its id."""
-
-    def create(self, wiki_id: str) -> None:
-        """Create an empty repository. Raises InvalidSetting if other nodes could not read it, and StorageError."""
-
-    def delete(self, wiki_id: str) -> None:
-        """Delete a repository, if it exists. Raises StorageError."""
-
-    def list_ids(self) -> set[str]:
-        """The ids of all wikis that have a repository here, also one whose deletion was interrupted."""
-
-    def write_backup(self, wiki_id: str, directory: Path) -> None:
-        """Write all commits as a git bundle into the directory, and delete older bundles. Raises StorageError."""
 
 
 class SourceWatcher(Protocol):
@@ -297,28 +264,6 @@ class VectorCache(_IndexCache, Protocol):
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
 
-class VectorEngine(Protocol):
-    """A service that vector caches use, one for all wikis of a process. May be unavailable at any moment."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it answered the last request."""
-
-    def get_metrics(self) -> Mapping[str, tuple[str, int]]:
-        """Counters by name, each with its help text. None is per wiki."""
-
-    def check(self) -> str:
-        """A description of the fault for the operator; empty if there is none."""
-
-    def delete_wiki(self, wiki_id: str, slug: str) -> None:
-        """Delete the data of a removed wiki; later, if the service is unavailable. Never raises."""
-
-    def close(self) -> None: ...
-
-
 class Lexicon(Protocol):
     """The terms of one index at one version. Terms of deleted pages are not included."""
 
@@ -336,11 +281,11 @@ class Lexicon(Protocol):
 
 
 class KeywordCache(_IndexCache, Protocol):
-    """A fast copy of one index's keywords: same pages, same scores. Phrases and exclusions raise CacheCannotAnswer."""
+    """A fast copy of one index's keywords: same pages, same scores. Phrases raise CacheCannotAnswer."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
-    def get_max_score(self, query: KeywordQuery) -> float: ...
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]: ...
 
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""

@@ -113,23 +113,14 @@ class WikiIndex(KeptIndex, Protocol):
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
-        """The number of pages with each of these terms."""
+        """The number of pages with each of these terms. Terms with spaces between them are a phrase."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.
 
         In a large index, candidates may be found in a way that misses one in a hundred.
         """
-
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        """The nearest of these chunks. Unknown ids are ignored."""
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        """The vectors of random chunks."""
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
         """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
@@ -201,27 +192,6 @@ class WikiIndex(KeptIndex, Protocol):
 
         Raises Busy once `stop` returns True; the file is unusable then.
         """
-
-    def close(self) -> None: ...
-
-
-class IndexCopy(Protocol):
-    """A copy of a wiki's index on this node, beside a database that is too slow for a large wiki.
-
-    Safe to use from many threads.
-    """
-
-    def get_current(self) -> WikiIndex | None:
-        """The copy at the version of the database; None while it is built or updated."""
-
-    def refresh(self) -> None:
-        """Bring the copy to the version of the database, or start to."""
-
-    def verify(self) -> None:
-        """Check every byte of the copy. A damaged one is built again."""
-
-    def wait_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until background work ends."""
 
     def close(self) -> None: ...
 
@@ -417,7 +387,7 @@ class NodeMessage(StrEnum):
     REPAIR = "repair"
     TOUCH = "touch"
     REINDEX = "reindex"
-    ASSIGNMENTS = "shifts"
+    ASSIGNMENTS = "assignments"
 
 
 class NodeAssignments(Protocol):

@@ -9,9 +9,14 @@ import time
 from pathlib import Path
 
 from wikiholt.errors import NoCommits, SourceCorrupt, SourceError
-from wikiholt.git.file_stamps import TIMESTAMP_GRANULARITY_NS
 from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation, make_unreadable_error, read_start
+from wikiholt.git.repository import (
+    TIMESTAMP_GRANULARITY_NS,
+    RepositoryLocation,
+    compute_stamp,
+    make_unreadable_error,
+    read_start,
+)
 
 _COMMIT_ID_PATTERN = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH_PATTERN = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
@@ -102,3 +107,53 @@ def _find_in_packed_refs(content: bytes, name: bytes) -> bytes | None:
     end = (content + b"\n").find(b" " + name + b"\n")
     commit = content[content.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
     return commit if _COMMIT_ID_PATTERN.fullmatch(commit) else None
+
+
+# A probe tells with a few system calls whether a repository and its HEAD are as they were at the last complete check.
+# The files that name the commit are read each time: that costs little more than their `stat`, and needs no trust in
+# timestamps. Everything else that the complete check looks at is compared by stamp.
+
+_STAMPED_NAMES = ("", "/packed-refs", "/objects", "/objects/info", "/objects/pack")
+"""Below the git directory. A directory's stamp changes when an entry is created, removed or replaced."""
+
+
+def list_stamped_paths(path: str, git_dir: str) -> list[str]:
+    """The paths whose stamps a probe compares."""
+    paths = [git_dir + name for name in _STAMPED_NAMES]
+    return paths if path == git_dir else [*paths, path]
+
+
+class GitHeadProbe:
+    """A repository at rest. Small, because a service has one per wiki."""
+
+    __slots__ = ("_branch", "_commit", "_git_dir", "_head", "_is_packed", "_path", "_stamp")
+
+    def __init__(self, path: str, git_dir: str, stamp: bytes, commit: str) -> None:
+        """`stamp` was taken before the repository was checked and `commit` was read."""
+        self._path = path
+        self._git_dir = git_dir
+        self._stamp = stamp
+        self._commit = commit
+        self._head = _read_start(f"{git_dir}/HEAD") or b""
+        self._branch = os.fsdecode(self._head.removeprefix(b"ref:").strip()) if self._head.startswith(b"ref:") else ""
+        self._is_packed = bool(self._branch) and _read_start(f"{git_dir}/{self._branch}") is None
+
+    def read_head(self) -> str | None:
+        """The commit at HEAD; None if anything has changed or is unusual, so that a complete check is needed."""
+        content = _read_start(f"{self._git_dir}/HEAD")
+        if not content or content != self._head:
+            return None
+        if self._branch:
+            content = _read_start(f"{self._git_dir}/{self._branch}")
+        if content != (None if self._is_packed else self._commit.encode()):
+            return None
+        stamp = compute_stamp(list_stamped_paths(self._path, self._git_dir))
+        return self._commit if stamp == self._stamp else None
+
+
+def _read_start(file: str) -> bytes | None:
+    """The stripped start of a file; None if it cannot be read."""
+    try:
+        return read_start(file, _MAX_REF_BYTES).strip()
+    except OSError:
+        return None

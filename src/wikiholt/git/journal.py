@@ -107,16 +107,12 @@ _DEAD_LOCK_AGE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One file of a commit, by path from the repository root: its old and its new entry.
-
-    In a directory, `moved_from` is the file that is renamed to this path.
-    """
+    """One file of a commit, by path from the repository root: its old and its new entry."""
 
     path: str
     old: GitEntry | None
     new: GitEntry | None
     data: bytes | None = None
-    moved_from: str = ""
 
 
 def has_unfinished_write(git_dir: Path) -> bool:
@@ -135,12 +131,7 @@ class WriteJournal:
     def write(self, commit: str, changes: Sequence[PlannedChange]) -> None:
         """Record durably that HEAD is about to move to this commit."""
         files = [
-            {
-                "path": change.path,
-                "old": _encode_entry(change.old),
-                "new": _encode_entry(change.new),
-                "moved_from": change.moved_from,
-            }
+            {"path": change.path, "old": _encode_entry(change.old), "new": _encode_entry(change.new)}
             for change in changes
         ]
         record = json.dumps({"commit": commit, "files": files}).encode()
@@ -151,12 +142,7 @@ class WriteJournal:
         try:
             record = json.loads(read_regular(self._file, _MAX_JOURNAL_BYTES))
             files = [
-                PlannedChange(
-                    str(entry["path"]),
-                    _decode_entry(entry["old"]),
-                    _decode_entry(entry["new"]),
-                    moved_from=str(entry.get("moved_from", "")),
-                )
+                PlannedChange(str(entry["path"]), _decode_entry(entry["old"]), _decode_entry(entry["new"]))
                 for entry in record["files"]
             ]
             return str(record["commit"]), files

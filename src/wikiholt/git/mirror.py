@@ -1,28 +1,23 @@
-"""A private bare repository in the wiki's own directory, from which the pages of a wiki are read.
+"""Copies of sources in the directories of wikis: bare repositories with one branch, and tables of files.
 
-The mirror has one branch. It appears complete or not at all, and changing it requires its lock. It is a cache: a reader
-that finds damage marks it as suspect, and the next fetch checks it and recreates it if it is damaged.
+A mirror appears complete or not at all, and changing it requires its lock. It is a cache: a reader that finds damage
+marks it as suspect, and the next fetch checks it and recreates it if it is damaged.
 
-Nodes that share a wiki have a mirror each, and only the assigned node fetches on schedule. It publishes the HEAD it
-fetched, so that another node whose mirror is behind fetches once when it needs the pages.
+Nodes that share a wiki have a copy each, and only the assigned node fetches on schedule. It publishes the HEAD it
+fetched, so that another node whose copy is behind fetches once when it needs the pages.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from wikiholt.domain.git import Blob, FileHistories, TreeChange, TreeEntry
-from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import IndexUnavailable, NoCommits, SourceCorrupt, SourceMissing, StorageError, WikiholtError
+from wikiholt.errors import IndexUnavailable, NoCommits, SourceCorrupt, StorageError, WikiholtError
 from wikiholt.git.journal import lock_file
 from wikiholt.git.process import GitRunner
-from wikiholt.git.repository import RepositoryLocation, find_repository
-from wikiholt.git.source import GitSource
-from wikiholt.text.page_names import PAGE_EXTENSIONS
+from wikiholt.git.repository import RepositoryLocation
 
 MIRROR_DIRECTORY = "mirror.git"
 MIRROR_BRANCH = "refs/heads/mirror"
@@ -99,125 +94,6 @@ class MirrorRefresher:
             with self._lock:
                 self._error, self._ended_at, self._done = failure, time.monotonic(), None
             done.set()
-
-
-class MirrorSource(GitSource):
-    """A source that reads from a mirror. A subclass updates the mirror in `_update_mirror`.
-
-    With `shared_head`, reads also fetch if the mirror does not exist yet or another node's mirror is ahead.
-    """
-
-    def __init__(
-        self,
-        directory: Path | None,
-        *,
-        timeout_s: float,
-        subdirectory: str = "",
-        ignore: Sequence[str] = (),
-        extensions: Sequence[str] = PAGE_EXTENSIONS,
-        shared_head: SharedHead | None = None,
-    ) -> None:
-        """`directory` contains the mirror. It is None while the wiki is only validated."""
-        self._directory = (directory or Path("/nonexistent")).absolute()
-        self._lock_timeout_s = timeout_s
-        self._shared_head = shared_head
-        self._refresher = MirrorRefresher(self.fetch)
-        super().__init__(
-            self._directory / MIRROR_DIRECTORY, subdirectory=subdirectory, ignore=ignore, extensions=extensions
-        )
-
-    def get_head(self) -> str:
-        """The mirror's HEAD; fetches first if another node has a different one."""
-        shared = self._shared_head.read() if self._shared_head else None
-        if shared is not None and self._path.exists():
-            with suppress(NoCommits):
-                if self._read_head() == shared:
-                    return shared
-            self._refresher.refresh(shared)
-        return self._read_head()
-
-    def get_head_and_probe(self) -> tuple[str, None]:
-        return self.get_head(), None  # another node may have a newer one
-
-    def get_last_known_head(self) -> str:
-        """The HEAD that any node fetched last."""
-        if self._shared_head and (shared := self._shared_head.read()) is not None:
-            return shared
-        if not self._path.exists():
-            raise self._make_missing_error()
-        return self._read_head()
-
-    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
-        """Update the mirror, creating it if needed; return whether anything changed."""
-        with lock_copy(self._directory, "mirror.lock", self._lock_timeout_s):
-            has_changed = self._update_mirror(stop)
-            if self._shared_head is not None:
-                self._shared_head.publish(self._read_head)
-            return has_changed
-
-    def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
-        with self._mark_suspect_on_error():
-            return super().read_tree(revision)
-
-    def read_all_files(self, revision: str) -> tuple[Mapping[str, TreeEntry], Sequence[str]]:
-        with self._mark_suspect_on_error():
-            return super().read_all_files(revision)
-
-    def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
-        with self._mark_suspect_on_error():
-            return super().get_changes(old, new)
-
-    def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
-        with self._mark_suspect_on_error():
-            for blob in super().read_blobs(blobs, limit):
-                if blob.size < 0:
-                    mark_suspect(self._path)
-                yield blob
-
-    def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        with self._mark_suspect_on_error():
-            return super().get_change_dates(files, revision, since)
-
-    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
-        with self._mark_suspect_on_error():
-            return super().get_former_files(files, revision)
-
-    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
-        with self._mark_suspect_on_error():
-            histories = super().read_file_histories(files, revision, since)
-        if histories.fault and not self._is_shallow():
-            mark_suspect(self._path)
-        return histories
-
-    def _update_mirror(self, stop: Callable[[], bool]) -> bool:
-        """Bring the mirror up to date, with its lock held; return whether anything changed."""
-        raise NotImplementedError
-
-    def _make_missing_error(self) -> SourceMissing:
-        """The error for a source that was never fetched."""
-        raise NotImplementedError
-
-    def _read_head(self) -> str:
-        """The revision of the mirror."""
-        return super().get_head()
-
-    @contextmanager
-    def _mark_suspect_on_error(self) -> Iterator[None]:
-        """Mark the mirror as suspect if it cannot be read."""
-        try:
-            yield
-        except SourceCorrupt:
-            mark_suspect(self._path)
-            raise
-
-    def _find_location(self) -> RepositoryLocation:
-        if not self._path.exists() and self._shared_head is not None:
-            failure = self._refresher.refresh(self._shared_head.read())
-            if failure is not None:
-                raise failure
-        if not self._path.exists():
-            raise self._make_missing_error()
-        return find_repository(self._path)
 
 
 def make_bare_runner(path: Path, timeout_s: float) -> GitRunner:

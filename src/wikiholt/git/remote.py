@@ -12,28 +12,32 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import IO
+from typing import IO, Concatenate, ParamSpec, TypeVar
 
-from wikiholt.domain.git import Author, FileEdit
+from wikiholt.domain.git import Author, Blob, FileEdit, FileHistories
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import Busy, NotWritable, SourceCorrupt, SourceError, SourceMissing
+from wikiholt.errors import Busy, NoCommits, NotWritable, SourceCorrupt, SourceError, SourceMissing
 from wikiholt.git.mirror import (
     MIRROR_BRANCH,
     MIRROR_DIRECTORY,
-    MirrorSource,
+    MirrorRefresher,
     SharedHead,
     combine_packs,
     is_usable,
+    lock_copy,
     mark_suspect,
     read_mirror_tip,
     remove_stale_files,
 )
 from wikiholt.git.process import build_environment, limit_memory
 from wikiholt.git.remote_url import RemoteUrl, parse_remote_url, redact_url, resolve_host
+from wikiholt.git.repository import RepositoryLocation
+from wikiholt.git.source import GitSource
 from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 # Git over the network.
@@ -234,8 +238,31 @@ def _make_error(stderr: bytes) -> SourceError:
 _REMOTE_HEAD_PATTERN = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 
 
-class RemoteSource(MirrorSource):
-    """A wiki's remote repository. Reads use the mirror; only `fetch` and `check_readable` use the network."""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _mark_damage(
+    read: "Callable[Concatenate[RemoteSource, _P], _T]",
+) -> "Callable[Concatenate[RemoteSource, _P], _T]":
+    """Let the next fetch check the mirror if it cannot be read."""
+
+    @wraps(read)
+    def run(source: "RemoteSource", /, *arguments: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return read(source, *arguments, **options)
+        except SourceCorrupt:
+            mark_suspect(source._path)
+            raise
+
+    return run
+
+
+class RemoteSource(GitSource):
+    """A wiki's remote repository. Reads use the mirror; only `fetch` and `check_readable` use the network.
+
+    With `shared_head`, reads also fetch if the mirror does not exist yet or another node's mirror is ahead.
+    """
 
     def __init__(
         self,
@@ -248,17 +275,63 @@ class RemoteSource(MirrorSource):
         extensions: Sequence[str] = PAGE_EXTENSIONS,
         shared_head: SharedHead | None = None,
     ) -> None:
+        """`directory` contains the mirror. It is None while the wiki is only validated."""
         self._remote_url = parse_remote_url(url, limits.schemes)
         self._display_url = redact_url(url)
         self._limits = limits
+        self._directory = (directory or Path("/nonexistent")).absolute()
+        self._shared_head = shared_head
+        self._refresher = MirrorRefresher(self.fetch)
         super().__init__(
-            directory,
-            timeout_s=limits.timeout_s,
-            subdirectory=subdirectory,
-            ignore=ignore,
-            extensions=extensions,
-            shared_head=shared_head,
+            self._directory / MIRROR_DIRECTORY, subdirectory=subdirectory, ignore=ignore, extensions=extensions
         )
+
+    def get_head(self) -> str:
+        """The mirror's HEAD; fetches first if another node has a different one."""
+        shared = self._shared_head.read() if self._shared_head else None
+        if shared is not None and self._path.exists():
+            with suppress(NoCommits):
+                if super().get_head() == shared:
+                    return shared
+            self._refresher.refresh(shared)
+        return super().get_head()
+
+    def get_head_and_probe(self) -> tuple[str, None]:
+        return self.get_head(), None  # another node may have a newer one
+
+    def get_last_known_head(self) -> str:
+        """The HEAD that any node fetched last."""
+        if self._shared_head and (shared := self._shared_head.read()) is not None:
+            return shared
+        self._require_mirror()
+        return super().get_head()
+
+    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
+        """Update the mirror, creating it if needed; return whether anything changed."""
+        with lock_copy(self._directory, "mirror.lock", self._limits.timeout_s):
+            has_changed = self._update_mirror(stop)
+            if self._shared_head is not None:
+                self._shared_head.publish(super().get_head)
+            return has_changed
+
+    read_tree = _mark_damage(GitSource.read_tree)
+    read_all_files = _mark_damage(GitSource.read_all_files)
+    get_changes = _mark_damage(GitSource.get_changes)
+    get_change_dates = _mark_damage(GitSource.get_change_dates)
+    get_former_files = _mark_damage(GitSource.get_former_files)
+
+    def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
+        for blob in super().read_blobs(blobs, limit):
+            if blob.size < 0:
+                mark_suspect(self._path)
+            yield blob
+
+    @_mark_damage
+    def read_file_histories(self, files: Sequence[str], revision: str, since: str | None) -> FileHistories:
+        histories = super().read_file_histories(files, revision, since)
+        if histories.fault and not self._is_shallow():
+            mark_suspect(self._path)
+        return histories
 
     def check_readable(self) -> None:
         """Read the mirror or, before the first fetch, the remote's HEAD; the remote may have no commits."""
@@ -275,6 +348,7 @@ class RemoteSource(MirrorSource):
         )
 
     def _update_mirror(self, stop: Callable[[], bool]) -> bool:
+        """Bring the mirror up to date, with its lock held; return whether anything changed."""
         remote = RemoteGit(self._remote_url, self._limits)
         remote_head = self._read_remote_head(remote, stop)
         mirror = self._directory / MIRROR_DIRECTORY
@@ -337,6 +411,18 @@ class RemoteSource(MirrorSource):
         match = _REMOTE_HEAD_PATTERN.search(output)
         return match[1].decode() if match else None
 
-    def _make_missing_error(self) -> SourceMissing:
-        hint = "The first sync fetches it: `wikiholt sync`. If a fetch is running, try again in a moment."
-        return SourceMissing(f"Nothing has been fetched from {self._display_url} yet.", hint=hint)
+    def _find_location(self) -> RepositoryLocation:
+        if not self._path.exists() and self._shared_head is not None:
+            failure = self._refresher.refresh(self._shared_head.read())
+            if failure is not None:
+                raise failure
+        self._require_mirror()
+        return super()._find_location()
+
+    def _require_mirror(self) -> None:
+        """Raise SourceMissing if the remote was never fetched."""
+        if not self._path.exists():
+            raise SourceMissing(
+                f"Nothing has been fetched from {self._display_url} yet.",
+                hint="The first sync fetches it: `wikiholt sync`. If a fetch is running, try again in a moment.",
+            )

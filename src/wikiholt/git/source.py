@@ -31,9 +31,7 @@ from wikiholt.errors import (
     SourceCorrupt,
 )
 from wikiholt.git.commit import CommitWriter
-from wikiholt.git.file_stamps import take_stamp
-from wikiholt.git.head import HeadReader, resolve_head
-from wikiholt.git.head_probe import GitHeadProbe, list_stamped_paths
+from wikiholt.git.head import GitHeadProbe, HeadReader, list_stamped_paths, resolve_head
 from wikiholt.git.history import (
     Ancestry,
     RenameHistory,
@@ -67,6 +65,7 @@ from wikiholt.git.repository import (
     has_outside_references,
     has_written_links,
     make_unreadable_error,
+    take_stamp,
 )
 from wikiholt.git.tree_editor import validate_page_file
 from wikiholt.text.ignore_patterns import build_matcher, count_ignored

@@ -18,7 +18,7 @@ from wikiholt.wikis.service import WikiService
 if TYPE_CHECKING:
     from wikiholt.sync.scheduler import Scheduler
 
-_STATE_NOTE = "standing"
+_STATE_NOTE = "sync-state"
 _LOG = logging.getLogger(__name__)
 
 _FIRST_POLL_S, _MAX_POLL_S = 0.05, 0.5

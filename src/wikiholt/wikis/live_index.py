@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from wikiholt.domain.index import CosineScale, Recipe
-from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, WikiIndex
+from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.index.backup_directory import BackupPolicy
@@ -20,6 +21,10 @@ from wikiholt.search.searcher import Searcher
 from wikiholt.search.sort_order import BoostRule
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.query_log import QueryLogWriter
+
+if TYPE_CHECKING:  # few installations use them
+    from wikiholt.index.chroma.engine import ChromaEngine
+    from wikiholt.index.postgres.local_copy import LocalCopy
 
 LexiconGetter = Callable[[], Lexicon | None]
 """Returns the current terms of one index, or None if they are unavailable. Never raises."""
@@ -99,11 +104,11 @@ class Components:
     """The reranker, if one is configured."""
     lexicon: Callable[[WikiIndex, KeywordCache | None], LexiconGetter] = _get_no_lexicon
     """The terms of an index, for spelling correction and related words."""
-    vector_engine: VectorEngine | None = None
-    """The engine of the vector caches, if they are more than files."""
+    vector_engine: "ChromaEngine | None" = None
+    """The engine of the vector caches, if there is one."""
     databases: DatabaseAdmin | None = None
     """Administration of the store's databases, if it uses any."""
-    open_copy: Callable[[WikiIndex], IndexCopy | None] = lambda _: None
+    open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index in a database; None if the index itself is searched."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
@@ -138,10 +143,11 @@ class LiveIndex:
         self._previous_model: Embedder | None = None
         self._wiki_id = wiki_id
         self._config = config
-        self._caches: list[VectorCache | KeywordCache] = []
-        self._searcher = self._make_searcher(self.index)
+        self._searcher, self._caches = self._make_searcher(self.index)
         self._copy = components.open_copy(self.index)
-        self._copy_searcher: tuple[WikiIndex, Searcher] | None = None
+        self._copy_searcher: tuple[WikiIndex, Searcher, list[VectorCache | KeywordCache]] | None = None
+        self._old_caches: list[VectorCache | KeywordCache] = []
+        """The caches of the copy before the last one, which searches may still use."""
         self._users = 0
         self._closing = False
         self._lock = Lock()
@@ -152,20 +158,24 @@ class LiveIndex:
         copy = self._copy.get_current() if self._copy is not None else None
         if copy is None:
             return self._searcher
+        retired = []
         with self._lock:
             if self._copy_searcher is None or self._copy_searcher[0] is not copy:
-                self._copy_searcher = (copy, self._make_searcher(copy))
-            return self._copy_searcher[1]
+                retired, self._old_caches = self._old_caches, self._copy_searcher[2] if self._copy_searcher else []
+                self._copy_searcher = (copy, *self._make_searcher(copy))
+            searcher = self._copy_searcher[1]
+        for cache in retired:
+            cache.close()
+        return searcher
 
-    def _make_searcher(self, index: WikiIndex) -> Searcher:
+    def _make_searcher(self, index: WikiIndex) -> tuple[Searcher, list[VectorCache | KeywordCache]]:
         components, config = self._components, self._config
         vectors = components.vector_cache(index, self._wiki_id)
         keywords = components.keyword_cache(index, self._wiki_id)
-        self._caches += [cache for cache in (vectors, keywords) if cache is not None]
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
         pipeline = TextPipeline.from_recipe(self._recipe) or config.pipeline
         language = pipeline.language
-        return Searcher(
+        searcher = Searcher(
             index,
             vectors,
             keywords,
@@ -178,6 +188,7 @@ class LiveIndex:
             rerank_config=components.reranking,
             boost_rules=config.boost_rules,
         )
+        return searcher, [cache for cache in (vectors, keywords) if cache is not None]
 
     def _get_embedder(self) -> Embedder:
         """The model of this generation: the configured one, or else the one it was built with."""
@@ -226,8 +237,9 @@ class LiveIndex:
             if cache.wait_idle(timeout_s):
                 cache.refresh()
 
-    def _list_caches(self) -> list[IndexCopy | VectorCache | KeywordCache]:
-        return [*([self._copy] if self._copy is not None else []), *self._caches]
+    def _list_caches(self) -> "list[LocalCopy | VectorCache | KeywordCache]":
+        copied = [*self._old_caches, *(self._copy_searcher[2] if self._copy_searcher else ())]
+        return [*([self._copy] if self._copy is not None else []), *self._caches, *copied]
 
     def acquire(self) -> None:
         with self._lock:

@@ -33,25 +33,18 @@ _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
 
 
 class PostgresQueryLog(QueryLogTable):
-    """The query log in a wiki's schema."""
-
-    def __init__(self, placements: PlacementCatalog, wiki_id: str) -> None:
-        super().__init__(_QueryLogSchema(placements, wiki_id))
-
-
-class _QueryLogSchema:
-    """A `QueryLogStore` at the wiki's current place."""
+    """The query log in a wiki's schema, at its current place."""
 
     def __init__(self, placements: PlacementCatalog, wiki_id: str) -> None:
         self._placements = placements
         self._wiki_id = wiki_id
         self._connections = placements.get_connections(wiki_id)
 
-    def read(self) -> AbstractContextManager[StoreConnection | None]:
-        return self.write()
+    def _open_for_reading(self) -> AbstractContextManager[StoreConnection | None]:
+        return self._begin_write()
 
     @contextmanager
-    def write(self, *, creates: bool = False) -> Iterator[StoreConnection | None]:
+    def _begin_write(self, *, creates: bool = False) -> Iterator[StoreConnection | None]:
         with ExitStack() as stack:
             connection = None
             with suppress(IndexMissing):  # the wiki was removed
@@ -59,12 +52,6 @@ class _QueryLogSchema:
                 if connection is None and creates and self._create_table():
                     connection = self._begin(stack)
             yield connection
-
-    def discard(self, identity: object) -> bool:  # noqa: ARG002 - PostgreSQL repairs or reports its own damage
-        return False
-
-    def get_identity(self) -> object:
-        return None
 
     def _begin(self, stack: ExitStack) -> StoreConnection | None:
         """Begin a transaction at the wiki's current place, which ends with the stack; None if there is no table."""

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from wikiholt.domain.search import QueryRecord, QueryRecords, QueryRetention
 from wikiholt.errors import IndexCorrupt
@@ -29,45 +29,37 @@ _DAMAGE_INTERFACE = "damage"
 """The interface of a row that says when the log was found damaged and replaced."""
 
 
-class QueryLogStore(Protocol):
-    """Where the table `searches` of one wiki is."""
-
-    def read(self) -> AbstractContextManager[StoreConnection | None]:
-        """A connection for reading; None if nothing was ever written."""
-        ...
-
-    def write(self, *, creates: bool = False) -> AbstractContextManager[StoreConnection | None]:
-        """One write transaction; None if there is no table, and without data of the wiki none is created."""
-        ...
-
-    def discard(self, identity: object) -> bool:
-        """Delete a damaged log, unless another process has replaced it. Returns False if that is impossible."""
-        ...
-
-    def get_identity(self) -> object: ...
-
-
 class QueryLogTable:
-    """A `QueryLog` in such a store."""
+    """A `QueryLog` in the table `searches` of one wiki. A subclass says where it is."""
 
-    def __init__(self, store: QueryLogStore) -> None:
-        self._store = store
+    def _open_for_reading(self) -> AbstractContextManager[StoreConnection | None]:
+        """A connection for reading; None if nothing was ever written."""
+        raise NotImplementedError
+
+    def _begin_write(self, *, creates: bool = False) -> AbstractContextManager[StoreConnection | None]:
+        """One write transaction; None if there is no table, and without data of the wiki none is created."""
+        raise NotImplementedError
+
+    def _discard(self, identity: object) -> bool:  # noqa: ARG002
+        """Delete a damaged log, unless another process has replaced it. Returns False if that is impossible."""
+        return False
+
+    def _get_identity(self) -> object:
+        return None
 
     def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        rows = [_to_row(record) for record in records]
-
         def add() -> None:
-            with self._store.write(creates=True) as connection:
-                for row in rows if connection is not None else ():
-                    assert connection is not None
-                    connection.execute(_INSERT, row)
-                _delete_expired(connection, retention)
+            with self._begin_write(creates=True) as connection:
+                if connection is not None:
+                    for record in records:
+                        connection.execute(_INSERT, _to_row(record))
+                    _delete_expired(connection, retention)
 
         self._run(add)
 
     def read(self, since: float) -> QueryRecords | None:
         def select() -> QueryRecords | None:
-            with self._store.read() as connection:
+            with self._open_for_reading() as connection:
                 if connection is None:
                     return None
                 rows = [tuple(row) for row in connection.execute(_SELECT_SINCE, (since,))]
@@ -80,14 +72,15 @@ class QueryLogTable:
 
     def trim(self, retention: QueryRetention) -> None:
         def delete() -> None:
-            with self._store.write() as connection:
-                _delete_expired(connection, retention)
+            with self._begin_write() as connection:
+                if connection is not None:
+                    _delete_expired(connection, retention)
 
         self._run(delete)
 
     def clear(self) -> int:
         def delete() -> int:
-            with self._store.write() as connection:
+            with self._begin_write() as connection:
                 if connection is None:
                     return 0
                 connection.execute("DELETE FROM searches WHERE interface = ?", (_DAMAGE_INTERFACE,))
@@ -97,13 +90,13 @@ class QueryLogTable:
 
     def _run(self, action: Callable[[], _T]) -> _T:
         """Run the action; if the log is damaged, or of another wiki, run it on a new one instead."""
-        identity = self._store.get_identity()
+        identity = self._get_identity()
         try:
             return action()
         except IndexCorrupt:
-            if not self._store.discard(identity):
+            if not self._discard(identity):
                 raise
-        with self._store.write(creates=True) as connection:
+        with self._begin_write(creates=True) as connection:
             if connection is not None:
                 damage = QueryRecord(time.time(), _DAMAGE_INTERFACE, "", "", False, 0, False, False, 0.0, 0.0, "", ())
                 connection.execute(_INSERT, _to_row(damage))
@@ -128,8 +121,7 @@ def _parse_row(columns: tuple[Any, ...]) -> QueryRecord:
     return QueryRecord(**values | flags | {"pages": pages})
 
 
-def _delete_expired(connection: StoreConnection | None, retention: QueryRetention) -> None:
-    if connection is not None:
-        connection.execute("DELETE FROM searches WHERE at < ?", (time.time() - retention.max_days * 86_400,))
-        newest = "SELECT max(id) FROM searches"
-        connection.execute(f"DELETE FROM searches WHERE id <= ({newest}) - ?", (retention.max_records,))  # noqa: S608
+def _delete_expired(connection: StoreConnection, retention: QueryRetention) -> None:
+    connection.execute("DELETE FROM searches WHERE at < ?", (time.time() - retention.max_days * 86_400,))
+    newest = "SELECT max(id) FROM searches"
+    connection.execute(f"DELETE FROM searches WHERE id <= ({newest}) - ?", (retention.max_records,))  # noqa: S608

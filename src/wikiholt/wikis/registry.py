@@ -3,7 +3,7 @@
 import base64
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from wikiholt.domain.slugs import parse_host_header, parse_hosts, validate_slug
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
-from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import (
     REGISTRY_TABLES,
     RESTORE_HINT,
@@ -24,6 +23,7 @@ from wikiholt.wikis.registry_schema import (
 )
 from wikiholt.wikis.registry_store import (
     WIKI_ID_COLUMNS,
+    LeftoverData,
     RegistryReader,
     RegistryStore,
     RegistryWriter,
@@ -50,9 +50,6 @@ REGISTRY_FILE = "registry.sqlite"
 SESSIONS_FILE = "sessions.sqlite"
 """The sign-ins and grants in a data directory."""
 
-BindRepository = Callable[[Wiki], str]
-"""Marks the repository of a wiki and returns what to record about it. Never raises."""
-
 
 @dataclass(frozen=True, slots=True)
 class RemovedWiki:
@@ -73,11 +70,6 @@ class SharedTables:
     leftovers: LeftoverData | None = None
 
 
-def keep_no_record(_: Wiki) -> str:
-    """Record nothing about a repository."""
-    return ""
-
-
 class Registry:
     """All wikis by slug. Safe to use from many threads and processes; no error reveals another wiki."""
 
@@ -94,7 +86,7 @@ class Registry:
 
         `repositories` is the directory of the repositories of managed wikis; by default it is beside that path too.
         """
-        self._repositories = repositories or path.parent / REPOSITORIES_DIRECTORY
+        self.repositories = repositories or path.parent / REPOSITORIES_DIRECTORY
         self._backup_policy = backups
         self._timeout_s = timeout_s
         self._path = path
@@ -156,8 +148,6 @@ class Registry:
         source: str,
         settings: Mapping[str, str] | None = None,
         wiki_id: str | None = None,
-        *,
-        bind: BindRepository = keep_no_record,
     ) -> Wiki:
         """Register a wiki under a new random id, or `wiki_id`. A managed wiki has an empty source.
 
@@ -167,11 +157,9 @@ class Registry:
         with self._store.write() as writer:
             if writer.select("wikis", "slug", slug):
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
-            return _insert_new(writer, replace(wiki, repository=bind(wiki)))
+            return _insert_new(writer, _bind(wiki))
 
-    def add_many(
-        self, wikis: Iterable[tuple[str, str, Mapping[str, str]]], *, bind: BindRepository = keep_no_record
-    ) -> list[Wiki]:
+    def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[Wiki]:
         """Register (slug, source, settings) tuples in one transaction, skipping slugs that are taken.
 
         Returns the new wikis. Raises for the first invalid one, and then registers none.
@@ -181,7 +169,7 @@ class Registry:
             for slug, source, settings in wikis:
                 wiki = _make_wiki(slug, source, settings, make_wiki_id())
                 if not writer.select("wikis", "slug", slug):
-                    added.append(_insert_new(writer, replace(wiki, repository=bind(wiki))))
+                    added.append(_insert_new(writer, _bind(wiki)))
         return added
 
     def get(self, slug: str) -> Wiki:
@@ -248,13 +236,13 @@ class Registry:
                         writer.insert(table, row)
         return sum(map(len, missing.values()))
 
-    def rebind(self, wiki: Wiki, bind: BindRepository) -> Wiki:
+    def rebind(self, wiki: Wiki) -> Wiki:
         """Record the repository that is at the wiki's path now as the wiki's own. Raises WikiNotFound."""
         with self._store.write() as writer:
             known = self._select_wiki(writer, "id", wiki.id)
             if known is None:
                 raise _make_not_found_error(wiki.slug)
-            bound = replace(known, repository=bind(known))
+            bound = _bind(known)
             writer.delete("wikis", "id", wiki.id)
             writer.insert("wikis", _to_row(bound))
             return bound
@@ -298,7 +286,7 @@ class Registry:
 
     def get_managed_path(self, wiki_id: str) -> Path:
         """The path of the repository of a managed wiki with this id."""
-        return self._repositories / f"{wiki_id}.git"
+        return self.repositories / f"{wiki_id}.git"
 
     def suggest_slugs(self, slug: str) -> tuple[str, ...]:
         """Similar slugs, most similar first. For the operator's terminal only, never for visitors."""
@@ -328,6 +316,13 @@ class Registry:
     def _resolve_source(self, wiki: Wiki) -> Wiki:
         """The wiki with the path of its repository, which is not stored for a managed wiki: the directory may move."""
         return replace(wiki, source=str(self.get_managed_path(wiki.id))) if wiki.is_managed else wiki
+
+
+def _bind(wiki: Wiki) -> Wiki:
+    """Mark the repository of a wiki as its own, if possible, and record which one it is."""
+    from wikiholt.git.repository_identity import SourceIdentities  # noqa: PLC0415 - a command that lists needs none
+
+    return replace(wiki, repository=SourceIdentities().bind(wiki))
 
 
 def _make_wiki(slug: str, source: str, settings: Mapping[str, str], wiki_id: str) -> Wiki:

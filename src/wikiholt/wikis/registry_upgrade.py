@@ -15,7 +15,6 @@ from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
 from wikiholt.regular_files import fsync_path, read_regular
-from wikiholt.wikis.registry_recovery import make_outdated_registry_error
 from wikiholt.wikis.registry_schema import (
     RECOVERY_HINT,
     REGISTRY_TABLES,
@@ -24,7 +23,7 @@ from wikiholt.wikis.registry_schema import (
     RegistryRows,
     get_value,
 )
-from wikiholt.wikis.registry_store import RegistryReader, replace_rows
+from wikiholt.wikis.registry_store import RegistryReader, make_outdated_registry_error, replace_rows
 from wikiholt.wikis.revoked_list import FIRST_KEY, STARTED_EMPTY, RevokedEntry, RevokedList
 from wikiholt.wikis.small_store import connect, write_file
 

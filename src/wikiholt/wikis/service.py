@@ -9,15 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
-from wikiholt.domain.protocols import (
-    Embedder,
-    KeywordCache,
-    ManagedRepositories,
-    RepositoryIdentities,
-    Source,
-    VectorEngine,
-)
+from wikiholt.domain.protocols import Embedder, KeywordCache, Source
 from wikiholt.domain.slugs import validate_slug
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import MANAGED_KIND, Wiki
@@ -32,12 +26,18 @@ from wikiholt.errors import (
     WikiholtError,
     WikiNotFound,
 )
+from wikiholt.folder.source_kind import detect_source_kind
+from wikiholt.git.managed_repositories import RepositoryDirectory
+from wikiholt.git.repository_identity import SourceIdentities
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.registry import Registry, RemovedWiki, keep_no_record, make_wiki_id
+from wikiholt.wikis.registry import Registry, RemovedWiki, make_wiki_id
 from wikiholt.wikis.registry_schema import RECOVERY_HINT
+
+if TYPE_CHECKING:  # few installations use it
+    from wikiholt.index.chroma.engine import ChromaEngine
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,15 +60,9 @@ class WikiService:
         config_for: Callable[[Wiki], WikiConfig],
         *,
         max_open: int = 64,
-        repositories: RepositoryIdentities | None = None,
-        complete_settings: Callable[[str, Mapping[str, str]], Mapping[str, str]] = lambda _, settings: settings,
-        managed_repositories: ManagedRepositories | None = None,
+        managed_repositories: RepositoryDirectory | None = None,
     ) -> None:
-        """Up to `max_open` handles are kept open; the least recently used is closed first.
-
-        Without `repositories`, a repository that replaces another at the same path is not detected.
-        `complete_settings` adds what a new wiki's source implies to its settings.
-        """
+        """Up to `max_open` handles are kept open; the least recently used is closed first."""
         self.registry = registry
         self.components = components
         self.search_load = components.search_load
@@ -78,42 +72,35 @@ class WikiService:
         self.on_damage: Callable[[str], None] = lambda _: None
         """Called with the id of a wiki whose index proves damaged."""
         self._lock = Lock()
-        self._repositories = repositories
-        self._complete_settings = complete_settings
-        self._managed_repositories = managed_repositories
-        self._bind = repositories.bind if repositories is not None else keep_no_record
+        self._identities = SourceIdentities()
+        self._managed_repositories = managed_repositories or RepositoryDirectory(registry.repositories)
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, after checking its repository and settings."""
         validate_slug(slug)
         _require_same_kind("", settings.get("kind", ""))
-        settings = self._complete_settings(source, settings)
+        settings = detect_source_kind(source, settings)
         self._validate(Wiki("", slug, source, datetime.now(UTC), settings))
-        return self.registry.add(slug, source, settings, bind=self._bind)
+        return self.registry.add(slug, source, settings)
 
     def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> Sequence[Wiki]:
         """Register (slug, source, settings) tuples whose sources were just read, skipping slugs that are taken."""
-        return self.registry.add_many(wikis, bind=self._bind)
+        return self.registry.add_many(wikis)
 
     def create(self, slug: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki whose repository Wikiholt keeps, and create that repository, without pages.
 
         Raises InvalidSetting if other nodes could not read the repository.
         """
-        repositories, settings = self._require_managed(), {**settings, "kind": MANAGED_KIND}
+        settings = {**settings, "kind": MANAGED_KIND}
         self._config_for(Wiki("", validate_slug(slug), "/", datetime.now(UTC), settings))  # checks the settings
         wiki_id = make_wiki_id()
-        repositories.create(wiki_id)
+        self._managed_repositories.create(wiki_id)
         try:
-            return self.registry.add(slug, "", settings, wiki_id, bind=self._bind)
+            return self.registry.add(slug, "", settings, wiki_id)
         except BaseException:
-            repositories.delete(wiki_id)
+            self._managed_repositories.delete(wiki_id)
             raise
-
-    def _require_managed(self) -> ManagedRepositories:
-        if self._managed_repositories is None:
-            raise InvalidSetting("This service keeps no repositories.", hint="Add a wiki with its source instead.")
-        return self._managed_repositories
 
     def configure(self, slug: str, changes: Mapping[str, str]) -> Wiki:
         """Change settings of a wiki, after checking them. An empty value unsets a setting."""
@@ -123,7 +110,7 @@ class WikiService:
         self._validate(replace(wiki, settings=settings))
         changed = self.registry.update_settings(slug, changes)
         # Directories and repositories are identified in different ways.
-        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed, self._bind)
+        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
         """Unregister a wiki with its keys and hosts, then delete its index and, of a managed wiki, its repository.
@@ -139,8 +126,7 @@ class WikiService:
         unregistered = self.registry.remove(slug, wiki.id)
         with self._lock:
             self._handles.pop(wiki.id, None)
-        if self._repositories is not None:
-            self._repositories.release(wiki)
+        self._identities.release(wiki)
         if self.components.vector_engine is not None:
             self.components.vector_engine.delete_wiki(wiki.id, wiki.slug)
         removed: Sequence[str] = ()
@@ -162,9 +148,7 @@ class WikiService:
 
     def _list_stored_ids(self) -> set[str]:
         stored = set(self.components.store.list_wiki_ids())
-        if self._managed_repositories is not None:
-            stored |= self._managed_repositories.list_ids()
-        return stored | self.components.backup_policy.list_ids()
+        return stored | self._managed_repositories.list_ids() | self.components.backup_policy.list_ids()
 
     def _remove_leftovers_of(self, wiki_id: str) -> None:
         """Delete the managed repository of a removed wiki, and what a sync created again while it was removed."""
@@ -172,8 +156,7 @@ class WikiService:
         backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout_s)
         store, timeout_s = components.store, components.lock_timeout_s
         try:
-            if self._managed_repositories is not None:
-                self._managed_repositories.delete(wiki_id)
+            self._managed_repositories.delete(wiki_id)
             with store.write_lock(wiki_id, timeout_s) if store.exists(wiki_id) else nullcontext():
                 backups.delete_all()
                 store.delete(wiki_id)
@@ -220,11 +203,11 @@ class WikiService:
 
     def is_replaced(self, wiki: Wiki) -> bool:
         """Whether the wiki's path now has another repository, which must not see anything of this wiki."""
-        return self._repositories is not None and not self._repositories.matches(wiki)
+        return not self._identities.matches(wiki)
 
     def identify_repository(self, source: str) -> str:
         """The creation time of the repository at this path, in a form to compare; empty if unknown."""
-        return self._repositories.identify(source) if self._repositories is not None else ""
+        return self._identities.identify(source)
 
     def check_repository(self, wiki: Wiki) -> None:
         """Raise RepositoryReplaced if the wiki's path has another repository than the one it was created from."""
@@ -268,7 +251,7 @@ class WikiService:
         """Accept the repository at the wiki's path as the wiki's own. Index, keys and backups stay."""
         wiki = self.registry.get(slug)
         self._validate(wiki)
-        return self.registry.rebind(wiki, self._bind)
+        return self.registry.rebind(wiki)
 
     def forget(self, path_or_slug: str) -> Sequence[RemovedWiki]:
         """Remove the wiki with this slug, or every wiki whose repository is at or below this path.
@@ -315,8 +298,8 @@ class WikiService:
 
     def _check_wiki(self, wiki: Wiki) -> Wiki:
         self.check_repository(wiki)
-        if self._repositories is not None and wiki.id not in self._handles:
-            wiki = self._record_repository(wiki, self._repositories.bind(wiki))
+        if wiki.id not in self._handles:
+            wiki = self._record_repository(wiki, self._identities.bind(wiki))
         return wiki
 
     def _record_repository(self, wiki: Wiki, repository: str) -> Wiki:
@@ -324,7 +307,7 @@ class WikiService:
         if not repository or repository == wiki.repository:
             return wiki
         try:
-            return self.registry.rebind(wiki, self._bind)
+            return self.registry.rebind(wiki)
         except WikiholtError:  # the registry is read-only
             return wiki
 
@@ -356,10 +339,7 @@ class WikiService:
 
     def _make_page_saver(self, wiki: Wiki) -> Callable[[Path], None] | None:
         """The function that adds the pages of a managed wiki to a directory of backups; None for other wikis."""
-        repositories = self._managed_repositories
-        if repositories is None or not wiki.is_managed:
-            return None
-        return lambda directory: repositories.write_backup(wiki.id, directory)
+        return partial(self._managed_repositories.write_backup, wiki.id) if wiki.is_managed else None
 
     def _validate(self, wiki: Wiki) -> None:
         """Read the wiki's tree with its settings and raise any error."""
@@ -395,7 +375,7 @@ class WikiService:
         return self.components.databases
 
     @property
-    def vector_engine(self) -> VectorEngine | None:
+    def vector_engine(self) -> "ChromaEngine | None":
         """The external vector engine, if one is configured."""
         return self.components.vector_engine
 

@@ -19,7 +19,7 @@ from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.pages.bulk_writer import BulkLineResult, BulkOutcome
-from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.pages.page_reader import get_new_file
 
 _FRESH_WAITERS = BoundedSemaphore(16)
 """Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""

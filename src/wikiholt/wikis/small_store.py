@@ -17,7 +17,8 @@ from urllib.parse import quote
 from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew, InvalidSetting, StorageError, WikiholtError
 from wikiholt.regular_files import fsync_path, is_irregular, make_quarantine_name
 
-_STORAGE_ERROR_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
+"""SQLITE_ERROR is a table or column that is missing."""
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OLD_DRAFT_S = 600.0
 """A younger draft may still be in use by another process."""
@@ -277,11 +278,9 @@ class SmallStoreFile:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _BUSY_CODES:
             return Busy(f"Another process is writing the {self._tables.noun}.", hint="Try again in a moment.")
-        if code in _STORAGE_ERROR_CODES:
-            return self._make_storage_error(str(error))
-        # The message quotes what could not be decoded, and that may be data of another wiki.
-        is_undecodable = "decode" in str(error).lower()
-        return self._make_damage_error("it contains text that is not UTF-8" if is_undecodable else str(error))
+        if "decode" in str(error).lower():  # the message quotes it, and that may be data of another wiki
+            return self._make_damage_error("it contains text that is not UTF-8")
+        return self._make_damage_error(str(error)) if code in _DAMAGE_CODES else self._make_storage_error(str(error))
 
     def _make_storage_error(self, reason: str) -> StorageError:
         return StorageError(
@@ -317,6 +316,7 @@ def connect(path: Path, options: str, timeout_s: float = 10.0) -> sqlite3.Connec
 def write_file(file: Path, tables: StoreTables, fill: Callable[[StoreConnection], None]) -> None:
     """Create the tables in a new or empty file, with the rows that `fill` writes, and flush it to disk."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA synchronous = {tables.synchronous}")
         connection.execute(f"PRAGMA application_id = {tables.application_id}")
         connection.execute(f"PRAGMA user_version = {tables.version}")
         connection.execute("BEGIN")

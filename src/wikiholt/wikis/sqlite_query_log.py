@@ -17,7 +17,7 @@ from wikiholt.wikis.small_store import SmallStoreFile, StoreConnection, StoreTab
 _LOG = logging.getLogger(__name__)
 
 QUERY_LOG_FILE = "queries.sqlite"
-_SCHEMA = StoreTables(
+QUERY_LOG_TABLES = StoreTables(
     "query log",
     0,
     2,
@@ -37,25 +37,18 @@ class SqliteQueryLog(QueryLogTable):
     """The query log in a wiki's directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(_QueryLogFile(directory))
-
-
-class _QueryLogFile:
-    """A `QueryLogStore` in one file."""
-
-    def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / QUERY_LOG_FILE
 
     @contextmanager
-    def read(self) -> Iterator[StoreConnection | None]:
+    def _open_for_reading(self) -> Iterator[StoreConnection | None]:
         with self._open().read() as connection:
             if connection is not None:
                 self._require_owner(connection)
             yield connection
 
     @contextmanager
-    def write(self, *, creates: bool = False) -> Iterator[StoreConnection | None]:
+    def _begin_write(self, *, creates: bool = False) -> Iterator[StoreConnection | None]:
         if not (self._directory.is_dir() if creates else self._path.exists()):
             yield None
             return
@@ -63,22 +56,22 @@ class _QueryLogFile:
             self._require_owner(connection)
             yield connection
 
-    def discard(self, identity: object) -> bool:
-        if self.get_identity() == identity:
+    def _discard(self, identity: object) -> bool:
+        if self._get_identity() == identity:
             _LOG.warning("a wiki's query log was damaged, or belonged to another wiki; it was replaced by an empty one")
             with translate_os_errors():
                 for name in (QUERY_LOG_FILE, f"{QUERY_LOG_FILE}-journal"):
                     (self._directory / name).unlink(missing_ok=True)
         return True
 
-    def get_identity(self) -> object:
+    def _get_identity(self) -> object:
         try:
             return self._path.stat().st_ino
         except OSError:
             return None
 
     def _open(self) -> SmallStoreFile:
-        return SmallStoreFile(self._path, _SCHEMA, _BUSY_TIMEOUT_S, fill=self._write_owner)
+        return SmallStoreFile(self._path, QUERY_LOG_TABLES, _BUSY_TIMEOUT_S, fill=self._write_owner)
 
     def _write_owner(self, connection: StoreConnection) -> None:
         connection.execute("INSERT INTO owner (wiki_id) VALUES (?)", (self._directory.name,))

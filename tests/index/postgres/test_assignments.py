@@ -13,13 +13,13 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.wait import wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import DatabaseUnavailable
-from wikiholt.index.postgres import assignments as shifts_module
+from wikiholt.index.postgres import assignments as assignments_module
 from wikiholt.index.postgres.assignments import PostgresAssignments
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.wikis import home_tables as registry_module
 from wikiholt.wikis.registry import Registry
 
-PARTS = (registry_module.REGISTRY_TABLES, shifts_module.ASSIGNMENT_TABLES)
+PARTS = (registry_module.REGISTRY_TABLES, assignments_module.ASSIGNMENT_TABLES)
 
 
 class AssignedNode:

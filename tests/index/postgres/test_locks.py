@@ -319,13 +319,13 @@ def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
     with closing(Catalog(database)) as home:
-        shifts = PostgresAssignments(home)
+        assignments = PostgresAssignments(home)
         receiver, other_end = socket.socketpair()
         high = fcntl.fcntl(receiver.fileno(), fcntl.F_DUPFD, 2000)
         receiver.close()
-        with socket.socket(fileno=high) as shifts._interrupt_socket:
+        with socket.socket(fileno=high) as assignments._interrupt_socket:
             other_end.close()
             began = time.monotonic()
-            shifts._wait(None, 250)  # returns at once, because the other end is closed
+            assignments._wait(None, 250)  # returns at once, because the other end is closed
             assert time.monotonic() - began < 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -24,8 +24,8 @@ from wikiholt.wikis.home_tables import (
     describe_leftover_schemas,
 )
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import TABLE_COLUMNS
+from wikiholt.wikis.registry_store import LeftoverData
 
 _FILE_ONLY_TESTS = {
     "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_is_not_slower",

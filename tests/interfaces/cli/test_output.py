@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from wikiholt.interfaces.cli.hit_output import format_result
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     configure_streams,
+    format_json,
     format_status,
     format_sync,
     to_safe_line,
@@ -177,14 +179,18 @@ def test_skipped_files_are_counted_by_extension() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: str) -> None:
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding=encoding)
+def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(raw := io.BytesIO(), encoding=encoding)
     configure_streams(stream, io.StringIO())
+    monkeypatch.setattr(sys, "stdout", stream)
     document = {"name": "café 東京 👩\u200d👧 \udcff"}
-    stream.write(json.dumps(document, ensure_ascii=False))
+    stream.write(f"{document['name']}\n{format_json(document)}")
     stream.flush()
-    assert json.loads(raw.getvalue().decode(encoding)) == document
+    text, _, written = raw.getvalue().decode(encoding).partition("\n")
+    assert text.startswith("caf")
+    assert json.loads(written) == document
 
 
 def test_running_and_interrupted_work_is_shown() -> None:

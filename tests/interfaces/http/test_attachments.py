@@ -83,16 +83,6 @@ def test_ten_megabytes_are_accepted_and_a_larger_file_is_rejected(writable: Serv
     assert writable.make_client("read").get(ATTACHMENTS_URL).json()["attachments"][0]["size"] == 10 * 1024 * 1024
 
 
-def test_only_writers_attach_and_delete_files(writable: ServedApplication) -> None:
-    upload(writable, "a.txt", b"alphasecret")
-    for key, status in ((None, 401), ("read", 403), ("other", 404)):
-        client = writable.make_client(key)
-        assert client.post(ATTACHMENTS_URL, json={"filename": "b.txt", "content": ""}).status_code == status
-        assert client.delete(f"{ATTACHMENTS_URL}/a.txt").status_code == status
-        assert client.get(f"{ATTACHMENTS_URL}/a.txt").status_code == (200 if key == "read" else status)
-    assert writable.make_client("read").get(ATTACHMENTS_URL).json()["total"] == 1
-
-
 def test_a_page_may_be_named_attachments_or_be_below_one(writable: ServedApplication) -> None:
     writable.alpha.commit({"talk/attachments.md": "# Seals\n", "talk/attachments/wax.md": "# Wax\n"})
     client = writable.make_client("write")

@@ -23,16 +23,6 @@ def test_an_admin_backs_up_lists_and_restores(writable: ServedApplication) -> No
     assert client.get("/api/v1/backups").json()["total"] == 2
 
 
-@pytest.mark.parametrize(("method", "path"), [("POST", "backup"), ("GET", "backups"), ("POST", "restore")])
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403)])
-def test_backups_require_the_admin_scope(
-    shared: ServedApplication, method: str, path: str, key: str | None, status: int
-) -> None:
-    answer = shared.make_client(key).request(method, f"/w/alpha/api/v1/{path}")
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-
-
 def test_an_admin_of_another_wiki_is_rejected_and_sees_only_their_own(writable: ServedApplication) -> None:
     assert writable.make_client("admin").post("/api/v1/backup").status_code == 201
     other = writable.make_client("other")

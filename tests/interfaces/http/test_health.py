@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.served_application import ServedApplication
 from tests.support.wait import TIMEOUT_S, wait_until
 
@@ -72,12 +70,3 @@ def test_a_dry_run_estimates_a_reindex_and_starts_none(writable: ServedApplicati
     assert document["reusable_vectors"] == document["chunks_to_embed"] <= document["chunks"]
     assert document["disk_free"] > document["disk_bytes"] > 0
     assert admin.get("/api/v1/reindex/status").json()["status"] == "idle"
-
-
-@pytest.mark.parametrize(("key", "value", "expected"), [("read", "true", 403), ("admin", "maybe", 422)])
-def test_a_dry_run_requires_admin_and_a_boolean(
-    writable: ServedApplication, key: str, value: str, expected: int
-) -> None:
-    client = writable.make_client(key)
-    assert client.post("/api/v1/reindex", params={"dry_run": value}).status_code == expected
-    assert writable.make_client("read").get("/api/v1/reindex/status").json()["status"] == "idle"

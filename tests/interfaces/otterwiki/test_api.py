@@ -104,24 +104,6 @@ def test_a_write_needs_the_revision_that_was_read(ask: ApiClient) -> None:
     )
 
 
-def test_an_edit_replaces_exactly_one_occurrence(ask: ApiClient) -> None:
-    ask("PUT", "pages/Edited", {"content": "One fish, two fish.\n"})
-    read = get_revision(ask, "Edited")
-
-    def edit(**body: str) -> int:
-        return ask("PATCH", "pages/Edited", body).status_code
-
-    assert edit(revision=read, old_string="fish", new_string="x") == 422
-    assert edit(revision=read, old_string="whale", new_string="x") == 422
-    assert edit(revision=read, old_string="One", new_string="One") == 422
-    assert edit(revision="", old_string="One", new_string="Red") == 422
-    assert edit(revision=read, old_string="One") == 422
-    assert edit(revision=read[:7], old_string="One", new_string="Red") == 200
-    assert edit(revision=read, old_string="two", new_string="blue") == 409
-    assert ask.get_json("pages/Edited")["content"] == "Red fish, two fish.\n"
-    assert ask("PATCH", "pages/Absent", {"revision": read, "old_string": "a", "new_string": "b"}).status_code == 404
-
-
 def test_keyword_and_semantic_search_have_the_expected_fields(ask: ApiClient) -> None:
     document = ask.get_json("search", q="boats")
     assert document["results"][0].keys() >= {"name", "path", "snippet", "score"}
@@ -158,8 +140,6 @@ def test_a_rename_updates_links_to_the_page(ask: ApiClient) -> None:
     assert ask.get_json("pages/Guide")["content"] == "Go to [[Places/New Place]].\n"
     links = {"path": "Places/New Place", "links_to": [], "linked_from": ["Guide"], "missing": []}
     wait_until(lambda: ask.get_json("links/Places/New Place") == links)
-    for new, status in (("Places/New Place", 409), ("guide", 422), ("", 422)):
-        assert ask("POST", "pages/Guide/rename", {"new_path": new}).status_code == status
     newest = ask.get_json("changelog", limit=1)["entries"][0]
     assert newest.items() >= {"author": "Agent", "message": "[mcp] Move"}.items()
     assert set(newest["pages_affected"]) == {"Places/New Place", "Old Place", "Guide"}
@@ -302,7 +282,7 @@ def test_agents_have_their_own_address_below_the_api(otter: OtterwikiServer) -> 
 
     reader, writer = create_registry_key(otter, Scope.READ), create_registry_key(otter, Scope.WRITE)
     assert sent(None, "tools/list").status_code == 401
-    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 13
+    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 12
     read = sent(reader, "tools/call", name="read_page", arguments={"path": "Actors/Iran"}).json()["result"]
     assert read["structuredContent"]["content"] == PAGES["actors/iran.md"]
     assert wrote(reader)["isError"] is True

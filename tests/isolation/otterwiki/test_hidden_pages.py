@@ -13,7 +13,6 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import SourceCorrupt
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.search.request import SearchRequest
-from wikiholt.wikis.registry import BindRepository
 from wikiholt.wikis.service import WikiService
 
 PAGES: dict[str, str | bytes | None] = {
@@ -39,8 +38,8 @@ def test_a_worker_that_syncs_a_wiki_at_once_after_its_registration_indexes_no_hi
     ):
         register = service.registry.add
 
-        def add(slug: str, source: str, settings: Mapping[str, str], *, bind: BindRepository) -> Wiki:
-            wiki = register(slug, source, settings, bind=bind)
+        def add(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
+            wiki = register(slug, source, settings)
             other_worker.get_background_handle(slug).sync()
             return wiki
 

@@ -29,13 +29,14 @@ REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED, WIKI_MESSAGE = "registry", "n
 """Events: the registry changed, a node joined, wikis were released, a wiki has a message."""
 
 ASSIGNMENT_TABLES = TableSet(
-    "shifts",
+    "assignments",
     (
-        "CREATE TABLE nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
         # Deleting a node releases its wikis in the same transaction.
-        "CREATE TABLE work (wiki_id text PRIMARY KEY, node text REFERENCES nodes ON DELETE SET NULL, asked text)",
-        "CREATE INDEX work_of_a_node ON work (node, wiki_id)",
-        "CREATE INDEX work_asked_for ON work (node) WHERE asked IS NOT NULL",
+        "CREATE TABLE IF NOT EXISTS work (wiki_id text PRIMARY KEY, node text REFERENCES nodes ON DELETE SET NULL,"
+        " asked text)",
+        "CREATE INDEX IF NOT EXISTS work_of_a_node ON work (node, wiki_id)",
+        "CREATE INDEX IF NOT EXISTS work_asked_for ON work (node) WHERE asked IS NOT NULL",
     ),
 )
 

@@ -6,6 +6,7 @@ search takes over a few changes itself; many are taken over in the background, a
 """
 
 import logging
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock, Thread
@@ -27,6 +28,8 @@ _MAX_CHANGED_PAGES = 50
 _MAX_UPDATED_PAGES = 2_000
 """The number of changed pages above which the copy is built again."""
 _FILE_PREFIX = "copy-"
+_MAX_SEARCH_S = 600.0
+"""No search in a replaced copy takes longer."""
 
 
 class LocalCopy:
@@ -39,8 +42,8 @@ class LocalCopy:
         self._file = directory / f"{_FILE_PREFIX}g{origin.generation:06d}.sqlite"
         self._opened: tuple[int, SqliteIndex] | None = None
         """The number of the file, which another process may replace, and its index."""
-        self._retired: list[SqliteIndex] = []
-        """Indexes that searches may still use."""
+        self._retired: list[tuple[float, SqliteIndex]] = []
+        """When indexes were replaced that searches may still use, and these indexes."""
         self._lock = Lock()
         self._update: Thread | None = None
         self._closed = False
@@ -88,7 +91,7 @@ class LocalCopy:
         with self._lock:
             self._retire()
             retired, self._retired = self._retired, []
-        for index in retired:
+        for _, index in retired:
             index.close()
 
     def _open(self) -> SqliteIndex | None:
@@ -105,7 +108,9 @@ class LocalCopy:
 
     def _retire(self) -> None:
         if self._opened is not None:
-            self._retired.append(self._opened[1])
+            while self._retired and time.monotonic() - self._retired[0][0] > _MAX_SEARCH_S:
+                self._retired.pop(0)[1].close()
+            self._retired.append((time.monotonic(), self._opened[1]))
             self._opened = None
 
     def _take_over_changes(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wikiholt.api.doctor import CheckResult, check_sign_in, fix_logins, run_checks
 from wikiholt.api.isolation_check import check_isolation
-from wikiholt.api.models import KnownModel, find_removable_model, get_models_directory, list_models, remove_model
+from wikiholt.api.models import find_removable_model, get_models_directory, list_models, remove_model
 from wikiholt.api.settings.definitions import SETTINGS
 from wikiholt.errors import Conflict
 from wikiholt.interfaces.cli.command import (
@@ -18,7 +18,7 @@ from wikiholt.interfaces.cli.command import (
     add_group,
     add_slug,
 )
-from wikiholt.interfaces.cli.output import to_safe_line
+from wikiholt.interfaces.cli.output import format_columns, to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -77,11 +77,8 @@ def run_settings(context: CommandContext) -> int:
     values = {name: getattr(context.settings, setting.attribute) for name, setting in SETTINGS.items()}
     values |= {name: "(set)" for name, setting in SETTINGS.items() if setting.secret and values[name]}
     document = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    width = max(map(len, document))
-    lines = [
-        f"{name:{width}}  {json.dumps(value) if isinstance(value, bool) else value}" for name, value in document.items()
-    ]
-    return context.print_result(document, lines)
+    rows = [(name, json.dumps(value) if isinstance(value, bool) else str(value)) for name, value in document.items()]
+    return context.print_result(document, format_columns(rows))
 
 
 # Embedding models.
@@ -124,7 +121,17 @@ def run_model_list(context: CommandContext) -> int:
         }
         for model in models
     ]
-    return context.print_result({"models": documents}, _format_table(models))
+    rows = [
+        (
+            model.name,
+            model.kind,
+            str(model.dimensions or ""),
+            f"{model.size_bytes / _MIB:.0f} MiB" if model.size_bytes else "",
+            ", ".join(filter(None, ("reranker" if model.is_reranker else "", model.problem, *model.used_by))),
+        )
+        for model in models
+    ]
+    return context.print_result({"models": documents}, format_columns(rows))
 
 
 def run_model_remove(context: CommandContext) -> int:
@@ -137,15 +144,3 @@ def run_model_remove(context: CommandContext) -> int:
         )
     remove_model(model)
     return context.print_result({"removed": model.name}, [f"Removed {model.name}."])
-
-
-def _format_table(models: list[KnownModel]) -> list[str]:
-    width = max(len(model.name) for model in models)
-    lines = []
-    for model in models:
-        size = f"{model.size_bytes / _MIB:.0f} MiB" if model.size_bytes else ""
-        dimensions = str(model.dimensions) if model.dimensions else ""
-        role = "reranker" if model.is_reranker else ""
-        notes = [note for note in (role, model.problem, *model.used_by) if note]
-        lines.append(f"{model.name:{width}}  {model.kind:8}  {dimensions:>5}  {size:>8}  {', '.join(notes)}".rstrip())
-    return lines

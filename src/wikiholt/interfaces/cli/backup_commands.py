@@ -8,8 +8,8 @@ from typing import Any
 from wikiholt.api.documents.admin_documents import build_backup_document, build_registry_backup_document
 from wikiholt.api.documents.common import parse_until
 from wikiholt.domain.wiki import Backup, BackupReason, RegistryBackup
-from wikiholt.errors import InvalidSetting, RepositoryReplaced, WikiholtError
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, print_error
+from wikiholt.errors import InvalidSetting, WikiholtError
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, format_size, to_safe_line
 from wikiholt.wikis.service import WikiService
 
@@ -46,21 +46,14 @@ def run_backup(context: CommandContext) -> int:
     """Back up one wiki, the registry, or everything. If one of all wikis fails, the others are backed up anyway."""
     arguments, service = context.arguments, context.service
     _check_target(context)
-    documents: list[Mapping[str, Any]] = []
     lines: list[str] = []
-    exit_code = 0
-    for slug in _get_slugs(context):
-        try:
-            backup = service.get_handle(slug).backups.create()
-        except WikiholtError as error:
-            if arguments.slug:
-                raise
-            print_error(error, arguments, slug)
-            documents.append({"wiki": slug, "error": {"code": error.code, "message": error.message}})
-            exit_code = exit_code or error.exit_code
-            continue
-        documents.append({"wiki": slug, **build_backup_document(backup)})
+
+    def back_up(slug: str) -> Mapping[str, Any]:
+        backup = service.get_handle(slug).backups.create()
         lines.append(_format_done(context, slug, _format_backup(backup, context.style)))
+        return {"wiki": slug, **build_backup_document(backup)}
+
+    documents, exit_code = context.run_for_each(_get_slugs(context), back_up)
     document: dict[str, Any] = {"wikis": documents}
     if not arguments.slug:
         service.remove_leftovers()
@@ -141,26 +134,22 @@ def backup_registry_if_due(service: WikiService) -> None:
 def _list_backups(context: CommandContext) -> int:
     arguments, service = context.arguments, context.service
     lines: list[str] = []
-    document: dict[str, Any] = {}
-    if not arguments.registry:
-        document["wikis"] = []
-        for slug in _get_slugs(context):
-            try:
-                directory = service.get_handle(slug).backups
-            except RepositoryReplaced as error:
-                if arguments.slug:
-                    raise
-                print_error(error, arguments, slug)
-                continue
-            # Verifying reads every byte: fine for one wiki, but it could take hours for all.
-            backups = directory.list_verified() if arguments.slug else directory.list()
-            document["wikis"].append({"wiki": slug, "backups": [build_backup_document(backup) for backup in backups]})
-            lines += _format_backups(slug, backups, context.style)
+
+    def list_backups(slug: str) -> Mapping[str, Any]:
+        directory = service.get_handle(slug).backups
+        # Verifying reads every byte: fine for one wiki, but it could take hours for all.
+        backups = directory.list_verified() if arguments.slug else directory.list()
+        lines.extend(_format_backups(slug, backups, context.style))
+        return {"wiki": slug, "backups": [build_backup_document(backup) for backup in backups]}
+
+    documents, exit_code = context.run_for_each(_get_slugs(context), list_backups)
+    document: dict[str, Any] = {} if arguments.registry else {"wikis": documents}
     if not arguments.slug:
         registry_backups = service.registry.backups.list()
         document["registry"] = [build_registry_backup_document(backup) for backup in registry_backups]
         lines += _format_backups(_REGISTRY_LABEL, registry_backups, context.style)
-    return context.print_result(document["wikis"][0] if arguments.slug else document, lines)
+    context.print_result(documents[0] if arguments.slug else document, lines)
+    return exit_code
 
 
 def _format_backups(name: str, backups: Sequence[Backup] | Sequence[RegistryBackup], style: TerminalStyle) -> list[str]:

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -120,6 +120,25 @@ class CommandContext:
         if not slugs:
             raise self.make_no_wikis_error()
         return slugs
+
+    def run_for_each(
+        self, slugs: Iterable[str], run: Callable[[str], Mapping[str, Any]]
+    ) -> tuple[list[Mapping[str, Any]], int]:
+        """The documents of these wikis, and the exit code. If the arguments name none, an error of one is printed, and
+        the others follow."""
+        documents: list[Mapping[str, Any]] = []
+        exit_code = 0
+        for slug in slugs:
+            try:
+                documents.append(run(slug))
+            except WikiholtError as error:
+                if self.arguments.slug:
+                    raise
+                print_error(error, self.arguments, slug)
+                shown = {"code": error.code, "message": error.message, "hint": error.hint}
+                documents.append({"wiki": slug, "error": shown})
+                exit_code = exit_code or error.exit_code
+        return documents, exit_code
 
     def make_no_wikis_error(self) -> WikiNotFound:
         """The error for a command that needs a wiki when there is none."""

@@ -85,18 +85,15 @@ class TimeoutProtocol(H11Protocol):
         self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_deadline()
         super().connection_lost(exc)
+        self._update_deadline()
 
     def _update_deadline(self) -> None:
         """Run the timer only while the client has still to send data."""
-        if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._cancel_deadline()
-        elif self._deadline is None:
+        is_waiting = not self.transport.is_closing() and self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if is_waiting and self._deadline is None:
             self._deadline = self.loop.call_later(self.request_timeout_s, self.transport.close)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
+        elif not is_waiting and self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 

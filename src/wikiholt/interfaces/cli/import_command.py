@@ -1,6 +1,5 @@
 """`wikiholt import` builds one index per wiki from an index that several wikis shared; `import-pages` writes pages."""
 
-import json
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -39,6 +38,7 @@ from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     format_count,
     format_duration,
+    format_json,
     show_sync_progress,
     to_safe_line,
 )
@@ -320,7 +320,7 @@ def run_import_pages(context: CommandContext) -> int:
 def _print_line(document: BulkResultDocument, *, as_json: bool) -> None:
     error = document["error"]
     if as_json:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.write(format_json(document, indent=None) + "\n")
         sys.stdout.flush()
     elif error is not None:
         path = f" ({to_safe_line(document['path'])})" if document["path"] else ""

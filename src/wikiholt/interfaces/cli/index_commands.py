@@ -18,7 +18,7 @@ from wikiholt.api.documents.admin_documents import (
 )
 from wikiholt.api.documents.common import build_document, format_date
 from wikiholt.domain.index import SyncReport
-from wikiholt.errors import NoPagesYet, RepositoryReplaced, WikiholtError
+from wikiholt.errors import NoPagesYet, WikiholtError
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.index.reconciler import ProgressCallback, SyncProgress
 from wikiholt.interfaces.cli import output
@@ -28,7 +28,6 @@ from wikiholt.interfaces.cli.command import (
     add_command,
     add_quiet,
     add_slug,
-    print_error,
 )
 from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
@@ -55,30 +54,23 @@ def add_arguments(commands: Subparsers) -> None:
 def run_sync(context: CommandContext) -> int:
     """Sync one wiki or all. If one of all wikis fails, the others are synced anyway."""
     arguments = context.arguments
-    documents: list[Mapping[str, Any]] = []
-    exit_code = 0
-    for slug in context.get_slugs():
+
+    def sync(slug: str) -> Mapping[str, Any]:
+        handle = context.service.get_handle(slug)
         try:
-            handle = context.service.get_handle(slug)
             handle.fetch()
             report = run_sync_work(context, handle, "sync", handle.sync)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
         except NoPagesYet as error:
-            documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
             if not arguments.json:
                 output.print_lines([f"{slug}: no pages yet"])
-            continue
-        except WikiholtError as error:
-            if arguments.slug:
-                raise
-            print_error(error, arguments, slug)
-            documents.append({"wiki": slug, "error": build_document(ErrorDocument, error)})
-            exit_code = exit_code or error.exit_code
-            continue
-        documents.append(build_sync_document(handle.wiki, report))
+            return {"wiki": slug, "error": build_document(ErrorDocument, error)}
         if not arguments.json:
             skipped = handle.get_status().skipped
             output.print_lines(context.complete_quoted(output.format_sync(slug, report, skipped, context.style)))
+        return build_sync_document(handle.wiki, report)
+
+    documents, exit_code = context.run_for_each(context.get_slugs(), sync)
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
 
@@ -98,24 +90,18 @@ def run_reindex(context: CommandContext) -> int:
 
 
 def run_status(context: CommandContext) -> int:
-    exit_code = 0
-    documents: list[dict[str, Any]] = []
     lines: list[str] = []
-    for slug in context.get_slugs():
-        try:
-            status = context.service.get_handle(slug).get_status()
-        except RepositoryReplaced as error:
-            if context.arguments.slug:
-                raise
-            print_error(error, context.arguments, slug)
-            exit_code = error.exit_code
-            continue
+
+    def show(slug: str) -> Mapping[str, Any]:
+        status = context.service.get_handle(slug).get_status()
         if status.error is not None:
             status.error.hint = context.complete(status.error.hint)
         work = read_wiki_work(context.service, status.wiki.id)
         text = [*output.format_status(status, context.style), *format_work(work, context.style)]
-        lines += context.complete_quoted(text)
-        documents.append({**build_status_document(status), **build_work_document(work)})
+        lines.extend(context.complete_quoted(text))
+        return {**build_status_document(status), **build_work_document(work)}
+
+    documents, exit_code = context.run_for_each(context.get_slugs(), show)
     context.print_result(documents[0] if context.arguments.slug else {"wikis": documents}, lines)
     return exit_code
 

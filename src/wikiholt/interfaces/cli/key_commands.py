@@ -8,7 +8,7 @@ from wikiholt.api.documents.admin_documents import build_key_document, build_new
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, add_slug
-from wikiholt.interfaces.cli.output import to_safe_line
+from wikiholt.interfaces.cli.output import format_columns
 from wikiholt.wikis.access import is_public
 
 _MAX_NAMED_WIKIS = 10
@@ -72,7 +72,10 @@ def run_list(context: CommandContext) -> int:
     only = registry.get(slug) if slug else None
     wikis = {wiki.id: wiki for wiki in ([only] if only else registry.list_wikis())}
     rows = [(key, wikis.get(key.wiki_id or "")) for key in registry.keys.list(only.id if only else None)]
-    lines = _format_key_table(rows) if rows else [context.complete("No keys yet. Next: wikiholt key create SLUG")]
+    cells = [
+        (key.id, wiki.slug if wiki else "(operator)", key.scope, _format_expiry(key), key.label) for key, wiki in rows
+    ]
+    lines = format_columns(cells) or [context.complete("No keys yet. Next: wikiholt key create SLUG")]
     return context.print_result({"keys": [build_key_document(*row) for row in rows]}, lines)
 
 
@@ -88,15 +91,6 @@ def run_revoke(context: CommandContext) -> int:
 
 def _format_target(wiki: Wiki | None) -> str:
     return wiki.slug if wiki else "all wikis"
-
-
-def _format_key_table(rows: list[tuple[Key, Wiki | None]]) -> list[str]:
-    names = [wiki.slug if wiki else "(operator)" for _, wiki in rows]
-    width = max(map(len, names))
-    return [
-        f"{key.id}  {name:{width}}  {key.scope:5}  {_format_expiry(key)}  {to_safe_line(key.label)}".rstrip()
-        for (key, _), name in zip(rows, names, strict=True)
-    ]
 
 
 def _format_expiry(key: Key) -> str:

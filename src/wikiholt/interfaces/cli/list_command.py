@@ -1,7 +1,7 @@
 """`wikiholt list`: which wikis there are. Needs the registry alone, so it starts without the service."""
 
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.output import to_safe_line
+from wikiholt.interfaces.cli.output import format_columns, to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -17,15 +17,12 @@ def run_list(context: CommandContext) -> int:
         from wikiholt.api.documents.admin_documents import build_wiki_document
 
         return context.print_result({"wikis": [build_wiki_document(wiki) for wiki in wikis]}, [])
-    width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {to_safe_line(_redact_source(wiki.source))}" for wiki in wikis]
+    no_wikis = [
+        f"No wikis yet in {to_safe_line(context.describe_place())}.",
+        context.complete("Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"),
+    ]
     return context.print_result(
-        {},
-        lines
-        or [
-            f"No wikis yet in {to_safe_line(context.describe_place())}.",
-            context.complete("Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"),
-        ],
+        {}, format_columns([(wiki.slug, _redact_source(wiki.source)) for wiki in wikis]) or no_wikis
     )
 
 

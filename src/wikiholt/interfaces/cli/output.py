@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partialmethod
@@ -27,7 +26,6 @@ _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
 """Not printable by the Unicode category, but needed in text: joiners, break hints, direction marks."""
 
-_ESCAPE_ERROR_HANDLER = "wikiholt.escapes"
 _MAX_PROBLEMS = 20
 _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -74,8 +72,9 @@ def to_safe_text(text: str) -> str:
 
 
 def format_json(document: object, indent: int | None = 2) -> str:
-    """Format a document as JSON that is safe on a terminal: control and direction characters are escaped."""
-    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    """Format a document as JSON for standard output, safe on a terminal: control and direction characters are escaped,
+    and all that its encoding may lack."""
+    text = json.dumps(document, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=indent)
     return _UNSAFE_JSON_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -85,18 +84,10 @@ def to_safe_line(text: str) -> str:
 
 
 def configure_streams(*streams: TextIO) -> None:
-    """Write characters that the encoding of a stream lacks as JSON escapes."""
-    codecs.register_error(_ESCAPE_ERROR_HANDLER, _escape_unencodable)
+    """Write characters that the encoding of a stream lacks as escapes."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_ESCAPE_ERROR_HANDLER)
-
-
-def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
+            stream.reconfigure(errors="backslashreplace")
 
 
 def get_text_width() -> int:
@@ -228,6 +219,13 @@ def format_size(size_bytes: int) -> str:
     return f"{amount:.1f} TiB"
 
 
+def format_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as safe lines, with aligned columns."""
+    safe_rows = [list(map(to_safe_line, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*safe_rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in safe_rows]
+
+
 def print_lines(lines: Sequence[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
@@ -238,26 +236,11 @@ def print_lines(lines: Sequence[str]) -> None:
 @contextmanager
 def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[ProgressCallback]:
     """A callback for the progress of a sync. It draws a bar if `visible` and there is work; with `keep` it stays."""
-    with show_progress(name, " chunks", visible=visible, keep=keep) as show:
-
-        def update(progress: SyncProgress) -> None:
-            if progress.pages_total:
-                total = max(progress.chunks_expected, progress.chunks_done)
-                show(progress.chunks_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
-
-        yield update
-
-
-@contextmanager
-def show_progress(
-    name: str, unit: str, *, visible: bool, keep: bool = True
-) -> Iterator[Callable[[int, int, str], None]]:
-    """A callback for (done, total, note). If `visible`, it draws a bar at its first call. The total may change."""
     bar: tqdm[NoReturn] | None = None
 
-    def update(done: int, total: int, note: str) -> None:
+    def update(progress: SyncProgress) -> None:
         nonlocal bar
-        if not visible:
+        if not visible or not progress.pages_total:
             return
         if bar is None:
             import shutil
@@ -266,10 +249,10 @@ def show_progress(
 
             # Some terminals have no size. tqdm would then draw nothing.
             columns, rows = shutil.get_terminal_size()
-            bar = tqdm(total=total, desc=name, unit=unit, ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
-        bar.total = total
-        bar.set_postfix_str(note, refresh=False)
-        bar.update(done - bar.n)
+            bar = tqdm(desc=name, unit=" chunks", ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
+        bar.total = max(progress.chunks_expected, progress.chunks_done)
+        bar.set_postfix_str(f"{progress.pages_done} of {progress.pages_total} pages", refresh=False)
+        bar.update(progress.chunks_done - bar.n)
 
     try:
         yield update

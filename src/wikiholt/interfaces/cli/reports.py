@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from wikiholt.errors import StorageError
-from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.output import TerminalStyle, format_columns, to_safe_line
 
 _CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -65,11 +65,9 @@ def _format_report(report: Report, style: TerminalStyle) -> Iterator[str]:
 
 
 def _format_table(table: ReportTable, style: TerminalStyle) -> Iterator[str]:
-    rows = [[_truncate(to_safe_line(text)) for text in row] for row in (table.headers, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, row in enumerate(rows):
-        text = "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        yield f"  {style.format_dim(text) if not number else text}"
+    head, *rows = format_columns([list(map(_truncate, row)) for row in (table.headers, *table.rows)])
+    yield f"  {style.format_dim(head)}"
+    yield from (f"  {row}" for row in rows)
 
 
 def _truncate(text: str) -> str:

@@ -28,7 +28,7 @@ from wikiholt.text.page_names import is_page_file, strip_page_extension
 
 if TYPE_CHECKING:  # a search through a running service needs none of it
     from wikiholt.wikis.handle import WikiHandle
-    from wikiholt.wikis.pages.page_locator import PageFile
+    from wikiholt.wikis.pages.page_reader import PageFile
 
 _MAX_NAMED_WIKIS = 10
 

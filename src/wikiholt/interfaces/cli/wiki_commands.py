@@ -23,7 +23,7 @@ from wikiholt.interfaces.cli.command import (
     can_ask,
     confirm,
 )
-from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.interfaces.cli.output import format_columns, format_count, to_safe_line
 
 _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
 """Options of `add` whose value is that of the setting."""
@@ -130,8 +130,7 @@ def run_set(context: CommandContext) -> int:
         raise InvalidSetting("A setting is specified twice.", hint="Specify each setting once.")
     wiki = context.service.configure(arguments.slug, changes) if changes else registry.get(arguments.slug)
     settings = get_public_settings(wiki)
-    width = max(map(len, settings), default=0)
-    lines = [f"{name:{width}}  {to_safe_line(text)}" for name, text in sorted(settings.items())]
+    lines = format_columns(sorted(settings.items()))
     return context.print_result(build_wiki_document(wiki), lines or [f"{wiki.slug} has no settings of its own."])
 
 

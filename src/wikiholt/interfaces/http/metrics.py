@@ -22,7 +22,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from wikiholt.domain.protocols import VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.sync.wiki_records import SchedulerCounters
 from wikiholt.wikis.query_log import QueryLogWriter
@@ -110,8 +109,8 @@ def make_process_collectors(service: WikiService) -> list[Collector]:
     collectors: list[Collector] = []
     if (writer := service.query_log_writer) is not None:
         collectors.append(_FunctionCollector(lambda: _collect_query_log(writer)))
-    if (engine := service.vector_engine) is not None:
-        collectors.append(_FunctionCollector(lambda: _collect_vector_engine(engine)))
+    if service.vector_engine is not None:
+        collectors.append(_FunctionCollector(lambda: _collect_vector_engine(service)))
     if (databases := service.databases) is not None:
         collectors.append(_FunctionCollector(lambda: _collect_databases(databases)))
     return collectors
@@ -123,7 +122,9 @@ def _collect_query_log(writer: QueryLogWriter) -> Iterator[Metric]:
         yield CounterMetricFamily(f"wikiholt_queries_{name}", f"{about} since the start", getattr(writer, name))
 
 
-def _collect_vector_engine(engine: VectorEngine) -> Iterator[Metric]:
+def _collect_vector_engine(service: WikiService) -> Iterator[Metric]:
+    engine = service.vector_engine
+    assert engine is not None
     name = f"wikiholt_{engine.name}"
     yield GaugeMetricFamily(f"{name}_up", "Whether the last request to it succeeded", float(engine.is_up))
     for counter, (about, count) in engine.get_metrics().items():

@@ -11,7 +11,7 @@ from typing import TypeVar
 from wikiholt.domain.git import Author, EntryKind, FileEdit, TreeEntry
 from wikiholt.errors import InputTooLarge, InvalidPage, WikiholtError
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import fold_case, get_candidate_files, get_new_file
+from wikiholt.wikis.pages.page_reader import fold_case, get_candidate_files, get_new_file
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _BATCH_LINES = 500
@@ -71,13 +71,10 @@ class _CheckedLine:
         return fold_case(get_page_path(self.new_file))
 
 
-class BulkWriter:
-    """Writes the pages of one wiki."""
+class BulkWriter(PageWriter):
+    """Writes many pages of one wiki."""
 
-    def __init__(self, writer: PageWriter) -> None:
-        self._writer = writer
-
-    def write(self, lines: Sequence[BulkLine], author: Author, message: str = "") -> list[BulkLineResult]:
+    def write_many(self, lines: Sequence[BulkLine], author: Author, message: str = "") -> list[BulkLineResult]:
         """Write the lines in one commit, or more if a page occurs twice or a line is invalid; results in line order.
 
         Raises what a commit raises for the repository as a whole, such as NotWritable and Busy.
@@ -86,7 +83,7 @@ class BulkWriter:
         group: dict[str, _CheckedLine] = {}
         for line in lines:
             try:
-                checked = self._check(line)
+                checked = self._check_line(line)
             except (InvalidPage, InputTooLarge) as error:
                 results.append(_make_failure(line, error))
                 continue
@@ -97,11 +94,11 @@ class BulkWriter:
         results += self._commit_valid(list(group.values()), author, message)
         return sorted(results, key=lambda result: result.number)
 
-    def _check(self, line: BulkLine) -> _CheckedLine:
-        data = None if line.content is None else self._writer.encode(line.content)
+    def _check_line(self, line: BulkLine) -> _CheckedLine:
+        data = None if line.content is None else self._encode(line.content)
         file = get_new_file(line.path)
         if data is not None:
-            self._writer.source.check_page_file(file)
+            self._source.check_page_file(file)
         return _CheckedLine(line, file, data)
 
     def _commit_valid(self, group: list[_CheckedLine], author: Author, message: str) -> list[BulkLineResult]:
@@ -109,7 +106,7 @@ class BulkWriter:
         if not group:
             return []
         try:
-            return self._writer.retry(lambda: self._commit(group, author, message))
+            return self._retry(lambda: self._commit_lines(group, author, message))
         except (InvalidPage, InputTooLarge) as error:
             if len(group) == 1:
                 return [_make_failure(group[0].line, error)]
@@ -119,9 +116,9 @@ class BulkWriter:
             *self._commit_valid(group[middle:], author, message),
         ]
 
-    def _commit(self, group: Sequence[_CheckedLine], author: Author, message: str) -> list[BulkLineResult]:
-        head = self._writer.locator.get_head()
-        tree = _PageTree(self._writer.source.read_tree(head) if head is not None else {})
+    def _commit_lines(self, group: Sequence[_CheckedLine], author: Author, message: str) -> list[BulkLineResult]:
+        head = self._read_head()
+        tree = _PageTree(self._source.read_tree(head) if head is not None else {})
         files = {checked.key: tree.find_file(checked.line.path) for checked in group}
         unchanged = self._find_unchanged(group, files, tree)
         edits = [
@@ -129,7 +126,7 @@ class BulkWriter:
             for checked in group
             if checked.key not in unchanged and ((file := files[checked.key]) or checked.data is not None)
         ]
-        revision = self._writer.commit(edits, author, message or _make_message(edits)) if edits else ""
+        revision = self._commit(edits, author, message or _make_message(edits)) if edits else ""
         return [_make_result(checked, files[checked.key], checked.key in unchanged, revision) for checked in group]
 
     def _find_unchanged(
@@ -141,7 +138,7 @@ class BulkWriter:
             for checked in group
             if checked.data is not None and (blob := tree.get_blob(files[checked.key])) is not None
         ]
-        blobs = self._writer.source.read_blobs([blob for _, blob in existing], self._writer.pipeline.max_bytes)
+        blobs = self._source.read_blobs([blob for _, blob in existing], self._pipeline.max_bytes)
         return {checked.key for (checked, _), blob in zip(existing, blobs, strict=True) if blob.data == checked.data}
 
 

@@ -1,6 +1,7 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
@@ -17,7 +18,9 @@ from wikiholt.text.links import (
     get_last_part,
     is_attachment,
 )
-from wikiholt.wikis.pages.page_locator import IndexOpener
+
+IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
+"""Opens the published index of the wiki. Raises IndexMissing while there is none."""
 
 _NO_FILTER = PageFilter()
 

@@ -9,7 +9,7 @@ from wikiholt.domain.git import AttachedFile, Author, FileEdit
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
 from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists, PageNotFound
 from wikiholt.text.links import LinkResolution, is_attachment
-from wikiholt.wikis.pages.page_locator import PageFile, validate_path
+from wikiholt.wikis.pages.page_reader import PageFile, validate_path
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _DEFAULT_MEDIA_TYPE = "application/octet-stream"
@@ -25,19 +25,13 @@ class RepositoryFile:
     data: bytes
 
 
-class PageAttachments:
+class PageAttachments(PageWriter):
     """Lists, reads and writes the attachments of one wiki's pages, and reads its media. Other files are not shown."""
 
-    def __init__(self, writer: PageWriter) -> None:
-        self._writer = writer
-        self._source = writer.source
-        self._locator = writer.locator
-        self._max_bytes = writer.pipeline.max_bytes
-
-    def list(self, path: str) -> AttachmentList:
+    def list_attachments(self, path: str) -> AttachmentList:
         """The files attached to the page: those in the directory of its name that are not pages."""
-        head = self._locator.get_head()
-        page_file = self._locator.get_page(path, head)
+        head = self._read_head()
+        page_file = self._get_page(path, head)
         assert head is not None, "there is a page, so there is a commit"
         directory = _get_directory(page_file)
         attached = self._source.list_attached_files(directory, head)
@@ -48,13 +42,13 @@ class PageAttachments:
             tuple(_to_attachment(file, attached[name], dates.get(file)) for name, file in files.items()),
         )
 
-    def read(self, path: str, filename: str) -> AttachmentResult:
+    def read_attachment(self, path: str, filename: str) -> AttachmentResult:
         """An attachment with its content. Raises AttachmentNotFound, and InputTooLarge over the page size limit."""
-        head, page_file, attached = self._find(path, filename)
+        head, page_file, attached = self._find_attached(path, filename)
         if attached is None:
             raise _build_not_found_error(filename)
         self._require_readable_size(attached)
-        (blob,) = self._source.read_blobs([attached.blob], self._max_bytes)
+        (blob,) = self._source.read_blobs([attached.blob], self._pipeline.max_bytes)
         if blob.data is None:
             raise InvalidPage(
                 "this file cannot be read", hint="check its permissions, or the repository with `git fsck`"
@@ -62,18 +56,18 @@ class PageAttachments:
         file = f"{_get_directory(page_file)}/{filename}"
         return AttachmentResult(page_file.path, _to_attachment(file, attached), head, data=blob.data)
 
-    def write(
+    def add_attachment(
         self, path: str, filename: str, data: bytes, author: Author, message: str = "", *, create_only: bool = False
     ) -> AttachmentResult:
         """Attach a file to the page, replacing one with the same name. Raises PageExists if `create_only`."""
-        if len(data) > self._max_bytes:
+        if len(data) > self._pipeline.max_bytes:
             raise InputTooLarge(
-                f"the file has {len(data):,} bytes; the limit is {self._max_bytes:,}",
+                f"the file has {len(data):,} bytes; the limit is {self._pipeline.max_bytes:,}",
                 hint="attach a smaller file, or raise page.max_bytes",
             )
 
         def attempt() -> AttachmentResult:
-            _, page_file, attached = self._find(path, filename)
+            _, page_file, attached = self._find_attached(path, filename)
             if attached is not None and create_only:
                 raise PageExists("an attachment with this name already exists", hint="choose another name")
             file = f"{_get_directory(page_file)}/{filename}"
@@ -81,39 +75,40 @@ class PageAttachments:
             default = (
                 f"Replace {filename} of {page_file.path}" if attached else f"Attach {filename} to {page_file.path}"
             )
-            revision = self._writer.commit([edit], author, message or default)
+            revision = self._commit([edit], author, message or default)
             written = self._source.list_attached_files(_get_directory(page_file), revision)[filename]
             return AttachmentResult(page_file.path, _to_attachment(file, written), revision, created=attached is None)
 
-        return self._writer.retry(attempt)
+        return self._retry(attempt)
 
-    def delete(self, path: str, filename: str, author: Author, message: str = "") -> AttachmentResult:
+    def remove_attachment(self, path: str, filename: str, author: Author, message: str = "") -> AttachmentResult:
         """Delete an attachment of the page. Raises AttachmentNotFound."""
 
         def attempt() -> AttachmentResult:
-            _, page_file, attached = self._find(path, filename)
+            _, page_file, attached = self._find_attached(path, filename)
             if attached is None:
                 raise _build_not_found_error(filename)
             file = f"{_get_directory(page_file)}/{filename}"
             edit = FileEdit(file, None, attached.blob, is_attachment=True)
-            revision = self._writer.commit([edit], author, message or f"Delete {filename} of {page_file.path}")
+            revision = self._commit([edit], author, message or f"Delete {filename} of {page_file.path}")
             return AttachmentResult(page_file.path, _to_attachment(file, attached), revision)
 
-        return self._writer.retry(attempt)
+        return self._retry(attempt)
 
-    def _find(self, path: str, filename: str) -> tuple[str, PageFile, AttachedFile | None]:
+    def _find_attached(self, path: str, filename: str) -> tuple[str, PageFile, AttachedFile | None]:
         """HEAD, the page, and the file with this name that is attached to it."""
-        head = self._locator.get_head()
-        page_file = self._locator.get_page(path, head)
+        head = self._read_head()
+        page_file = self._get_page(path, head)
         if not filename or "/" in filename:
             raise InvalidPage("this is not a file name", hint="use a name without directories, such as report.pdf")
         assert head is not None, "there is a page, so there is a commit"
         return head, page_file, self._source.list_attached_files(_get_directory(page_file), head).get(filename)
 
     def _require_readable_size(self, file: AttachedFile) -> None:
-        if file.size > self._max_bytes:
+        if file.size > self._pipeline.max_bytes:
             raise InputTooLarge(
-                f"the file has {file.size:,} bytes; the limit is {self._max_bytes:,}", hint="read it with git instead"
+                f"the file has {file.size:,} bytes; the limit is {self._pipeline.max_bytes:,}",
+                hint="read it with git instead",
             )
 
     # Files by their path in the repository
@@ -126,12 +121,12 @@ class PageAttachments:
         path = validate_path(path)
         if any(part.startswith(".") for part in path.split("/")):
             raise _build_no_file_error(path)
-        return self._read_media(path) if is_attachment(path, True) else self._read_attachment(path)
+        return self._read_media(path) if is_attachment(path, True) else self._read_attached(path)
 
-    def _read_attachment(self, path: str) -> RepositoryFile:
+    def _read_attached(self, path: str) -> RepositoryFile:
         folder, _, name = path.rpartition("/")
         try:
-            result = self.read(folder, name) if folder else None
+            result = self.read_attachment(folder, name) if folder else None
         except PageNotFound:
             result = None
         if result is None or result.data is None:
@@ -139,12 +134,12 @@ class PageAttachments:
         return RepositoryFile(name, result.attachment.mime_type, result.attachment.blob, result.data)
 
     def _read_media(self, path: str) -> RepositoryFile:
-        head = self._locator.get_head()
+        head = self._read_head()
         found = self._find_media(path, head) if head is not None else None
         if found is None:
             raise _build_no_file_error(path)
         self._require_readable_size(found)
-        (blob,) = self._source.read_blobs([found.blob], self._max_bytes)
+        (blob,) = self._source.read_blobs([found.blob], self._pipeline.max_bytes)
         if blob.data is None:
             raise AttachmentNotFound("this file cannot be read", hint="check the repository with `git fsck`")
         name = path.rpartition("/")[2]
@@ -153,7 +148,7 @@ class PageAttachments:
     def _find_media(self, path: str, head: str) -> AttachedFile | None:
         folder, _, name = path.rpartition("/")
         found = self._source.list_attached_files(folder, head).get(name)
-        if found is not None or self._locator.get_pipeline().dialect.resolution is not LinkResolution.BY_NAME:
+        if found is not None or self.get_pipeline().dialect.resolution is not LinkResolution.BY_NAME:
             return found
         # Notes name a file without its folder; of several files the one nearest to the root is meant.
         files = (file for file in self._source.list_other_files(head) if file.rpartition("/")[2] == name)

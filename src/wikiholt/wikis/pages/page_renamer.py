@@ -9,8 +9,7 @@ from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageEx
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part
 from wikiholt.text.page_names import get_page_path, is_folder_page
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, get_new_file
-from wikiholt.wikis.pages.page_reader import parse_name_and_warnings
+from wikiholt.wikis.pages.page_reader import PageFile, get_new_file, parse_name_and_warnings
 from wikiholt.wikis.pages.page_writer import PageWriter
 
 _MAX_MOVED_FILES = 2_000
@@ -32,13 +31,8 @@ class _EditedPage(NamedTuple):
     data: bytes
 
 
-class PageRenamer:
+class PageRenamer(PageWriter):
     """Renames the pages of one wiki."""
-
-    def __init__(self, writer: PageWriter, open_index: IndexOpener) -> None:
-        self._writer = writer
-        self._source = writer.source
-        self._open_index = open_index
 
     def rename(
         self,
@@ -60,8 +54,8 @@ class PageRenamer:
         file = get_new_file(new_path)
 
         def attempt() -> PageRenameResult:
-            head = self._writer.locator.get_head()
-            page_file = self._writer.get_current(path, expected, head)
+            head = self._read_head()
+            page_file = self._get_current(path, expected, head)
             assert head is not None, "there is a page, so there is a commit"
             self._require_free(page_file, file, new_path, head)
             tree = self._source.read_tree(head)
@@ -76,23 +70,23 @@ class PageRenamer:
             edits = [edit for moved in moves for edit in _make_edits(moved, contents.get(moved.new))]
             edits += [FileEdit(other.file, other.data, other.blob) for other in others]
             default = f"Rename {page_file.path} to {get_page_path(file)}"
-            revision = self._writer.commit(edits, author, message or default)
-            name, _ = parse_name_and_warnings(file, contents.get(file, own), self._writer.locator.get_pipeline())
+            revision = self._commit(edits, author, message or default)
+            name, _ = parse_name_and_warnings(file, contents.get(file, own), self.get_pipeline())
             updated = tuple(get_page_path(other.file) for other in others)
             moved_files = tuple(MovedFile(moved.old, moved.new, moved.is_page) for moved in moves[1:])
             return PageRenameResult(name, get_page_path(file), file, page_file.path, revision, updated, moved_files)
 
-        return self._writer.retry(attempt)
+        return self._retry(attempt)
 
     def _require_free(self, page_file: PageFile, file: str, new_path: str, head: str) -> None:
         if file == page_file.file:
             raise InvalidPage(f"{page_file.path!r} is already the page's path", hint="give another path")
-        existing = self._writer.locator.find_page(new_path, head)
+        existing = self._find_page(new_path, head)
         if existing is not None and existing.file != page_file.file:
             raise PageExists(f"the page {existing.path!r} already exists", hint="choose another path")
 
     def _read_own(self, page_file: PageFile) -> bytes:
-        (own,) = self._source.read_blobs([page_file.blob], self._writer.pipeline.max_bytes)
+        (own,) = self._source.read_blobs([page_file.blob], self._pipeline.max_bytes)
         if own.data is None:
             raise InvalidPage(
                 f"git could not read {page_file.path}", hint="it may be over page.max_bytes; rename with git"
@@ -107,7 +101,7 @@ class PageRenamer:
         It is named like the page. That of `guides/index` is `guides`, unless the page gets another kind of name.
         """
         old, new = (file.rpartition(".")[0] for file in (old_file, new_file))
-        if not self._writer.locator.get_pipeline().dialect.resolution.is_exact:
+        if not self.get_pipeline().dialect.resolution.is_exact:
             if is_folder_page(new_file) and get_folder(new) == old:
                 return None
             if is_folder_page(old_file) and is_folder_page(new_file) and get_last_part(old) == get_last_part(new):
@@ -152,7 +146,7 @@ class PageRenamer:
         tree: Mapping[str, TreeEntry],
         to_link_path: Callable[[str], str | None],
     ) -> PageMove:
-        dialect = self._writer.locator.get_pipeline().dialect
+        dialect = self.get_pipeline().dialect
         before = {get_page_path(file) for file, entry in tree.items() if entry.kind is EntryKind.FILE}
         pages = {get_page_path(moved.old): get_page_path(moved.new) for moved in moves if moved.is_page}
         before_names, after_names = (
@@ -166,7 +160,7 @@ class PageRenamer:
     def _rewrite_moved(self, moves: Sequence[_FileMove], move: PageMove) -> dict[str, bytes]:
         """The new contents of the moved pages that change, by their new files."""
         pages = [moved for moved in moves if moved.is_page]
-        blobs = self._source.read_blobs((moved.blob for moved in pages), self._writer.pipeline.max_bytes)
+        blobs = self._source.read_blobs((moved.blob for moved in pages), self._pipeline.max_bytes)
         return {
             moved.new: data
             for moved, blob in zip(pages, blobs, strict=True)
@@ -178,7 +172,7 @@ class PageRenamer:
     ) -> list[_EditedPage]:
         """The pages that stay and whose links change."""
         candidates = sorted(set(self._find_candidates(tree, head, moves)) - {moved.old for moved in moves})
-        blobs = self._source.read_blobs((tree[file].blob for file in candidates), self._writer.pipeline.max_bytes)
+        blobs = self._source.read_blobs((tree[file].blob for file in candidates), self._pipeline.max_bytes)
         return [
             _EditedPage(file, blob.id, data)
             for file, blob in zip(candidates, blobs, strict=True)

@@ -7,12 +7,9 @@ from typing import TypeVar
 
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.page import PageDeleteResult, PageWriteResult
-from wikiholt.domain.protocols import Source
 from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch, SourceCorrupt
-from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_new_file
-from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_text
+from wikiholt.wikis.pages.page_reader import PageFile, PageReader, get_new_file, parse_name_and_warnings, read_text
 
 _MAX_TRIES = 8
 """How often a write is retried after conflicting commits."""
@@ -22,13 +19,8 @@ _MIN_REVISION_CHARS = 7
 T = TypeVar("T")
 
 
-class PageWriter:
+class PageWriter(PageReader):
     """Writes the pages of one wiki."""
-
-    def __init__(self, source: Source, pipeline: TextPipeline, locator: PageLocator) -> None:
-        self.source = source
-        self.pipeline = pipeline
-        self.locator = locator
 
     def write(
         self,
@@ -41,16 +33,16 @@ class PageWriter:
         create_only: bool = False,
     ) -> PageWriteResult:
         """Write the page. Raises PageExists if `create_only` and it exists."""
-        data = self.encode(content)
+        data = self._encode(content)
 
         def attempt() -> PageWriteResult:
-            page_file = self.locator.find_page(path, self.locator.get_head())
+            page_file = self._find_page(path, self._read_head())
             self._require_revision(page_file, expected)
             if page_file is not None and create_only:
                 raise PageExists(f"the page {page_file.path!r} already exists", hint="edit it, or choose another path")
             return self._save(page_file, page_file.file if page_file else get_new_file(path), data, author, message)
 
-        return self.retry(attempt)
+        return self._retry(attempt)
 
     def replace_text(
         self,
@@ -88,14 +80,14 @@ class PageWriter:
 
     def delete(self, path: str, author: Author, message: str = "", *, expected: str | None = None) -> PageDeleteResult:
         def attempt() -> PageDeleteResult:
-            page_file = self.get_current(path, expected, self.locator.get_head())
+            page_file = self._get_current(path, expected, self._read_head())
             edit = FileEdit(page_file.file, None, page_file.blob)
-            revision = self.commit([edit], author, message or f"Delete {page_file.path}")
+            revision = self._commit([edit], author, message or f"Delete {page_file.path}")
             return PageDeleteResult(page_file.path, page_file.file, revision)
 
-        return self.retry(attempt)
+        return self._retry(attempt)
 
-    def encode(self, content: str) -> bytes:
+    def _encode(self, content: str) -> bytes:
         """The content as UTF-8. Raises InvalidPage or InputTooLarge."""
         if "\0" in content:
             raise InvalidPage("the page contains a NUL character", hint="send text")
@@ -103,16 +95,16 @@ class PageWriter:
             data = content.encode()
         except UnicodeEncodeError:
             raise InvalidPage("the page cannot be encoded as UTF-8", hint="send UTF-8") from None
-        if len(data) > self.pipeline.max_bytes:
+        if len(data) > self._pipeline.max_bytes:
             raise InputTooLarge(
-                f"the page has {len(data):,} bytes; the limit is {self.pipeline.max_bytes:,}",
+                f"the page has {len(data):,} bytes; the limit is {self._pipeline.max_bytes:,}",
                 hint="split it into several pages, or raise page.max_bytes",
             )
         return data
 
-    def get_current(self, path: str, expected: str | None, head: str | None) -> PageFile:
+    def _get_current(self, path: str, expected: str | None, head: str | None) -> PageFile:
         """The page at HEAD. Raises RevisionMismatch unless it was last changed by `expected`."""
-        page_file = self.locator.get_page(path, head)
+        page_file = self._get_page(path, head)
         self._require_revision(page_file, expected)
         return page_file
 
@@ -134,38 +126,38 @@ class PageWriter:
     def _get_revision(self, page_file: PageFile) -> str:
         """The commit that last changed the page, or HEAD if the history cannot be read so far."""
         with suppress(SourceCorrupt):
-            for commit in self.source.read_history(page_file.file, 1):
+            for commit in self._source.read_history(page_file.file, 1):
                 return commit.revision
-        return self.source.get_head()
+        return self._source.get_head()
 
     def _edit(
         self, path: str, change: Callable[[str], str], author: Author, message: str, expected: str | None
     ) -> PageWriteResult:
         def attempt() -> PageWriteResult:
-            page_file = self.get_current(path, expected, self.locator.get_head())
-            text = read_text(self.source, page_file, self.pipeline.max_bytes).text
-            return self._save(page_file, page_file.file, self.encode(change(text)), author, message)
+            page_file = self._get_current(path, expected, self._read_head())
+            text = read_text(self._source, page_file, self._pipeline.max_bytes).text
+            return self._save(page_file, page_file.file, self._encode(change(text)), author, message)
 
-        return self.retry(attempt)
+        return self._retry(attempt)
 
     def _save(
         self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str
     ) -> PageWriteResult:
         path = get_page_path(file)
-        name, warnings = parse_name_and_warnings(file, data, self.locator.get_pipeline())
+        name, warnings = parse_name_and_warnings(file, data, self.get_pipeline())
         if page_file is not None and self._has_content(page_file, data):
             return PageWriteResult(
                 name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings
             )
         edit = FileEdit(file, data, page_file.blob if page_file else None)
-        revision = self.commit([edit], author, message or f"{'Update' if page_file else 'Create'} {path}")
+        revision = self._commit([edit], author, message or f"{'Update' if page_file else 'Create'} {path}")
         return PageWriteResult(name, path, file, revision, created=page_file is None, changed=True, warnings=warnings)
 
     def _has_content(self, page_file: PageFile, data: bytes) -> bool:
-        (blob,) = self.source.read_blobs([page_file.blob], self.pipeline.max_bytes)
+        (blob,) = self._source.read_blobs([page_file.blob], self._pipeline.max_bytes)
         return blob.data == data
 
-    def retry(self, attempt: Callable[[], T]) -> T:
+    def _retry(self, attempt: Callable[[], T]) -> T:
         """Run a write, and repeat it from the current state after conflicting commits. Raises Busy."""
         for _ in range(_MAX_TRIES):
             try:
@@ -174,10 +166,10 @@ class PageWriter:
                 continue
         raise Busy("other writers keep changing this page", hint="try again in a moment")
 
-    def commit(self, edits: list[FileEdit], author: Author, message: str) -> str:
+    def _commit(self, edits: list[FileEdit], author: Author, message: str) -> str:
         """Commit the edits. Raises _EditConflict if a file has changed since the edits were made."""
         try:
-            return self.source.commit(edits, author, message)
+            return self._source.commit(edits, author, message)
         except RevisionMismatch as error:
             raise _EditConflict from error
 

@@ -12,18 +12,16 @@ from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.bulk_writer import BulkWriter
-from wikiholt.wikis.pages.indexed_pages import IndexedPages
+from wikiholt.wikis.pages.indexed_pages import IndexOpener
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, is_below, validate_path
-from wikiholt.wikis.pages.page_reader import PageReader
+from wikiholt.wikis.pages.page_reader import PageFile, is_below, validate_path
 from wikiholt.wikis.pages.page_renamer import PageRenamer
-from wikiholt.wikis.pages.page_writer import PageWriter
 
 _NO_FILTER = PageFilter()
 _BATCH_PAGES = 200
 
 
-class WikiPages:
+class WikiPages(PageRenamer, PageAttachments, BulkWriter):
     """The pages of one wiki, bound to its source and its index. Safe to use from many threads.
 
     A page is named by its path: exactly, or by the only path that differs only in case or Unicode normalization;
@@ -33,37 +31,11 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
-        self._source = source
-        self._locator = locator = PageLocator(source, pipeline, open_index)
-        self.get_pipeline = locator.get_pipeline
-        indexed_pages = self._indexed_pages = IndexedPages(open_index)
-        reader = self._reader = PageReader(source, pipeline, locator, indexed_pages)
-        writer = PageWriter(source, pipeline, locator)
-        attachments = PageAttachments(writer)
-
-        self.get_facets = indexed_pages.get_facets
-        self.build_graph = indexed_pages.build_graph
-        self.find_orphans = indexed_pages.find_orphans
-
-        self.read = reader.read
-        self.resolve_path = reader.resolve_path
-        self.read_draft = reader.read_draft
-        self.read_history = reader.read_history
+        super().__init__(source, pipeline, open_index)
+        self.get_facets = self._indexed_pages.get_facets
+        self.build_graph = self._indexed_pages.build_graph
+        self.find_orphans = self._indexed_pages.find_orphans
         self.read_changelog = source.read_log
-
-        self.write = writer.write
-        self.replace_text = writer.replace_text
-        self.append = writer.append
-        self.delete = writer.delete
-        self.write_many = BulkWriter(writer).write
-        self.rename = PageRenamer(writer, open_index).rename
-
-        self.read_file = attachments.read_file
-
-        self.list_attachments = attachments.list
-        self.read_attachment = attachments.read
-        self.add_attachment = attachments.write
-        self.remove_attachment = attachments.delete
 
     def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
         """The pages that pass the filter, by path: of the index, or of HEAD until the first sync has ended."""
@@ -73,14 +45,14 @@ class WikiPages:
                 return indexed
         except IndexMissing:
             pass
-        head = self._locator.get_head()
+        head = self._read_head()
         if head is None:
             return PageList((), 0, None)
-        return _list_pages_from_git(self._source, self._locator.get_pipeline(), head, where, limit, offset)
+        return _list_pages_from_git(self._source, self.get_pipeline(), head, where, limit, offset)
 
     def find_file(self, path: str) -> PageFile | None:
         """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
-        return self._locator.find_page(path, self._locator.get_head())
+        return self._find_page(path, self._read_head())
 
     def find_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions; None if that is unknown."""
@@ -96,7 +68,7 @@ class WikiPages:
     def get_links(self, path: str) -> PageLinks:
         """The page's links and the links to it, also of a page that is not written yet. Needs the index."""
         try:
-            return self._indexed_pages.get_links(self._reader.resolve_path(path))
+            return self._indexed_pages.get_links(self.resolve_path(path))
         except PageNotFound:
             links = self._indexed_pages.get_links(validate_path(path))
             if not links.linked_from:
