@@ -268,11 +268,6 @@ class WikiService:
                     removed.append(self.remove(wiki.slug, wiki.id))
         return removed
 
-    def get_handle_in_use(self, wiki_id: str) -> WikiHandle | None:
-        """The handle of a wiki if it is open, else None."""
-        with self._lock:
-            return self._handles.get(wiki_id)
-
     def open_with_embedder(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A separate handle with this embedder. The caller has to close it."""
         return self._create_handle(self._get_checked(slug), replace(self.components, embedder=lambda: embedder))
