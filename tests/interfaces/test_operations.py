@@ -27,7 +27,7 @@ from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 
 OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
 READ = "<the revision that was read>"
-"""Stands for the revision of the page of the case."""
+"""Replaced by the revision of the page of the case."""
 STALE = "0" * 40
 
 

@@ -43,35 +43,40 @@ class HistoryDocument(TypedDict):
 
     path: str
     history: list[CommitDocument]
+    next_offset: int | None
 
 
 class ChangeDocument(CommitDocument):
-    """A commit with the pages that it changed."""
+    """A commit with the pages that it changed; `position` is the number of commits before it in the changelog."""
 
     pages_affected: list[str]
+    position: int
 
 
 class ChangelogDocument(TypedDict):
-    """Commits that changed pages, newest first; `total` counts those listed, `more` says whether others follow."""
+    """Commits that changed pages, newest first; `total` counts those listed, the others begin at `next_offset`."""
 
     entries: list[ChangeDocument]
     total: int
     more: bool
+    next_offset: int | None
 
 
 def build_changelog_document(
-    entries: Sequence[LogEntry], path_style: PathStyle, *, more: bool = False
+    entries: Sequence[tuple[int, LogEntry]], path_style: PathStyle, next_offset: int | None
 ) -> ChangelogDocument:
     return {
         "entries": [
             {
                 **build_document(CommitDocument, entry.commit),
                 "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files],
+                "position": position,
             }
-            for entry in entries
+            for position, entry in entries
         ],
         "total": len(entries),  # as in otterwiki-api; the number of all of them would cost a walk of the history
-        "more": more,
+        "more": next_offset is not None,
+        "next_offset": next_offset,
     }
 
 

@@ -39,7 +39,9 @@ class CommitParameters(BodyParameters):
     """The page and the commit of every write."""
 
     path: PathInUrl
-    commit_message: Annotated[Text, Field(max_length=10_000)] | None = None
+    commit_message: Annotated[Text, Field(max_length=10_000)] | None = Field(
+        None, description="The reason, in one line."
+    )
     author: CommitAuthor | None = None
 
     @property
@@ -50,7 +52,9 @@ class CommitParameters(BodyParameters):
 class WriteParameters(CommitParameters):
     """The fields of every write of a page; `revision` is the revision that the writer has read (empty: none)."""
 
-    revision: Annotated[str, Field(max_length=64)] | None = None
+    revision: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="The revision that you have read: the write is refused if the page was changed since."
+    )
 
     @property
     def expected(self) -> str | None:
@@ -113,7 +117,7 @@ def write_page(wiki: WikiSession, parameters: WritePage) -> PageWriteDocument:
             current=wiki.handle.pages.read(path).revision,
             hint="Read it, then send its revision with the change, or send If-Match: * to overwrite it.",
         ) from None
-    return _report_saved(wiki, written, author, message)
+    return report_saved(wiki, written, author, message)
 
 
 @WRITE_OPERATIONS.add("PATCH /pages/{path}", "patch_page")
@@ -129,10 +133,10 @@ def edit_page(wiki: WikiSession, parameters: EditPage) -> PageWriteDocument:
         raise InvalidPage("old_string and new_string are identical.", hint="Send a different new_string.")
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
     written = wiki.handle.pages.replace_text(path, old, new, author, parameters.message, expected=parameters.expected)
-    return _report_saved(wiki, written, author, parameters.message)
+    return report_saved(wiki, written, author, parameters.message)
 
 
-def _report_saved(wiki: WikiSession, written: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
+def report_saved(wiki: WikiSession, written: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
     wiki.report_write(written, author, message)
     return build_document(PageWriteDocument, written, wiki.path_style)
 

@@ -1,8 +1,11 @@
 """The table of all operations: those of a wiki, and those of the service."""
 
+from wikiholt.api.operations.ask import ASK_OPERATIONS
 from wikiholt.api.operations.attachments import ATTACHMENT_OPERATIONS
 from wikiholt.api.operations.index import BACKUP_OPERATIONS, INDEX_OPERATIONS
 from wikiholt.api.operations.keys import KEY_OPERATIONS
+from wikiholt.api.operations.page_edits import EDIT_OPERATIONS
+from wikiholt.api.operations.page_parts import PART_OPERATIONS
 from wikiholt.api.operations.page_writes import WRITE_OPERATIONS
 from wikiholt.api.operations.pages import LINK_OPERATIONS, PAGE_OPERATIONS
 from wikiholt.api.operations.search import SEARCH_OPERATIONS
@@ -10,6 +13,7 @@ from wikiholt.api.operations.wikis import WIKI_OPERATIONS
 
 OPERATIONS_OF_WIKI = (
     *SEARCH_OPERATIONS,
+    *ASK_OPERATIONS,
     *ATTACHMENT_OPERATIONS,
     *PAGE_OPERATIONS,
     *WRITE_OPERATIONS,
@@ -19,4 +23,6 @@ OPERATIONS_OF_WIKI = (
     *KEY_OPERATIONS,
 )
 """Attachments and history come before the page itself, whose path can be any text."""
+OPERATIONS_WITHOUT_ROUTE = (*PART_OPERATIONS, *EDIT_OPERATIONS)
+"""What agents need to read and write with a limited budget."""
 OPERATIONS_OF_SERVICE = WIKI_OPERATIONS

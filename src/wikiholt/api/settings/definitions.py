@@ -357,6 +357,7 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
+    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     hide: tuple[str, ...] = setting(
         (),
@@ -381,9 +382,7 @@ class WikiSettings:
         find_choice=find_language,
     )
     anchors: str = setting(
-        "",
-        "The style of heading anchors in links; empty means the general setting.",
-        choices=("", *ANCHOR_STYLES),
+        "", "The style of heading anchors in links; empty means the general setting.", choices=("", *ANCHOR_STYLES)
     )
     dialect: str = setting(
         AUTO,
