@@ -95,7 +95,9 @@ class WikiHandle:
         self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
         writer = components.query_log_writer
         self._query_log = (
-            WikiQueryLog(writer, wiki.id, self._open_index, enabled=config.log_queries) if writer else None
+            WikiQueryLog(writer, writer.open_log(wiki.id), self._open_index, enabled=config.log_queries)
+            if writer
+            else None
         )
 
     def search(
