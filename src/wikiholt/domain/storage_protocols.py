@@ -113,11 +113,8 @@ class WikiIndex(KeptIndex, Protocol):
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
-        """The number of pages with each of these terms."""
+        """The number of pages with each of these terms. Terms with spaces between them are a phrase."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.

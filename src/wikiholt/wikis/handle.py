@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import never_stop
@@ -113,6 +114,22 @@ class WikiHandle:
         if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
+
+    def ask(
+        self,
+        question: str,
+        previous: str = "",
+        where: PageFilter | None = None,
+        *,
+        interface: SearchInterface | None = None,
+        snapshot: IndexSnapshot | None = None,
+    ) -> Answer:
+        """The sentences of pages that answer a question, or the closest pages. Recorded like a search."""
+        with self._use_live_index() as live_index:
+            request = live_index.searcher.make_answer_request(question, previous, where or PageFilter())
+        result = self.search(request, interface=interface, snapshot=snapshot)
+        with self._use_live_index() as live_index:
+            return live_index.searcher.answer(result, question)
 
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None

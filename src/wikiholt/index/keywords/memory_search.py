@@ -12,9 +12,9 @@ from wikiholt.domain.storage_protocols import KeywordSnapshot
 from wikiholt.index.keywords.keyword_state import (
     KeywordState,
     QueryLists,
+    count_pages,
     find_lists,
     follow_index,
-    get_max_score,
     iter_page_counts,
     rank_pages,
 )
@@ -46,12 +46,9 @@ class MemoryKeywordSearch:
         state, lists = self._find_lists(version, query)
         return rank_pages(state, lists, limit, page_ids)
 
-    def get_max_score(self, version: int | None, query: KeywordQuery) -> float:
-        return get_max_score(*self._find_lists(version, query))
-
     def count_pages(self, version: int | None, terms: Sequence[str]) -> Mapping[str, int]:
         _, lists = self._find_lists(version, KeywordQuery(tuple(terms)))
-        return {term: len(rows) for term, (rows, _) in zip(terms, lists.terms, strict=True)}
+        return count_pages(terms, lists)
 
     def find_page_ids(self, version: int | None, query: KeywordQuery) -> IntArray:
         """The sorted ids of the pages with every phrase and without excluded phrases."""
