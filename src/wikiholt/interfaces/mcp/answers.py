@@ -43,7 +43,7 @@ def build_continuation(message: str, tool: str, arguments: dict[str, Any]) -> di
 
 _DEFAULT_HITS = 8
 _SHORT_BYTES = 1950
-"""Size of an answer with so many hits: with the structured content, 4 kB."""
+"""Size of an answer with the default number of hits; with the structured content it is 4 kB."""
 _MIN_SNIPPET_BYTES, _MIN_LINE_BYTES = 400, 80
 """What snippets get at least in all, and a snippet so that it says something."""
 _LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence")
@@ -154,7 +154,7 @@ def present_answer(document: Any, call: ToolCall) -> Any:
 
     def build(share: int) -> Any:
         answer = {
-            "results": take_shortened(results, ("id", "title", "text"), share),
+            "results": take_shortened(results, ("title", "text"), share),
             "answered": document["answered"],
             "probability": document["probability"],
             "notes": notes,

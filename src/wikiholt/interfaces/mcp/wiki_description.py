@@ -1,4 +1,4 @@
-"""What agents are told about a wiki, so that one with several servers can choose: name, size and subjects."""
+"""How a wiki is described to agents, so that one with several servers can choose: name, size and subjects."""
 
 import re
 from collections.abc import Iterable
