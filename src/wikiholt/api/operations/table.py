@@ -1,5 +1,6 @@
 """The table of all operations: those of a wiki, and those of the service."""
 
+from wikiholt.api.operations.ask import ASK_OPERATIONS
 from wikiholt.api.operations.attachments import ATTACHMENT_OPERATIONS
 from wikiholt.api.operations.index import BACKUP_OPERATIONS, INDEX_OPERATIONS
 from wikiholt.api.operations.keys import KEY_OPERATIONS
@@ -12,6 +13,7 @@ from wikiholt.api.operations.wikis import WIKI_OPERATIONS
 
 OPERATIONS_OF_WIKI = (
     *SEARCH_OPERATIONS,
+    *ASK_OPERATIONS,
     *ATTACHMENT_OPERATIONS,
     *PAGE_OPERATIONS,
     *PART_OPERATIONS,

@@ -87,6 +87,16 @@ _FETCH = Tool(
 READ_TOOLS: Sequence[Tool] = (
     _SEARCH,
     Tool(
+        "ask",
+        "Answer a question",
+        _OPERATIONS["ask"],
+        ("query=q", "after"),
+        answers.present_answer,
+        format_compact_json,
+        description=f"Get the few sentences of the wiki that answer a question, or the closest pages. {DATA_NOTE}",
+        reads_index=True,
+    ),
+    Tool(
         "read_page",
         "Read pages",
         _OPERATIONS["read_parts"],
