@@ -18,7 +18,7 @@ _VERSION = "2026-07-28"
 _MCP = ApiRoute("GET", "/mcp")
 """The access rules treat it as a read route, although every message is a POST request."""
 _TOOLS = (
-    *("search", "fetch", "read_page", "list_pages", "list_tags", "similar_pages", "get_links"),
+    *("search", "ask", "fetch", "read_page", "list_pages", "list_tags", "similar_pages", "get_links"),
     *("page_history", "diff_page", "recent_changes"),
 )
 

@@ -19,6 +19,7 @@ from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_tools
 CANARY, SECRET = "betacanary", "hiddenbeta"
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"query": CANARY, "n": 100},
+    "ask": {"query": CANARY},
     "fetch": {"id": "Home"},
     "read_page": {"paths": ["Home", f"{SECRET}/Page"]},
     "list_pages": {},

@@ -85,7 +85,6 @@ _MAX_HEADING_CHARS = 2_000
 _MAX_HEADING_TEXT_CHARS = 500
 """Stored characters of a heading; every chunk under the heading repeats them."""
 _NEWLINE = re.compile("\n")
-_COARSE_BLOCK_LINES = 1_000
 
 MAX_LINES = 100_000
 """Lines of a page that are parsed as Markdown: each may take kilobytes of memory."""
@@ -154,10 +153,13 @@ def parse_outline(
     )
     if len(links) > MAX_LINKS:
         warnings.append(f"the page has more than {MAX_LINKS:,} links; only the first {MAX_LINKS:,} are indexed")
-    blocks = (*_find_blocks(parsed.blocks, lines), *_find_coarse_blocks(body, rest, first_line))
+    blocks = _find_blocks(parsed.blocks, lines)
+    if rest:
+        rest_lines = _BodyLines.from_body(body[rest:], first_line + body.count("\n", 0, rest))
+        rest_lines.add_block(blocks, "paragraph", 0, len(rest_lines.texts), rest)
     contents = (text.content for text in parsed.texts)
     metadata = find_inline_metadata(contents, dialect) if dialect.has_note_markup else NO_METADATA
-    return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings), metadata)
+    return PageOutline(tuple(headings), links[:MAX_LINKS], tuple(blocks), tuple(warnings), metadata)
 
 
 def _find_page_links(
@@ -234,20 +236,6 @@ def _find_blocks(blocks: Sequence[BlockLines], lines: _BodyLines) -> list[Markdo
             lines.add_block(found, "table", table, end)
         last_line = end
     lines.add_block(found, "definition", last_line, len(lines.texts))
-    return found
-
-
-def _find_coarse_blocks(body: str, begin: int, first_line: int) -> list[MarkdownBlock]:
-    """The part of a body after MAX_LINES, in blocks of a thousand lines."""
-    found: list[MarkdownBlock] = []
-    line = first_line + body.count("\n", 0, begin)
-    while 0 < begin < len(body):
-        last = next(islice(_NEWLINE.finditer(body, begin), _COARSE_BLOCK_LINES - 1, None), None)
-        end = last.end() if last else len(body)
-        text = body[begin:end]
-        _BodyLines.from_body(text, line).add_block(found, "paragraph", 0, text.count("\n") + 1, begin)
-        line += text.count("\n")
-        begin = end
     return found
 
 

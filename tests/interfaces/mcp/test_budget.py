@@ -13,6 +13,7 @@ from wikiholt.interfaces.mcp.tool import MIN_TOKENS
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("search", {"query": "valve", "n": 20, "fresh": True}),
     ("search", {"query": "valve", "n": 20, "detail": "full"}),
+    ("ask", {"query": "valve"}),
     ("fetch", {"id": "Big/Huge"}),
     ("read_page", {"paths": ["Big/Huge"]}),
     ("read_page", {"paths": ["Big/Huge", "Big/Page 1", "Big/Page 2", "Big/Page 3", "Nowhere"]}),

@@ -13,7 +13,7 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 from tests.support.uvicorn_server import run_server
 
 READ_TOOLS = [
-    *("search", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
+    *("search", "ask", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
     *("recent_changes", "page_history", "diff_page", "list_attachments", "fetch"),
 ]
 WRITE_TOOLS = ["write_page", "edit_page", "append_to_page", "rename_page", "delete_page"]

@@ -1,5 +1,6 @@
 """The table of all operations: those of a wiki, and those of the service."""
 
+from wikiholt.api.operations.ask import ASK_OPERATIONS
 from wikiholt.api.operations.attachments import ATTACHMENT_OPERATIONS
 from wikiholt.api.operations.index import BACKUP_OPERATIONS, INDEX_OPERATIONS
 from wikiholt.api.operations.keys import KEY_OPERATIONS
@@ -12,15 +13,16 @@ from wikiholt.api.operations.wikis import WIKI_OPERATIONS
 
 OPERATIONS_OF_WIKI = (
     *SEARCH_OPERATIONS,
+    *ASK_OPERATIONS,
     *ATTACHMENT_OPERATIONS,
     *PAGE_OPERATIONS,
+    *PART_OPERATIONS,
     *WRITE_OPERATIONS,
+    *EDIT_OPERATIONS,
     *LINK_OPERATIONS,
     *INDEX_OPERATIONS,
     *BACKUP_OPERATIONS,
     *KEY_OPERATIONS,
 )
 """Attachments and history come before the page itself, whose path can be any text."""
-OPERATIONS_WITHOUT_ROUTE = (*PART_OPERATIONS, *EDIT_OPERATIONS)
-"""What agents need to read and write with a limited budget."""
 OPERATIONS_OF_SERVICE = WIKI_OPERATIONS

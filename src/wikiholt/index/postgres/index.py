@@ -173,9 +173,6 @@ class PostgresIndex:
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         return self._keywords.search(self._version, query, limit, self.filter_page_ids(where))
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        return self._keywords.get_max_score(self._version, query)
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
         return self._keywords.count_pages(self._version, terms)
 

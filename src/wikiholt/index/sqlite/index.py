@@ -236,13 +236,9 @@ class SqliteIndex:
             integrity.require_words(db, query, hits)
             return hits
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        with self._pool.read_snapshot() as db:
-            return queries.get_max_keyword_score(db, query)
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
         with self._pool.read_snapshot() as db:
-            return {term: queries.count_pages(db, (term,)) for term in terms}
+            return {term: queries.count_pages(db, term) for term in terms}
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where, SQLITE)

@@ -129,6 +129,35 @@ def _build_hit(hit: Any, detail: str, budget: int) -> dict[str, Any]:
     return _drop_empty(shorten_fields(fields, [name for name in _HIT_TEXTS if name in fields], budget // 8))
 
 
+_NOT_SAID_NOTE = "The wiki does not say; the results are the closest pages."
+
+
+def present_answer(document: Any, call: ToolCall) -> Any:
+    """The sentences with the lines of their pages; or the closest pages, and a note that says so."""
+    notes = list(document["notes"]) + ([_STALE_NOTE] if document["stale"] else [])
+    if document["answered"]:
+        results = [
+            {"id": each["path"], "lines": [each["line"], each["last_line"]], "text": each["text"]}
+            for each in document["sentences"]
+        ]
+    else:
+        notes.insert(0, _NOT_SAID_NOTE)
+        results = [{"id": hit["path"], "title": hit["name"], "lines": hit["lines"]} for hit in document["closest"]]
+
+    def build(share: int) -> Any:
+        answer = {
+            "results": take_shortened(results, ("id", "title", "text"), share),
+            "answered": document["answered"],
+            "probability": document["probability"],
+            "notes": notes,
+            "indexed_revision": (document["indexed_revision"] or "")[:12],
+            "notice": DATA_NOTICE,
+        }
+        return _drop_empty(answer) | {"answered": document["answered"]}
+
+    return fit_to_budget(build, format_compact_json, call.budget)
+
+
 # Pages
 
 
