@@ -18,9 +18,10 @@ import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.errors import ModelError, ModelMismatch
+from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
+from wikiholt.models.model_card import ModelCard
 from wikiholt.models.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
-from wikiholt.models.self_test import check_references, check_vector
+from wikiholt.models.self_test import SELF_TEST_HINT, check_references
 from wikiholt.processor import count_available_cores
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class OnnxEmbedder:
             vectors: FloatArray = encoder.embed(self._model.tokenizer.encode_passages(texts))
             # All at once; only a suspicious vector is checked on its own, for the message.
             for position in np.flatnonzero(~(np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < _UNIT_TOLERANCE)):
-                check_vector(vectors[position], self._model.card)
+                _check_vector(vectors[position], self._model.card)
             return vectors
 
     def _embed_passage(self, text: str) -> FloatArray:
@@ -192,9 +193,9 @@ class OnnxEmbedder:
             vector = layer.apply(vector)
         if self._model.card.normalise:
             length = np.float32(np.sqrt(np.dot(vector, vector)))
-            # A vector that cannot be normalized is left as it is, for `check_vector` to report.
+            # A vector that cannot be normalized is left as it is, for `_check_vector` to report.
             vector = vector / length if np.isfinite(length) and length > 0 else vector
-        check_vector(vector, self._model.card)
+        _check_vector(vector, self._model.card)
         return vector
 
     def _pool_output(self, output: FloatArray) -> FloatArray:
@@ -207,3 +208,22 @@ class OnnxEmbedder:
         states = output[0]
         pooled: FloatArray = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
         return pooled.astype(np.float32, copy=False)
+
+
+def _check_vector(vector: FloatArray, card: ModelCard) -> None:
+    """Raise ModelSelfTestFailed unless this vector can be indexed."""
+    if vector.shape != (card.dimensions,):
+        raise ModelSelfTestFailed(
+            f"{card.name} returned shape {vector.shape} instead of {card.dimensions} numbers", hint=SELF_TEST_HINT
+        )
+    length = float(np.sqrt(np.dot(vector, vector)))
+    if not np.isfinite(length):
+        raise ModelSelfTestFailed(
+            f"{card.name} returned a vector with numbers that are not finite", hint=SELF_TEST_HINT
+        )
+    if length == 0:
+        raise ModelSelfTestFailed(f"{card.name} returned a vector of zeros", hint=SELF_TEST_HINT)
+    if card.normalise and abs(length - 1) > 1e-3:
+        raise ModelSelfTestFailed(
+            f"{card.name} returned a vector of length {length:.4f} instead of 1", hint=SELF_TEST_HINT
+        )
