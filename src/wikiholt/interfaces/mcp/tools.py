@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import Tool as Described
 
-from wikiholt.api.operations.table import OPERATIONS_OF_WIKI, OPERATIONS_WITHOUT_ROUTE
+from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
 from wikiholt.interfaces.mcp import answers
 from wikiholt.interfaces.mcp.answers import format_lines, present_lists, present_written
 from wikiholt.interfaces.mcp.budget import format_compact_json
@@ -20,7 +20,7 @@ from wikiholt.interfaces.mcp.tool import (
     Tool,
 )
 
-_OPERATIONS = {operation.name: operation for operation in (*OPERATIONS_OF_WIKI, *OPERATIONS_WITHOUT_ROUTE)}
+_OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
 _FILTERS = ("tag", "category", "prefix", "since", "where")
 _PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS)
 """Filters are described once, in the tool `search`."""
