@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
+from bench.measures import get_max_keyword_score
 from bench.report import make_head, make_parser, publish
 from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import VectorHits
@@ -49,7 +50,7 @@ def search_channels(index: WikiIndex, embedder: Embedder, text: str) -> ChannelR
     if len(missing):
         near |= get_distances(index.search_vectors(vector, 10**6, missing))
     cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
-    return ChannelResults(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
+    return ChannelResults(meaning, words, cosines, get_max_keyword_score(index, query) if words else 1.0)
 
 
 def get_distances(hits: VectorHits) -> dict[int, float]:

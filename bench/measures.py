@@ -6,6 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from wikiholt.domain.search import KeywordQuery
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.candidates import list_parts
+from wikiholt.text.bm25 import compute_max_score
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,3 +56,10 @@ def read_private_mb(pid: int, fields: tuple[str, ...] = ("Private_Dirty", "Swap:
 def count_disk_bytes(directory: Path) -> int:
     """Bytes of the blocks that the files below a directory use."""
     return sum(file.lstat().st_blocks * 512 for file in directory.rglob("*"))
+
+
+def get_max_keyword_score(index: WikiIndex, query: KeywordQuery) -> float:
+    """The most that a page can score for a query: with all of its terms and phrases."""
+    page_count, parts = index.get_state().pages, list_parts(query)
+    counts = index.count_pages(parts)
+    return sum(compute_max_score(page_count, counts[part]) for part in parts)

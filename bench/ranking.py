@@ -18,6 +18,7 @@ from hashlib import blake2b
 import numpy as np
 
 from bench import collections
+from bench.measures import get_max_keyword_score
 from bench.report import make_head, make_parser, publish
 from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -211,7 +212,7 @@ def find_candidates(
     for query, text in kind.texts.items():
         words = parse_query(text)
         cosines = collection_pages.vectors @ embedder.embed_query(to_plain_query(text))
-        best = index.get_max_keyword_score(words)
+        best = get_max_keyword_score(index, words)
         shares = {
             hit.page_id: min(1.0, hit.score / best)
             for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
+from bench.measures import get_max_keyword_score
 from bench.ranking import find_links
 from bench.report import describe_machine, write_result
 from wikiholt.api.bootstrap import open_service
@@ -213,7 +214,7 @@ class IndexSignals:
         words, plain = parse_query(text), to_plain_query(text)
         vector = self._embedder.embed_query(plain)
         cosines = self._vectors @ vector
-        best = self._index.get_max_keyword_score(words) or 1.0
+        best = get_max_keyword_score(self._index, words) or 1.0
         hits = self._index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
         shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
         near = self._page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
@@ -315,7 +316,7 @@ class IndexSignals:
             often = [term for term in weights if sum(term in found for found in passages) > 1]
             weights = Counter({term: count - self._counts[term] for term in often})
         query = KeywordQuery(tuple(term for term, _ in weights.most_common(FEEDBACK_TERMS)))
-        best = self._index.get_max_keyword_score(query) if query else 0.0
+        best = get_max_keyword_score(self._index, query) if query else 0.0
         return (
             {h.page_id: h.score / best for h in self._index.search_keywords(query, 100, PageFilter())} if best else {}
         )

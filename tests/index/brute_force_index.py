@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorHits, VectorRows
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.index.sqlite.index import SqliteIndex
 
 DIMENSIONS = 24
 
@@ -101,8 +101,8 @@ class BruteForceIndex:
         drawn = np.random.default_rng().permutation(sorted(self.rows))[:count]
         return self.get_table(sorted(drawn.tolist()))
 
-    def as_index(self) -> WikiIndex:
-        return cast(WikiIndex, self)
+    def as_index(self) -> SqliteIndex:
+        return cast(SqliteIndex, self)
 
 
 def assert_same(found: VectorHits, expected: VectorHits) -> None:

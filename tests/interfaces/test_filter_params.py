@@ -9,7 +9,7 @@ from wikiholt.api.operations.search import SearchParameters
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.parser import build_parser
-from wikiholt.interfaces.mcp.search_tools import SearchArguments
+from wikiholt.interfaces.mcp.tools import get_tools
 from wikiholt.text.properties import parse_condition
 
 CONDITIONS = ["status=draft", "priority>=3"]
@@ -27,7 +27,8 @@ def test_every_interface_builds_the_same_filter() -> None:
     assert SearchParameters.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
     assert SearchParameters.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
     arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks", "where": CONDITIONS}
-    assert SearchArguments.model_validate({**arguments, "updated_since": "2026-05-31"}).to_filter() == WANTED
+    call = get_tools()["search"].parse({**arguments, "since": "2026-05-31"}, 1000)
+    assert call.parameters.to_filter() == WANTED
     line = "search w x --tag a --tag b --category Ops --category Dev --path runbooks --since 2026-05-31"
     options = build_parser().parse_args([*line.split(), *(part for text in CONDITIONS for part in ("--where", text))])
     assert build_filter(lambda param: getattr(options, param.option.removeprefix("--"))) == WANTED
@@ -37,11 +38,10 @@ def test_every_filter_is_declared() -> None:
     by_query_language = {"titles", "path_key", "any_of", "none_of"}
     assert {param.field for param in FILTER_PARAMS} == set(PageFilter.__slots__) - by_query_language
     assert {param.name for param in FILTER_PARAMS} <= SearchParameters.model_fields.keys()
-    assert {param.mcp_name or param.name for param in FILTER_PARAMS} <= SearchArguments.model_fields.keys()
+    assert {param.name for param in FILTER_PARAMS} <= get_tools()["search"].parameter_names.keys()
 
 
 def test_nothing_given_is_an_empty_filter_and_an_empty_date_is_refused() -> None:
     assert SearchParameters.model_validate({"q": "x"}).to_filter() == PageFilter()
-    assert SearchArguments.model_validate({"query": "x"}).to_filter() == PageFilter()
     with pytest.raises(InvalidQuery, match="is not a date"):
         build_filter(lambda param: "" if param.field == "updated_since" else None)

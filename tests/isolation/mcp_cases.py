@@ -18,7 +18,7 @@ _VERSION = "2026-07-28"
 _MCP = ApiRoute("GET", "/mcp")
 """The access rules treat it as a read route, although every message is a POST request."""
 _TOOLS = (
-    *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
+    *("search", "ask", "fetch", "read_page", "list_pages", "list_tags", "similar_pages", "get_links"),
     *("page_history", "diff_page", "recent_changes"),
 )
 
@@ -77,7 +77,7 @@ def _make_message(values: _ValueGenerator, rng: Random) -> tuple[str, dict[str, 
         "search": {"query": values.make_value("q"), "n": 50},
         "fetch": {"id": page},
         "list_pages": rng.choice(({}, {"prefix": values.make_value("prefix")}, {"tag": values.make_value("tag")})),
-        "read_pages": {"paths": [page]},
+        "read_page": {"paths": [page]},
         "list_tags": rng.choice(({}, {"prefix": values.make_value("prefix")})),
         "recent_changes": rng.choice(({}, {"prefix": values.make_value("prefix")})),
     }

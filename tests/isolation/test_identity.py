@@ -99,6 +99,7 @@ def file_garden(tmp_path: Path) -> Iterator[Garden]:
 
 USES: dict[str, Callable[[WikiService], object]] = {
     "search": lambda service: service.get_handle("garden").search(SearchRequest("oldsecret")),
+    "ask": lambda service: service.get_handle("garden").ask("oldsecret"),
     "similar": lambda service: service.get_handle("garden").find_similar("Safe"),
     "list": lambda service: service.get_handle("garden").pages.list(),
     "read": lambda service: service.get_handle("garden").pages.read("Safe"),

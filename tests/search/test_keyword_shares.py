@@ -1,6 +1,6 @@
 """Keyword shares: what part of the best possible score a page has, and terms that one page has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -26,15 +26,15 @@ MATCHES = {
 """Term → page id → the part of its maximum that the term has on the page."""
 
 
-def get_max_score(query: KeywordQuery) -> float:
-    return sum(compute_max_score(PAGE_COUNT, len(MATCHES.get(term, ()))) for term in query.terms)
+def count_pages(terms: Sequence[str]) -> Mapping[str, int]:
+    return {term: len(MATCHES.get(term, ())) for term in terms}
 
 
 def search(query: KeywordQuery) -> Sequence[KeywordHit]:
     scores: dict[int, float] = {}
     for term in query.terms:
         for page_id, part in MATCHES.get(term, {}).items():
-            scores[page_id] = scores.get(page_id, 0.0) + part * get_max_score(KeywordQuery((term,)))
+            scores[page_id] = scores.get(page_id, 0.0) + part * compute_max_score(PAGE_COUNT, len(MATCHES[term]))
     return [KeywordHit(*each) for each in sorted(scores.items(), key=lambda item: (-item[1], item[0]))]
 
 
@@ -55,7 +55,7 @@ def compute(
     return compute_shares(scores or SCORES, found)
 
 
-SCORES = KeywordScores(search, get_max_score, find_page_ids, PAGE_COUNT)
+SCORES = KeywordScores(search, count_pages, find_page_ids, PAGE_COUNT)
 
 
 def compute_weight(term: str, *others: str) -> float:
@@ -121,7 +121,7 @@ def test_the_only_page_is_found_if_others_have_higher_scores() -> None:
         return search(query)[:10]
 
     assert LONG_PAGE not in [hit.page_id for hit in search_ten(KeywordQuery(("pump", "rare")))]
-    scores = KeywordScores(search_ten, get_max_score, find_page_ids, PAGE_COUNT)
+    scores = KeywordScores(search_ten, count_pages, find_page_ids, PAGE_COUNT)
     shares = compute(KeywordQuery(("pump", "rare")), scores)
     assert shares[LONG_PAGE] == pytest.approx(compute_weight("rare", "pump"))
 
@@ -137,7 +137,7 @@ def test_an_identifier_of_one_page_counts_in_full_and_no_share_exceeds_one() -> 
 def test_a_term_of_both_pages_is_not_a_term_of_one(page_count: int) -> None:
     hits = [KeywordHit(page, 1e-6) for page in range(page_count)]
     scores = KeywordScores(
-        lambda query: hits, lambda query: compute_max_score(page_count, page_count), find_page_ids, page_count
+        lambda query: hits, lambda terms: dict.fromkeys(terms, page_count), find_page_ids, page_count
     )
     shares = compute(KeywordQuery(("everywhere",)), scores)
     assert len(shares) == page_count
@@ -148,7 +148,7 @@ def test_no_page_is_added_that_lacks_a_required_phrase() -> None:
     def search_phrases(query: KeywordQuery) -> Sequence[KeywordHit]:
         return [hit for hit in search(query) if not query.phrases or hit.page_id in range(20, 30)]
 
-    scores = KeywordScores(search_phrases, get_max_score, find_page_ids, PAGE_COUNT)
+    scores = KeywordScores(search_phrases, count_pages, find_page_ids, PAGE_COUNT)
     shares = compute(KeywordQuery(("pump", "rare"), phrases=(("some", "phrase"),)), scores)
     assert set(shares) == set(range(20, 30))
 
@@ -169,6 +169,6 @@ def test_excluded_terms_are_passed_on() -> None:
 
         return ask
 
-    scores = KeywordScores(note(search), get_max_score, find_page_ids, PAGE_COUNT)
+    scores = KeywordScores(note(search), count_pages, find_page_ids, PAGE_COUNT)
     compute(KeywordQuery(("rare",), excluded=(("x",),)), scores)
     assert [query.excluded for query in asked] == [(("x",),)] * 2

@@ -319,8 +319,8 @@ def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: W
         def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> list[KeywordHit]:
             raise RuntimeError("broken")
 
-        def get_max_score(self, query: KeywordQuery) -> float:
-            return 1.0
+        def count_pages(self, terms: list[str]) -> dict[str, int]:
+            return dict.fromkeys(terms, 1)
 
         def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
             raise RuntimeError("broken")

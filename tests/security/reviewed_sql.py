@@ -10,7 +10,6 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))",
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
-    "api/operations/attachments.py": ("_FILE",),
     "folder/file_table.py": (
         "execute(_SELECT_ROWS)",
         "execute(_SCHEMA)",
@@ -296,6 +295,7 @@ _BY_MODULE = {
         "execute(statement)",
         "self._tables.synchronous",
         "tables.application_id",
+        "tables.synchronous",
         "tables.version",
     ),
 }

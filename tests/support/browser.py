@@ -53,7 +53,7 @@ def wait_for_filters(page: Page) -> None:
 
 
 def measure_page(page: Page, url: str) -> dict[str, int]:
-    """Open a page and return the size of each file that it loads, without responses of the API."""
+    """Open a page and return the bytes sent for each file that it loads, without responses of the API."""
     responses: list[Response] = []
 
     def record(response: Response) -> None:
@@ -63,7 +63,11 @@ def measure_page(page: Page, url: str) -> dict[str, int]:
     page.goto(url)
     page.wait_for_load_state("networkidle")
     page.remove_listener("response", record)
-    return {response.url: len(response.body()) for response in responses if "/api/" not in response.url}
+    return {
+        response.url: response.request.sizes()["responseBodySize"]
+        for response in responses
+        if "/api/" not in response.url
+    }
 
 
 # Fixtures: the browser, and a function that opens a tab.

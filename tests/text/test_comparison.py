@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
+from wikiholt.api.operations.page_parts import iter_diff_lines
 from wikiholt.domain.page import PageContent
 from wikiholt.domain.search import Facet
 from wikiholt.errors import InvalidPage
-from wikiholt.interfaces.mcp.history_tools import _compare
 from wikiholt.interfaces.web.renderer import render_changes
 from wikiholt.search.filter_notes import _suggest
 from wikiholt.text.comparison import find_close_matches
@@ -57,4 +57,4 @@ def test_versions_of_a_page_for_an_agent() -> None:
     new = "".join(f"s{number // 25}\nline {number}\n" for number in range(2500))
     pages = [cast(PageContent, SimpleNamespace(content=content, file="a.md")) for content in (old, new)]
     with pytest.raises(InvalidPage, match="too long to compare"):
-        list(_compare(*pages))
+        list(iter_diff_lines(*pages))

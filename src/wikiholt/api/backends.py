@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wikiholt.api.settings.definitions import Settings
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, NodeAssignments, QueryLog, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, WikiIndex
 from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.sqlite.faiss_codes import make_codes_choice
 from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.wikis.query_log_table import QueryLogTable
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_store import LeftoverData
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
+
+if TYPE_CHECKING:
+    from wikiholt.index.postgres.local_copy import LocalCopy
 
 KEYWORD_CACHE_MIN_PAGES = 1_000
 """Up to this size FTS5 answers in a millisecond, and a keyword cache would only cost memory."""
@@ -25,11 +30,11 @@ class Backend:
 
     store: IndexStore
     registry: Registry
-    open_query_log: Callable[[str], QueryLog]
+    open_query_log: Callable[[str], QueryLogTable]
     """Opens the query log of a wiki by its id."""
     keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """A wiki with at most this number of pages has no keyword cache."""
-    open_copy: Callable[[WikiIndex], IndexCopy | None] = lambda _: None
+    open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index; None if the index itself is searched."""
     databases: DatabaseAdmin | None = None
     open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets

@@ -19,9 +19,8 @@ class FilterParam:
 
     field: str
     name: str
-    """The name of the query parameter, and of the MCP argument unless `mcp_name` is set."""
+    """The name of the query parameter, and of the argument of agents."""
     description: str
-    mcp_description: str
     option: str
     metavar: str
     help: str
@@ -30,7 +29,6 @@ class FilterParam:
     is_date: bool = False
     alias: str = ""
     """Another name of the query parameter."""
-    mcp_name: str = ""
     pattern: str = ""
     """A pattern of valid values, for the OpenAPI document."""
 
@@ -39,8 +37,7 @@ FILTER_PARAMS = (
     FilterParam(
         "tags",
         "tag",
-        description="Pages with this tag; may be repeated, and then all must match.",
-        mcp_description="Only pages with all of these tags.",
+        description="Only pages with all of these tags.",
         option="--tag",
         metavar="TAG",
         help="only with this tag; repeatable",
@@ -49,8 +46,7 @@ FILTER_PARAMS = (
     FilterParam(
         "categories",
         "category",
-        description="Pages of this category; may be repeated, and then any may match.",
-        mcp_description="Only pages in one of these categories.",
+        description="Only pages in one of these categories.",
         option="--category",
         metavar="NAME",
         help="only in this category; repeatable",
@@ -59,8 +55,7 @@ FILTER_PARAMS = (
     FilterParam(
         "path_prefix",
         "prefix",
-        description="Pages at or below this path; names of folders must be complete, in the same case.",
-        mcp_description="Only pages at or below this path; names of folders must be complete, in the same case.",
+        description="Only pages at or below this path; names of folders must be complete, in the same case.",
         option="--path",
         metavar="PREFIX",
         help="only pages at or below this path",
@@ -68,22 +63,18 @@ FILTER_PARAMS = (
     FilterParam(
         "updated_since",
         "since",
-        description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.",
-        mcp_description="Only pages updated since: 2026-05-31, a date with time, or 7d, 12h, 3w ago.",
+        description="Only pages changed since: 2026-05-31, a date with time, yesterday, or 7d, 12h, 3w ago.",
         option="--since",
         metavar="WHEN",
         help="only pages updated since a date (2024-05-31), yesterday, 7d, 12h, 3w or '2 weeks ago'",
         parse=parse_since,
         is_date=True,
         alias="updated_since",
-        mcp_name="updated_since",
     ),
     FilterParam(
         "properties",
         "where",
-        description="Pages whose frontmatter matches NAME=VALUE, or != < <= > >=; may be repeated, and then all must "
-        "match. A list matches by any element.",
-        mcp_description="Only pages whose frontmatter matches all of these: status=draft, priority>=3, "
+        description="Only pages whose frontmatter matches all of these: status=draft, priority>=3, "
         "due<2026-01-01, owner!=ann.",
         option="--where",
         metavar="CONDITION",

@@ -281,11 +281,11 @@ class Lexicon(Protocol):
 
 
 class KeywordCache(_IndexCache, Protocol):
-    """A fast copy of one index's keywords: same pages, same scores. Phrases and exclusions raise CacheCannotAnswer."""
+    """A fast copy of one index's keywords: same pages, same scores. Phrases raise CacheCannotAnswer."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
-    def get_max_score(self, query: KeywordQuery) -> float: ...
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]: ...
 
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""

@@ -100,6 +100,8 @@ class PageFilter:
                         hint=f"use at most {MAX_FILTER_VALUE_CHARS}",
                     )
                 validate_text(f"a {label} of the filter", text)
+                if "\0" in text:
+                    raise InvalidQuery(f"a {label} of the filter contains NUL", hint="remove it")
 
 
 _NO_FILTER = PageFilter()
@@ -254,6 +256,10 @@ class Facet:
 
     value: str
     count: int
+
+
+ALL_PROPERTIES = "*"
+"""Instead of the name of a property: its values are the names of all properties."""
 
 
 @dataclass(frozen=True, slots=True)

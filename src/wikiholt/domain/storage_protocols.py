@@ -24,9 +24,6 @@ from wikiholt.domain.search import (
     KeywordQuery,
     OrderOverride,
     PageFilter,
-    QueryRecord,
-    QueryRecords,
-    QueryRetention,
     StoredChunk,
     StoredLink,
     StoredPage,
@@ -113,23 +110,14 @@ class WikiIndex(KeptIndex, Protocol):
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
-        """The number of pages with each of these terms."""
+        """The number of pages with each of these terms. Terms with spaces between them are a phrase."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks by exact scores; with `page_ids` (sorted), only of these pages.
 
         In a large index, candidates may be found in a way that misses one in a hundred.
         """
-
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        """The nearest of these chunks. Unknown ids are ignored."""
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        """The vectors of random chunks."""
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
         """The vectors of all chunks of these pages (sorted ids), before the query's vector is known.
@@ -201,27 +189,6 @@ class WikiIndex(KeptIndex, Protocol):
 
         Raises Busy once `stop` returns True; the file is unusable then.
         """
-
-    def close(self) -> None: ...
-
-
-class IndexCopy(Protocol):
-    """A copy of a wiki's index on this node, beside a database that is too slow for a large wiki.
-
-    Safe to use from many threads.
-    """
-
-    def get_current(self) -> WikiIndex | None:
-        """The copy at the version of the database; None while it is built or updated."""
-
-    def refresh(self) -> None:
-        """Bring the copy to the version of the database, or start to."""
-
-    def verify(self) -> None:
-        """Check every byte of the copy. A damaged one is built again."""
-
-    def wait_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until background work ends."""
 
     def close(self) -> None: ...
 
@@ -317,32 +284,6 @@ class IndexStore(Protocol):
         """Delete all data of the wiki and return the names of what was deleted."""
 
     def list_wiki_ids(self) -> Sequence[str]: ...
-
-
-# Query log.
-
-
-class QueryLog(Protocol):
-    """The query log of one wiki, with no access to any other wiki. Safe to use from many threads.
-
-    All methods may raise Busy, StorageError, DatabaseUnavailable and other IndexUnavailable errors; committed records
-    are kept.
-    """
-
-    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        """Add records and delete those beyond the retention limits, in one transaction. Replaces a damaged log.
-
-        Does nothing if the store has no data of this wiki: it was removed.
-        """
-
-    def read(self, since: float) -> QueryRecords | None:
-        """The records since that time; None if nothing was ever written."""
-
-    def trim(self, retention: QueryRetention) -> None:
-        """Delete the records beyond the retention limits."""
-
-    def clear(self) -> int:
-        """Delete all records and return their number."""
 
 
 # Shared databases and nodes.

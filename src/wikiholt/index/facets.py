@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from wikiholt.domain.page import Facets
-from wikiholt.domain.search import Facet, PropertyFacets
+from wikiholt.domain.search import ALL_PROPERTIES, Facet, PropertyFacets
 from wikiholt.index.rows import Row, decode_strings, translate_damage
 from wikiholt.text.properties import fold_property_name
 
@@ -42,6 +42,9 @@ def _count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tupl
     for text in encoded:
         properties = json.loads(text)
         for name, spellings in counts.items():
+            if name == ALL_PROPERTIES:
+                spellings.update(properties.keys())
+                continue
             kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
             # A page counts once for a value that it has twice.
             spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())

@@ -124,20 +124,33 @@ def find_shares(reader: IndexReader, query: Query, depth: int) -> dict[int, floa
 
 def compute_shares(scores: KeywordScores, query: Query) -> dict[int, float]:
     """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
+    parts = [part for words in query.all_words for part in list_parts(words)]
+    counts = scores.count_pages(list(dict.fromkeys([*query.identifiers, *parts])))
+    max_scores = {part: compute_max_score(scores.page_count, count) for part, count in counts.items()}
     shares: dict[int, float] = {}
     for variant in query.all_words:
-        for page_id, share in compute_variant_shares(scores, variant, query.identifiers).items():
+        for page_id, share in _compute_variant_shares(scores, max_scores, variant, query.identifiers).items():
             shares[page_id] = max(shares.get(page_id, 0.0), share)
     if query.related_terms:
-        max_score = scores.get_max_score(query.words)
+        best = _sum_max_scores(max_scores, query.words)
         for hit in scores.search(KeywordQuery(query.related_terms, excluded=query.words.excluded)):
-            share = RELATED_TERM_WEIGHT * hit.score / max_score if max_score else 0.0
+            share = RELATED_TERM_WEIGHT * hit.score / best if best else 0.0
             shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + share)
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
-def compute_variant_shares(
-    scores: KeywordScores, query: KeywordQuery, identifiers: Sequence[str] = ()
+def list_parts(query: KeywordQuery) -> list[str]:
+    """The terms and phrases whose scores are added for a page, as `WikiIndex.count_pages` takes them."""
+    return [*query.terms, *map(" ".join, query.phrases)]
+
+
+def _sum_max_scores(max_scores: Mapping[str, float], query: KeywordQuery) -> float:
+    """The most that a page can score: with every part of the query, word for word."""
+    return sum(max_scores[part] for part in list_parts(query))
+
+
+def _compute_variant_shares(
+    scores: KeywordScores, max_scores: Mapping[str, float], query: KeywordQuery, identifiers: Sequence[str]
 ) -> dict[int, float]:
     """Page id → share of the best possible score.
 
@@ -150,21 +163,21 @@ def compute_variant_shares(
     found = {hit.page_id: hit.score for hit in scores.search(replace(query, terms=terms))}
     if not found:
         return {}
-    best = scores.get_max_score(query)
-    for hit, max_score in _find_only_pages(scores, query, terms, best):
+    best = _sum_max_scores(max_scores, query)
+    for hit, max_score in _find_only_pages(scores, max_scores, query, terms, best):
         if hit.page_id in found or not query.phrases:
             found[hit.page_id] = found.get(hit.page_id, hit.score) + max_score - hit.score
     return {page_id: min(1.0, score / best) if best else 1.0 for page_id, score in found.items()}
 
 
 def _find_only_pages(
-    scores: KeywordScores, query: KeywordQuery, terms: Sequence[str], best: float
+    scores: KeywordScores, max_scores: Mapping[str, float], query: KeywordQuery, terms: Sequence[str], best: float
 ) -> Iterator[tuple[KeywordHit, float]]:
     """For each term of enough weight that one page has: its score on that page, and the most it could be."""
     max_score, min_score = compute_max_score(scores.page_count, 1), MIN_ONLY_TERM_WEIGHT * best
     if 2 * max_score < min_score:
         return
-    unique = [term for term in terms if math.isclose(scores.get_max_score(KeywordQuery((term,))), max_score)]
+    unique = [term for term in terms if math.isclose(max_scores[term], max_score)]
     if max_score < min_score:
         pairs = [pair for pair in pairwise(query.terms) if set(pair) <= set(unique)]
         on_one_page = [pair for pair in pairs if len(scores.find_page_ids(KeywordQuery(phrases=(pair,)))) == 1]

@@ -1,7 +1,7 @@
 """The index of one wiki as searches read it: what they share of one version, and what each asks of the caches."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -100,7 +100,8 @@ class KeywordScores(NamedTuple):
     """The keyword scores of one index, by its cache or by itself."""
 
     search: Callable[[KeywordQuery], Sequence[KeywordHit]]
-    get_max_score: Callable[[KeywordQuery], float]
+    count_pages: Callable[[Sequence[str]], Mapping[str, int]]
+    """Counts the pages with each of these terms and phrases."""
     find_page_ids: Callable[[KeywordQuery], IntArray]
     """Finds the pages with all phrases of a query."""
     page_count: int
@@ -143,7 +144,7 @@ class IndexReader:
             lambda cache: compute(
                 KeywordScores(
                     lambda query: cache.search(replace(query, excluded=()), limit, allowed),
-                    cache.get_max_score,
+                    cache.count_pages,
                     self.find_page_ids,
                     count,
                 )
@@ -154,7 +155,7 @@ class IndexReader:
         return compute(
             KeywordScores(
                 lambda query: self.index.search_keywords(query, limit, where),
-                self.index.get_max_keyword_score,
+                self.index.count_pages,
                 self.index.find_matching_page_ids,
                 count,
             )

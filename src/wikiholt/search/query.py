@@ -238,14 +238,18 @@ class QueryEmbedder:
                 f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
                 hint="run `wikiholt sync` to rebuild it with the configured model",
             )
-        make_scorer = _find_method(SupportsSentenceScoring.make_sentence_scorer, embedder)
-        scorer = make_scorer(text) if make_scorer is not None else None
+        scorer = self.make_sentence_scorer(text)
         if started is not None and started.text == text and started.embedder is embedder:
             vector = started.get_vector()
         else:
             vector = embedder.embed_query(text)
         self._is_warm = True
         return EmbeddedQuery(vector, scorer)
+
+    def make_sentence_scorer(self, text: str) -> SentenceScorer | None:
+        """The scorer of sentences by their words; None if the model has none. Raises ModelError."""
+        make_scorer = _find_method(SupportsSentenceScoring.make_sentence_scorer, self._get_embedder())
+        return make_scorer(text) if make_scorer is not None else None
 
     def is_known_word(self, word: str) -> bool:
         """Whether the model knows the word. Such a word is not a typo, even if it is on no page."""

@@ -7,16 +7,19 @@ a writer: it answers from the last committed state.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, PageNotFound, SourceMissing, WikiholtError
+from wikiholt.search.answers import PASSAGES_PER_PAGE, SentenceJudge, build_answer, resolve_follow_up
 from wikiholt.search.candidates import (
     VECTOR_CANDIDATES,
     NearPassages,
@@ -54,6 +57,8 @@ from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
 
+ANSWER_PASSAGES = 12
+"""Passages that are found for an answer, so that there are several close pages to name."""
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
@@ -144,6 +149,20 @@ class Searcher:
                 embedded = self._embed_query(reader, query, started)
                 ranked = self._rank(reader, query, words, embedded.vector if embedded else None, order)
             return self._present(reader, query, ranked, embedded, known, began, notes=notes)
+
+    def make_answer_request(self, question: str, previous: str, where: PageFilter = _NO_FILTER) -> SearchRequest:
+        """The search for an answer. A question without words of its own is asked with those of the previous one."""
+        query = resolve_follow_up(question, previous, self._language)
+        return SearchRequest(query, ANSWER_PASSAGES, where=where, chunks_per_page=PASSAGES_PER_PAGE)
+
+    def answer(self, result: SearchResult, question: str) -> Answer:
+        """The sentences of the hits of such a search that answer. Reads no page."""
+        text = to_plain_query(parse_fields(result.did_you_mean or result.query).text)
+        score = None
+        with suppress(ModelError):  # the result has a note about it
+            score = self._query_embedder.make_sentence_scorer(text)
+        judge = SentenceJudge(text, self._language, self._hit_builder.dialect, self._scale, score)
+        return replace(build_answer(result, judge), question=question)
 
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None

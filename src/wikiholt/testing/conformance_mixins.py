@@ -205,13 +205,6 @@ class ListingConformance:
             == (0, EMBEDDER.dimensions)
         )
 
-    def test_chunks_are_scored_and_drawn(self, index: WikiIndex) -> None:
-        put_pages(index, make_page("a.md", "alpha", "beta"), make_page("b.md", "gamma"))
-        hits = index.score_chunks(EMBEDDER.embed_query("beta"), np.array([3, 99, 2]), 5)
-        assert (hits.chunk_ids.tolist(), hits.page_ids.tolist()) == ([2, 3], [1, 2])
-        assert sorted(index.sample_vectors(5).chunk_ids.tolist()) == [1, 2, 3]
-        assert len(index.sample_vectors(2).vectors) == 2
-
     def test_means_of_pages_are_those_of_their_vectors(self, index: WikiIndex) -> None:
         put_pages(index, make_page("a.md", "alpha", "beta"), make_page("b.md", "gamma"))
         put_pages(index, make_page("a.md", "alpha", "delta", "epsilon"))

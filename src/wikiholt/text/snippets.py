@@ -40,6 +40,12 @@ def _to_display_text(text: str, dialect: Dialect) -> tuple[DisplayText, tuple[st
     return displayed, tuple([displayed.text[start:end] for start, end in spans])
 
 
+def split_sentences(text: str, dialect: Dialect = GFM) -> Sequence[str]:
+    """The sentences of a passage's display text: sentences, list items, table rows, a few lines of code."""
+    displayed, sentences = _to_display_text(text, dialect)
+    return sentences or [displayed.text[start:end] for start, end in displayed.sentences]
+
+
 class SnippetBuilder:
     """Builds the snippets of one search."""
 

@@ -4,6 +4,7 @@ A handle is bound to one wiki and cannot name another. Safe to use from many thr
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import never_stop
@@ -52,6 +54,8 @@ from wikiholt.wikis.status import StatusReader, WikiStatus
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
+_REMOVAL_CHECK_S = 1.0
+"""How often a sync asks whether the wiki is being removed."""
 
 
 class WikiHandle:
@@ -91,7 +95,9 @@ class WikiHandle:
         self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
         writer = components.query_log_writer
         self._query_log = (
-            WikiQueryLog(writer, wiki.id, self._open_index, enabled=config.log_queries) if writer else None
+            WikiQueryLog(writer, writer.open_log(wiki.id), self._open_index, enabled=config.log_queries)
+            if writer
+            else None
         )
 
     def search(
@@ -113,6 +119,22 @@ class WikiHandle:
         if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
+
+    def ask(
+        self,
+        question: str,
+        previous: str = "",
+        where: PageFilter | None = None,
+        *,
+        interface: SearchInterface | None = None,
+        snapshot: IndexSnapshot | None = None,
+    ) -> Answer:
+        """The sentences of pages that answer a question, or the closest pages. Recorded like a search."""
+        with self._use_live_index() as live_index:
+            request = live_index.searcher.make_answer_request(question, previous, where or PageFilter())
+        result = self.search(request, interface=interface, snapshot=snapshot)
+        with self._use_live_index() as live_index:
+            return live_index.searcher.answer(result, question)
 
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
@@ -221,11 +243,12 @@ class WikiHandle:
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
-        removing = False
+        removing, asked_at = False, time.monotonic()
 
         def check_pause() -> Pause:
-            nonlocal removing
-            removing = self._is_being_removed()
+            nonlocal removing, asked_at
+            if time.monotonic() - asked_at > _REMOVAL_CHECK_S:
+                removing, asked_at = self._is_being_removed(), time.monotonic()
             return Pause.NOW if removing else pause()
 
         try:
@@ -370,6 +393,8 @@ class WikiHandle:
     def _get_syncer(self) -> Syncer:
         """The only syncer of this handle. It remembers what it has compared, so that the next sync compares less."""
         components, config = self._components, self._config
+        if self._syncer is not None:
+            return self._syncer
         embedder = components.embedder()
         with self._lock:
             if self._syncer is None:

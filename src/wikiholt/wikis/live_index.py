@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexCopy, IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.index.backup_directory import BackupPolicy
@@ -22,8 +22,9 @@ from wikiholt.search.sort_order import BoostRule
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.query_log import QueryLogWriter
 
-if TYPE_CHECKING:  # few installations use it
+if TYPE_CHECKING:  # few installations use them
     from wikiholt.index.chroma.engine import ChromaEngine
+    from wikiholt.index.postgres.local_copy import LocalCopy
 
 LexiconGetter = Callable[[], Lexicon | None]
 """Returns the current terms of one index, or None if they are unavailable. Never raises."""
@@ -107,7 +108,7 @@ class Components:
     """The engine of the vector caches, if there is one."""
     databases: DatabaseAdmin | None = None
     """Administration of the store's databases, if it uses any."""
-    open_copy: Callable[[WikiIndex], IndexCopy | None] = lambda _: None
+    open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index in a database; None if the index itself is searched."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
@@ -236,7 +237,7 @@ class LiveIndex:
             if cache.wait_idle(timeout_s):
                 cache.refresh()
 
-    def _list_caches(self) -> list[IndexCopy | VectorCache | KeywordCache]:
+    def _list_caches(self) -> "list[LocalCopy | VectorCache | KeywordCache]":
         copied = [*self._old_caches, *(self._copy_searcher[2] if self._copy_searcher else ())]
         return [*([self._copy] if self._copy is not None else []), *self._caches, *copied]
 

@@ -19,7 +19,7 @@ from wikiholt.domain.index import IndexHealth
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import DatabaseUnavailable
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.interfaces.mcp.text_output import format_error
+from wikiholt.interfaces.mcp.errors import format_error
 from wikiholt.search.request import SearchRequest
 from wikiholt.sync.scheduler import Scheduler
 from wikiholt.sync.wiki_records import SchedulerConfig

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IndexChange, Recipe, VectorHits
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.index.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.index.chroma.searcher import ChromaSearcher
+from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
@@ -25,9 +25,9 @@ class ChromaFixture:
         self.place = place
         self.store = SqliteStore(place / "wikis")
         self.path = place / "chroma"
-        self.open_indexes: dict[str, WikiIndex] = {}
+        self.open_indexes: dict[str, SqliteIndex] = {}
 
-    def create_index(self, wiki_id: str, pages: int = 35, word: str = "river") -> WikiIndex:
+    def create_index(self, wiki_id: str, pages: int = 35, word: str = "river") -> SqliteIndex:
         """An index of `pages` pages with two chunks each."""
         index = self.store.create(wiki_id, Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "text"))
         texts = [(f"p{i}.md", [f"{word} {i} stone{i % 7}", f"bridge {i} {word}{i % 5} wood"]) for i in range(pages)]
@@ -78,7 +78,7 @@ def is_helped_by_chroma(cache: ChromaSearcher, query: FloatArray = QUERY) -> boo
 
 
 def assert_same_as_store(
-    cache: ChromaSearcher, index: WikiIndex, limit: int = 10, query: FloatArray = QUERY
+    cache: ChromaSearcher, index: SqliteIndex, limit: int = 10, query: FloatArray = QUERY
 ) -> VectorHits:
     """The cache gives the same answer as the store."""
     cache.refresh()

@@ -22,10 +22,10 @@ from tests.index.chroma.chroma_fixtures import (
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.index.chroma import client
 from wikiholt.index.chroma.engine import ChromaEngine
 from wikiholt.index.chroma.searcher import ChromaSearcher
+from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.testing.fakes import make_entry
 
 Damage = Callable[[Path], None]
@@ -125,7 +125,7 @@ def damaged_wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFi
         made.fixture.close()
 
 
-def wait_until_recovered(cache: ChromaSearcher, index: WikiIndex, engine: ChromaEngine) -> None:
+def wait_until_recovered(cache: ChromaSearcher, index: SqliteIndex, engine: ChromaEngine) -> None:
     """Search until Chroma takes part again; every answer until then must be right."""
 
     def back() -> bool:

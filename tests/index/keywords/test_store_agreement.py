@@ -165,13 +165,11 @@ def test_joiners_inside_a_word_split_it_like_the_store(tmp_path: Path) -> None:
     "query",
     [
         KeywordQuery(("disk",), phrases=(("disk", "raid"),)),
-        KeywordQuery(phrases=(("disk",),)),
-        KeywordQuery(("disk",), excluded=(("raid",),)),
         KeywordQuery(("disk raid",)),
         KeywordQuery(("disk",), prefix="disk ra"),
     ],
 )
-def test_phrases_and_exclusions_are_left_to_the_index(tmp_path: Path, query: KeywordQuery) -> None:
+def test_phrases_are_left_to_the_index(tmp_path: Path, query: KeywordQuery) -> None:
     index = create_index(tmp_path, make_random_pages(20))
     with pytest.raises(CacheCannotAnswer):
         open_cache(index, tmp_path).search(query, 5, None)

@@ -2,18 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import count
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.postgres_stores import embedded, postgres, shared
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Link, Page, PageMetadata, PageProblem, PageTerms
 from wikiholt.domain.search import KeywordQuery, PageFilter
-from wikiholt.errors import Busy, IndexUnavailable
+from wikiholt.errors import Busy
 from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
@@ -109,18 +105,6 @@ def test_a_file_removed_and_added_in_one_change_is_a_new_page(postgres: Postgres
     assert ids[:2] == ids[2:]
 
 
-def test_vectors_of_another_size_are_refused_and_change_nothing(postgres: PostgresStore) -> None:
-    with closing(postgres.create(WIKI, RECIPE)) as index:
-        index.apply(IndexChange((make_entry("a.md", ["one"], EMBEDDER),), revision="r1"))
-        before = index.get_state()
-        one = make_entry("new.md", ["x"], EMBEDDER)
-        wrong = type(one)(one.blob, one.page, one.chunks, one.hashes, np.ones((1, 3), np.float32), one.terms)
-        with pytest.raises(IndexUnavailable):
-            index.apply(IndexChange((wrong,)))
-        assert index.get_state() == before
-        assert index.check() == []
-
-
 def test_writers_without_a_lease_run_one_after_another(postgres: PostgresStore) -> None:
     with closing(postgres.create(WIKI, RECIPE)) as index, ThreadPoolExecutor(4) as pool:
         changes = [IndexChange((make_entry(f"{n % 7}.md", [f"text {n}", "more"], EMBEDDER),)) for n in range(28)]
@@ -142,36 +126,3 @@ def test_a_writer_whose_lease_another_has_taken_writes_nothing(postgres: Postgre
         assert list(mine.get_page_blobs()) == ["a.md"]
         assert mine.check() == []
         mine.close()
-
-
-FILE = st.sampled_from(["a.md", "b.md", "dir/c.md"])
-ENTRY = st.builds(
-    lambda file, texts: make_entry(file, texts, EMBEDDER), FILE, st.lists(st.sampled_from("xyz"), max_size=3)
-)
-PROBLEM = st.builds(PageProblem, FILE, st.just("b"), st.sampled_from(["binary", "vast"]), st.just(""))
-CHANGE = st.builds(
-    IndexChange,
-    st.lists(ENTRY, max_size=2, unique_by=lambda one: one.page.file).map(tuple),
-    st.lists(FILE, max_size=2).map(tuple),
-    st.lists(PROBLEM, max_size=2, unique_by=lambda one: one.file).map(tuple),
-    st.sampled_from([None, "r1", "r2"]),
-)
-
-
-def test_any_changes_give_the_same_content_in_both_stores(postgres: PostgresStore, embedded: SqliteStore) -> None:
-    numbers = count()
-
-    @settings(max_examples=20)
-    @given(changes=st.lists(CHANGE, max_size=5))
-    def compare(changes: list[IndexChange]) -> None:
-        wiki = f"wiki{next(numbers):08d}"
-        with closing(postgres.create(wiki, RECIPE)) as ours, closing(embedded.create(wiki, RECIPE)) as theirs:
-            for change in changes:
-                assert ours.apply(change) == theirs.apply(change)
-            assert list(ours.get_problems()) == list(theirs.get_problems())
-            assert ours.list_pages(PageFilter(), None) == theirs.list_pages(PageFilter(), None)
-            ids = [page.page_id for page in ours.list_pages(PageFilter(), None)[1]]
-            assert ours.get_page_chunks(ids) == theirs.get_page_chunks(ids)
-            assert ours.check() == []
-
-    compare()

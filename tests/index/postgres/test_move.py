@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -16,8 +15,7 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
-from wikiholt import models
-from wikiholt.domain.index import IndexChange, Recipe
+from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting
 from wikiholt.index.postgres import move
@@ -282,25 +280,6 @@ def test_an_operator_without_superuser_rights_moves_a_wiki_that_is_being_read(
     with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:
         connection.execute("DROP OWNED BY mover")
         connection.execute(f"DROP ROLE {', '.join(groups)}, mover")
-
-
-@pytest.mark.model
-def test_vectors_of_the_real_model_are_the_same_after_a_move(store: PostgresStore) -> None:
-    model = models.load_embedder()
-    texts = ["how to bake bread", "restoring a database from its backup", "cycling in the Alps"]
-    index = store.create(WIKI_ID, Recipe(model.fingerprint, model.dimensions, "test"))
-    made = [make_entry(f"{number}.md", [text], EMBEDDER) for number, text in enumerate(texts)]
-    vectors = model.embed_passages(texts)
-    pages = tuple(replace(entry, vectors=vectors[at : at + 1]) for at, entry in enumerate(made))
-    index.apply(IndexChange(pages=pages, revision="r1"))
-    before = index.search_vectors(model.embed_query("recovering lost data"), 3, None)
-    assert before.chunk_ids[0] == 2
-    assert move.move_wiki(store, WIKI_ID, "second")
-    after = index.search_vectors(model.embed_query("recovering lost data"), 3, None)
-    assert (after.chunk_ids.tolist(), after.distances.tolist()) == (
-        before.chunk_ids.tolist(),
-        before.distances.tolist(),
-    )
 
 
 def test_a_wiki_that_is_being_written_is_not_moved(store: PostgresStore) -> None:

@@ -27,9 +27,9 @@ def test_help_shows_first_what_a_searcher_needs_and_names_the_rest(capsys: pytes
     code, out, _ = run(capsys, "--help")
     assert code == 0
     first, _, more = out.partition("search and read:\n")[2].partition("\n\n")
-    assert [line.split()[0] for line in first.splitlines()][:3] == ["search", "read", "open"]
+    assert [line.split()[0] for line in first.splitlines()][:3] == ["search", "ask", "read"]
     assert all(name in first + more for name in COMMANDS)
-    assert len(out.splitlines()) <= 26
+    assert len(out.splitlines()) <= 27
     assert run(capsys, "help") == (0, out, "")
 
 

@@ -47,6 +47,7 @@ CALLS = (
     RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
     RouteCall("GET", "/api/v1/semantic-search?q=printer", "read", template="/api/v1/semantic-search"),
     RouteCall("GET", "/api/v1/similar?path=Home", "read", template="/api/v1/similar"),
+    RouteCall("GET", "/api/v1/ask?q=printer", "read", template="/api/v1/ask"),
     RouteCall("GET", "/api/v1/facets", "read"),
     RouteCall("GET", "/api/v1/pages", "read"),
     RouteCall("GET", "/api/v1/changelog", "read"),

@@ -13,8 +13,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
-from wikiholt.interfaces.mcp import search_tools
-from wikiholt.interfaces.mcp.search_tools import SearchArguments as AgentSearch
+from wikiholt.interfaces.mcp.tools import get_tools
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 
@@ -80,7 +79,8 @@ def test_every_interface_is_logged_by_its_name(logged: ServedApplication) -> Non
 
     assert TestClient(host).get("/api/v1/search", params={"q": "asked in otterwiki"}).status_code == 200
     opened = WikiSession(Grant(handle.wiki, Scope.READ, None), handle, TIMEOUT_S, logged.application.scheduler)
-    search_tools.search.run(opened, AgentSearch(query="asked by an agent"), 1000)
+    tool = get_tools()["search"]
+    tool.run(opened, tool.parse({"query": "asked by an agent"}, 1000))
     logged.make_client("read").get("/api/v1/semantic-search", params={"q": "asked over http"})
     log = service.components.query_log_writer.open_log(handle.wiki.id)
 

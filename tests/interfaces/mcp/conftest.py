@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.interfaces.mcp.mcp_client import Agent
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S
@@ -30,3 +31,13 @@ def base(served: ServedApplication) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def url(base: str) -> str:
     return f"{base}/mcp"
+
+
+@pytest.fixture(scope="module")
+def reader(served: ServedApplication, url: str) -> Agent:
+    return Agent(url, served.tokens["read"])
+
+
+@pytest.fixture(scope="module")
+def writer(served: ServedApplication, url: str) -> Agent:
+    return Agent(url, served.tokens["write"])

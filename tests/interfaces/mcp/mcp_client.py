@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -16,7 +16,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, Tool
 
 from tests.support.fork_server import ForkedPopen
 from tests.support.wait import TIMEOUT_S
@@ -76,14 +76,13 @@ def run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
         return pool.submit(anyio.run, run).result()
 
 
-async def _call_tool(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
-    result = await client.call_tool(name, dict(arguments))
-    assert isinstance(result, CallToolResult)
-    return result
-
-
 def call_tool(url: str, token: str | None, name: str, **arguments: Any) -> CallToolResult:
-    return run_over_http(url, token, partial(_call_tool, name, arguments))
+    async def work(client: Client) -> CallToolResult:
+        result = await client.call_tool(name, dict(arguments))
+        assert isinstance(result, CallToolResult)
+        return result
+
+    return run_over_http(url, token, work)
 
 
 def get_text(result: CallToolResult) -> str:
@@ -96,6 +95,39 @@ def get_document(result: CallToolResult) -> Any:
     """The structured content of a successful call."""
     assert not result.is_error, get_text(result)
     return result.structured_content
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Calls tools with one key."""
+
+    url: str
+    token: str | None
+
+    def call(self, tool: str, **arguments: Any) -> CallToolResult:
+        return call_tool(self.url, self.token, tool, **arguments)
+
+    def get(self, tool: str, **arguments: Any) -> Any:
+        return get_document(self.call(tool, **arguments))
+
+    def fail(self, tool: str, **arguments: Any) -> str:
+        """The text of the error."""
+        failed = self.call(tool, **arguments)
+        assert failed.is_error
+        return get_text(failed)
+
+    def follow(self, answer: Any) -> Iterator[Any]:
+        """This answer and the answers of its continuations."""
+        yield answer
+        while rest := answer.get("continuation") or answer.get("metadata", {}).get("continuation"):
+            answer = self.get(rest["tool"], **rest["arguments"])
+            yield answer
+
+    def list_tools(self) -> list[Tool]:
+        async def work(client: Client) -> list[Tool]:
+            return (await client.list_tools()).tools
+
+        return run_over_http(self.url, self.token, work)
 
 
 def make_message(method: str, params: Mapping[str, Any] | None = None, version: str = "2026-07-28") -> tuple[Any, Any]:

@@ -9,12 +9,12 @@ import pytest
 from flask import Response
 
 from tests.interfaces.mcp.mcp_client import make_message
+from tests.interfaces.mcp.test_tools import READ_TOOLS
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.request_context import HostGrant
-from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 from wikiholt.interfaces.otterwiki.api import AsgiBridge
 
 ADA = Author("Ada", "ada@example.org")
@@ -55,7 +55,7 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
     listed, _ = call_embedded(embedded, Scope.READ)
     assert listed.status_code == 200
     assert len(json.loads(listed.data)["result"]["tools"]) == len(READ_TOOLS)
-    read, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments={"path": "Coffee"})
+    read, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments={"paths": ["Coffee"]})
     assert "Descale" in json.loads(read.data)["result"]["structuredContent"]["content"]
     refused, _ = call_embedded(embedded, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
     assert json.loads(refused.data)["result"]["isError"] is True

@@ -282,7 +282,7 @@ def test_agents_have_their_own_address_below_the_api(otter: OtterwikiServer) -> 
 
     reader, writer = create_registry_key(otter, Scope.READ), create_registry_key(otter, Scope.WRITE)
     assert sent(None, "tools/list").status_code == 401
-    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 13
+    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 12
     read = sent(reader, "tools/call", name="read_page", arguments={"path": "Actors/Iran"}).json()["result"]
     assert read["structuredContent"]["content"] == PAGES["actors/iran.md"]
     assert wrote(reader)["isError"] is True

@@ -84,7 +84,7 @@ def test_a_page_has_contents_links_and_related_pages(client: TestClient) -> None
     assert '<h1 id="machine">Machine</h1>' in text
     assert text.count("<h1") == 1
     assert re.findall(r'<li class="level2"><a href="#(\w+)">', text) == ["clean", "fill", "repair"]
-    assert '<a href="./?path=Kitchen">Kitchen</a>' in text
+    assert '<a href="browse?path=Kitchen">Kitchen</a>' in text
     assert '<img src="files/Kitchen/machine/pump.svg" alt="pump" loading="lazy">' in text
     assert '<a href="read?page=Home">Home</a>' in text
     assert 'href="history?page=Kitchen/Machine"' in text
@@ -320,3 +320,69 @@ def test_a_category_with_the_name_of_the_folder_is_shown_once(
     facts = re.search(r'<p class="facts">(.*?)</p>', page, re.DOTALL)
     assert facts is not None
     assert (f"<span>{category}</span>" in facts[1]) is is_shown
+
+
+# ── browsing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_folder_lists_its_folders_and_pages(client: TestClient) -> None:
+    text = client.get("/w/alpha/browse").text
+    assert '<a href="browse?path=Kitchen">Kitchen</a><span class="number">1</span>' in text
+    assert '<a href="read?page=Home">Home</a>' in text
+    inside = client.get("/w/alpha/browse", params={"path": "/Kitchen/"}).text
+    assert '<a href="browse">All pages</a>' in inside
+    assert '<a href="read?page=Kitchen/Machine">Machine</a>' in inside
+
+
+def test_pages_are_listed_by_tag_and_property(client: TestClient) -> None:
+    tags = client.get("/w/alpha/browse?tags").text
+    assert '<a href="browse?tag=hot">hot</a><span class="number">1</span>' in tags
+    assert "read?page=Kitchen/Machine" in client.get("/w/alpha/browse", params={"tag": "HOT"}).text
+    assert '<a href="browse?property=tags">tags</a>' in client.get("/w/alpha/browse?properties").text
+    values = client.get("/w/alpha/browse", params={"property": "tags"}).text
+    assert '<a href="browse?property=tags&amp;value=hot">hot</a>' in values
+    found = client.get("/w/alpha/browse", params={"property": "tags", "value": "hot"}).text
+    assert "read?page=Kitchen/Machine" in found
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("path=Cellar", 404, "There is no folder Cellar with a page in it."),
+        ("property=nothing", 200, "No page has the property nothing."),
+        ("tag=<b>", 200, "Pages with the tag “&lt;b&gt;”"),
+        (f"tag={'x' * 600}", 422, "hint"),
+    ],
+)
+def test_a_folder_or_value_that_is_missing_is_named(client: TestClient, query: str, status: int, text: str) -> None:
+    answer = client.get(f"/w/alpha/browse?{query}", headers=HTML)
+    assert answer.status_code == status
+    assert text in answer.text
+
+
+def test_browsing_needs_access_to_the_wiki(closed: tuple[TestClient, str]) -> None:
+    client, token = closed
+    assert client.get("/w/alpha/browse", headers=HTML).status_code == 401
+    assert "Kitchen" in client.get("/w/alpha/browse", headers=HTML | {"Authorization": f"Bearer {token}"}).text
+    assert client.get("/w/gamma/browse", headers=HTML).status_code in (401, 404)
+
+
+def test_a_page_leads_to_those_beside_it(tmp_path: Path) -> None:
+    application = open_test_application(tmp_path)
+    names = ("2-setup", "10-faq", "README", "1-start")
+    Repository(tmp_path / "alpha").commit({f"Guide/{name}.md": f"Text of {name}.\n" for name in names})
+    application.service.get_handle("alpha").sync()
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    text = client.get("/w/alpha/read", params={"page": "Guide/2-setup"}).text
+    application.service.close()
+    tree = text[text.index('<nav class="tree"') : text.index("</nav>", text.index('<nav class="tree"'))]
+    assert re.findall(r"read\?page=Guide/([\w-]+)", tree) == ["README", "1-start", "2-setup", "10-faq"]
+    assert 'href="read?page=Guide/2-setup" aria-current=page' in tree
+    assert '<a rel="prev" href="read?page=Guide/1-start"><small>Previous</small>' in text
+    assert '<a rel="next" href="read?page=Guide/10-faq"><small>Next</small>' in text
+
+
+def test_a_value_with_nul_is_refused_and_no_damage(client: TestClient) -> None:
+    answer = client.get("/w/alpha/browse?property=%00&value=x", headers=HTML)
+    assert answer.status_code == 422
+    assert "NUL" in answer.text

@@ -18,6 +18,7 @@ from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip
 from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
 from wikiholt.index.backup_directory import BackupDirectory
+from wikiholt.index.index_backups import IndexBackups
 from wikiholt.testing import FakeEmbedder
 
 
@@ -110,13 +111,14 @@ def test_a_pending_file_removed_before_it_was_locked_is_created_again(
     assert [backup.fault for backup in fixture.get_wiki().backups.list_verified()] == [""]
 
 
-def test_a_backup_of_a_wiki_that_is_being_removed_leaves_nothing(
-    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backup_of_a_wiki_that_is_being_removed_leaves_nothing(fixture: BackupFixture) -> None:
     fixture.add_wiki("one")
-    monkeypatch.setattr(fixture.service, "is_being_removed", lambda _: True)
+    wiki, components = fixture.get_wiki().wiki, fixture.service.components
+    backups = IndexBackups(
+        wiki.id, components.store, components.backup_policy, lock_timeout_s=1, is_being_removed=lambda: True
+    )
     with pytest.raises(Busy):
-        fixture.get_wiki().backups.create()
+        backups.create()
     assert list(fixture.get_backup_directory().directory.iterdir()) == []
 
 

@@ -32,7 +32,7 @@ class Operation:
 
     name: str
     route: str
-    """The HTTP method and the path."""
+    """The HTTP method and the path; empty if only agents use it."""
     run: Callable[..., Any]
     tag: str
     scope: Scope = Scope.READ

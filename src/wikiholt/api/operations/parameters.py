@@ -35,7 +35,7 @@ def _parse_date(value: Any, parse: Callable[[str], datetime]) -> Any:
         raise ValueError(f"{error.message}; {error.hint}") from None
 
 
-def _to_list(value: Any) -> Any:
+def to_list(value: Any) -> Any:
     """Accept a string for a list of one, and an empty string for an empty list, as some agents send."""
     if isinstance(value, str):
         return [value] if value else []
@@ -84,7 +84,7 @@ def _build_filter_fields() -> Iterator[tuple[str, Any]]:
     for param in FILTER_PARAMS:
         if param.is_list:
             values: Any = list[_get_value_type(param)]  # type: ignore[misc]
-            values = Annotated[values, BeforeValidator(_to_list)]
+            values = Annotated[values, BeforeValidator(to_list)]
             yield param.name, (values, Field([], max_length=MAX_FILTER_VALUES, description=param.description))
             continue
         kind: Any = Since if param.is_date else FilterValue

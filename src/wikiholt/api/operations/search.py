@@ -67,7 +67,7 @@ class SearchParameters(FacetParameters):
         min_length=1,
         max_length=MAX_QUERY_CHARS,
         pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
-        description="The query.",
+        description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.',
     )
     n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(
@@ -85,7 +85,7 @@ class SearchParameters(FacetParameters):
     offset: Count = Field(0, ge=0, le=MAX_OFFSET, description="Number of hits to skip.")
     sort: SortOrder = Field(
         SortOrder.RELEVANCE,
-        description="The order: by relevance, or of the pages about as relevant as the best by date.",
+        description="By relevance, or the newest of the relevant pages first.",
     )
     rerank: Flag | None = Field(
         None,

@@ -200,6 +200,11 @@ class Settings:
     serve_public: bool = setting(
         False, "Whether wikis can be read without a key, unless a wiki's own setting says otherwise."
     )
+    serve_owner: bool = setting(
+        True,
+        "Whether the user that runs the service may do everything in a browser on this machine, after a link that"
+        " `wikiholt open` follows.",
+    )
     serve_trusted_proxies: tuple[str, ...] = setting(
         (), "Addresses of proxies whose X-Forwarded-For header is trusted."
     )
@@ -357,6 +362,7 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
+    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     hide: tuple[str, ...] = setting(
         (),
@@ -381,9 +387,7 @@ class WikiSettings:
         find_choice=find_language,
     )
     anchors: str = setting(
-        "",
-        "The style of heading anchors in links; empty means the general setting.",
-        choices=("", *ANCHOR_STYLES),
+        "", "The style of heading anchors in links; empty means the general setting.", choices=("", *ANCHOR_STYLES)
     )
     dialect: str = setting(
         AUTO,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.domain.storage_protocols import VectorSnapshot, WikiIndex
+from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.index.chroma.client import (
     ChromaClient,
     ChromaError,
@@ -27,6 +27,7 @@ from wikiholt.index.chroma.client import (
     Metadata,
 )
 from wikiholt.index.chroma.layout import IdLayout
+from wikiholt.index.sqlite.index import SqliteIndex
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class CollectionSync:
 
     def __init__(
         self,
-        index: WikiIndex,
+        index: SqliteIndex,
         directory: Path,
         name: str,
         owner: CollectionOwner,

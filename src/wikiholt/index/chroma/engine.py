@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import MissingDependency, WikiholtError
 from wikiholt.index.chroma.client import (
     METRIC_DESCRIPTIONS,
@@ -32,6 +31,7 @@ from wikiholt.index.chroma.collection import Cancelled, CollectionBusy, Collecti
 from wikiholt.index.chroma.layout import LAYOUTS
 from wikiholt.index.chroma.searcher import ChromaSearcher
 from wikiholt.index.chroma.server import OwnServer
+from wikiholt.index.sqlite.index import SqliteIndex
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class ChromaEngine:
 
     def open_searcher(
         self,
-        index: WikiIndex,
+        index: SqliteIndex,
         directory: Path,
         wiki_id: str,
         slug: str,

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wikiholt.domain.index import IntArray
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.index.chroma.client import Metadata
+from wikiholt.index.sqlite.index import SqliteIndex
 
 _CHUNK_KEY = "wikiholt_chunk"
 
@@ -21,7 +21,7 @@ class IdLayout:
     def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
         return f"wikiholt_{wiki_id}"
 
-    def format_record_ids(self, index: WikiIndex, chunk_ids: IntArray, page_ids: IntArray) -> list[str]:  # noqa: ARG002
+    def format_record_ids(self, index: SqliteIndex, chunk_ids: IntArray, page_ids: IntArray) -> list[str]:  # noqa: ARG002
         """Return the record ids of all chunks (sorted ids). Raises KeyError if the index has changed since."""
         return list(map(str, chunk_ids.tolist()))
 
@@ -31,7 +31,7 @@ class IdLayout:
 
     def read_contents(
         self,
-        index: WikiIndex,  # noqa: ARG002
+        index: SqliteIndex,  # noqa: ARG002
         record_ids: Sequence[str],  # noqa: ARG002
         chunk_ids: Sequence[int],  # noqa: ARG002
     ) -> tuple[Sequence[Metadata] | None, Sequence[str] | None]:
@@ -48,7 +48,7 @@ class OtterwikiLayout(IdLayout):
     def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
         return f"otterwiki_pages_{slug}"
 
-    def format_record_ids(self, index: WikiIndex, chunk_ids: IntArray, page_ids: IntArray) -> list[str]:  # noqa: ARG002
+    def format_record_ids(self, index: SqliteIndex, chunk_ids: IntArray, page_ids: IntArray) -> list[str]:  # noqa: ARG002
         # The chunks of a page are numbered in the order of their ids.
         pages = index.get_pages(np.unique(page_ids).tolist())
         counts: dict[int, int] = {}
@@ -63,7 +63,7 @@ class OtterwikiLayout(IdLayout):
         return chunk_id if isinstance(chunk_id, int) else -1
 
     def read_contents(
-        self, index: WikiIndex, record_ids: Sequence[str], chunk_ids: Sequence[int]
+        self, index: SqliteIndex, record_ids: Sequence[str], chunk_ids: Sequence[int]
     ) -> tuple[Sequence[Metadata] | None, Sequence[str] | None]:
         chunks = index.get_chunks(chunk_ids)
         pages = index.get_pages(list({chunk.page_id for chunk in chunks.values()}))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.index.chroma.client import ChromaError, ChromaUnavailable
 from wikiholt.index.chroma.collection import Cancelled, CollectionSync, ReadyCollection
+from wikiholt.index.sqlite.index import SqliteIndex
 
 if TYPE_CHECKING:
     from wikiholt.index.chroma.engine import ChromaEngine
@@ -33,7 +33,7 @@ _CHECK_INTERVAL_S, _RECONNECT_CHECK_INTERVAL_S = 900.0, 60.0
 class ChromaSearcher:
     """A `VectorCache` over one index and its collection."""
 
-    def __init__(self, engine: "ChromaEngine", index: WikiIndex, collection: CollectionSync) -> None:
+    def __init__(self, engine: "ChromaEngine", index: SqliteIndex, collection: CollectionSync) -> None:
         self._engine = engine
         self._index = index
         self._collection = collection

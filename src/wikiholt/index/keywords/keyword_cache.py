@@ -17,9 +17,9 @@ from wikiholt.errors import CacheCannotAnswer
 from wikiholt.index.keywords.keyword_file import CacheBroken, KeywordFile, open_draft, write_keyword_file
 from wikiholt.index.keywords.keyword_state import (
     KeywordState,
+    count_pages,
     find_lists,
     follow_index,
-    get_max_score,
     iter_page_counts,
     rank_pages,
 )
@@ -51,9 +51,8 @@ class MemoryKeywordCache:
         state = self._get_state()
         return rank_pages(state, find_lists(state, query), limit, page_ids)
 
-    def get_max_score(self, query: KeywordQuery) -> float:
-        state = self._get_state()
-        return get_max_score(state, find_lists(state, query))
+    def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
+        return count_pages(terms, find_lists(self._get_state(), KeywordQuery(tuple(terms))))
 
     def get_lexicon(self) -> Lexicon:
         return make_state_lexicon(self._get_state())

@@ -23,7 +23,6 @@ from wikiholt.text.bm25 import (
     PREFIX_WEIGHT,
     B,
     compute_idf,
-    compute_max_score,
     count_weighted_terms,
     split_terms,
 )
@@ -201,9 +200,9 @@ def rank_pages(state: KeywordState, lists: QueryLists, limit: int, page_ids: Int
     return [KeywordHit(page_id, score) for page_id, score in best]
 
 
-def get_max_score(state: KeywordState, lists: QueryLists) -> float:
-    """Return an upper bound of the scores. A part without matches counts as the rarest possible."""
-    return sum(compute_max_score(state.page_count, len(rows)) for rows, _ in (*lists.terms, *lists.phrases))
+def count_pages(terms: Sequence[str], lists: QueryLists) -> dict[str, int]:
+    """Return the number of pages with each of these terms of a query."""
+    return {term: len(rows) for term, (rows, _) in zip(terms, lists.terms, strict=True)}
 
 
 def _drop_unfit(scores: DoubleArray, lists: QueryLists) -> DoubleArray:

@@ -59,7 +59,7 @@ class TermLexicon:
         return self._count_pages([term])[term] if term else 0
 
     def has_any(self, term_groups: Sequence[Sequence[str]]) -> Sequence[bool]:
-        counts = self._count_pages([term for terms in term_groups for term in terms if term])
+        counts = self._count_pages(list(dict.fromkeys(term for terms in term_groups for term in terms if term)))
         return [any(counts.get(term, 0) for term in terms) for terms in term_groups]
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from threading import Lock
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from wikiholt.domain.storage_protocols import KeywordSnapshot
 from wikiholt.index.keywords.keyword_state import (
     KeywordState,
     QueryLists,
+    count_pages,
     find_lists,
     follow_index,
-    get_max_score,
     iter_page_counts,
     rank_pages,
 )
@@ -37,6 +38,8 @@ class MemoryKeywordSearch:
         """`read_terms` reads the terms of the pages with these ids, in any order."""
         self._open_keywords = open_keywords
         self._read_terms = read_terms
+        self._following = Lock()
+        """Only one thread reads the index: for a large wiki that takes seconds."""
         self._state: KeywordState | None = None
 
     def search(
@@ -46,12 +49,9 @@ class MemoryKeywordSearch:
         state, lists = self._find_lists(version, query)
         return rank_pages(state, lists, limit, page_ids)
 
-    def get_max_score(self, version: int | None, query: KeywordQuery) -> float:
-        return get_max_score(*self._find_lists(version, query))
-
     def count_pages(self, version: int | None, terms: Sequence[str]) -> Mapping[str, int]:
         _, lists = self._find_lists(version, KeywordQuery(tuple(terms)))
-        return {term: len(rows) for term, (rows, _) in zip(terms, lists.terms, strict=True)}
+        return count_pages(terms, lists)
 
     def find_page_ids(self, version: int | None, query: KeywordQuery) -> IntArray:
         """The sorted ids of the pages with every phrase and without excluded phrases."""
@@ -75,12 +75,16 @@ class MemoryKeywordSearch:
 
     def _get_state(self, version: int | None) -> KeywordState:
         state = self._state
-        if state is None or state.version != version:
-            with self._open_keywords() as snapshot:
-                state = follow_index(state, snapshot) if state is not None else None
-                if state is None:
-                    state = KeywordState(snapshot.version, build_postings(iter_page_counts(snapshot)))
-            self._state = state
+        if state is not None and state.version == version:
+            return state
+        with self._following:
+            state = self._state
+            if state is None or state.version != version:
+                with self._open_keywords() as snapshot:
+                    state = follow_index(state, snapshot) if state is not None else None
+                    if state is None:
+                        state = KeywordState(snapshot.version, build_postings(iter_page_counts(snapshot)))
+                self._state = state
         return state
 
     def _get_phrase(self, state: KeywordState, terms: Sequence[str], *, is_prefix: bool) -> PostingList:

@@ -173,9 +173,6 @@ class PostgresIndex:
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         return self._keywords.search(self._version, query, limit, self.filter_page_ids(where))
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        return self._keywords.get_max_score(self._version, query)
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
         return self._keywords.count_pages(self._version, terms)
 
@@ -321,13 +318,6 @@ class PostgresIndex:
             for page_id, link in links
             if not wanted.isdisjoint((link.key, link.other_key))
         ]
-
-    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        chunks = self._read_vectors("id = ANY(%s) ORDER BY id", chunk_ids.tolist())
-        return VectorHits.rank(chunks.chunk_ids, chunks.page_ids, np.vecdot(chunks.vectors, vector), limit)
-
-    def sample_vectors(self, count: int) -> VectorRows:
-        return self._read_vectors("true ORDER BY random() LIMIT %s", count)
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
         return None

@@ -236,13 +236,9 @@ class SqliteIndex:
             integrity.require_words(db, query, hits)
             return hits
 
-    def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        with self._pool.read_snapshot() as db:
-            return queries.get_max_keyword_score(db, query)
-
     def count_pages(self, terms: Sequence[str]) -> Mapping[str, int]:
         with self._pool.read_snapshot() as db:
-            return {term: queries.count_pages(db, (term,)) for term in terms}
+            return {term: queries.count_pages(db, term) for term in terms}
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         clause, values = build_where_clause(where, SQLITE)
@@ -260,6 +256,7 @@ class SqliteIndex:
         return self._read_vectors().search(self._check_query(vector), limit, page_ids)
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
+        """The nearest of these chunks. Unknown ids are ignored."""
         return self._read_vectors().score_chunks(self._check_query(vector), chunk_ids, limit)
 
     def read_ahead(self, page_ids: IntArray) -> VectorRows:
@@ -269,6 +266,7 @@ class SqliteIndex:
         return self._read_vectors().read_means(page_ids)
 
     def sample_vectors(self, count: int) -> VectorRows:
+        """The vectors of random chunks."""
         table = self._read_vectors()
         drawn = np.random.default_rng().permutation(len(table))[:count]
         return table.read_chunks(table.chunk_slots[np.sort(drawn)])

@@ -11,6 +11,7 @@ from wikiholt.errors import IndexCorrupt
 from wikiholt.index import rows
 from wikiholt.index.page_table import PageRow, compute_page_checksum, get_answer_values
 from wikiholt.index.rows import compute_problem_checksum, compute_row_checksum, describe_error, is_row_intact
+from wikiholt.index.sqlite.connections import select_in_batches
 from wikiholt.index.sqlite.index_writer import read_page_parts
 from wikiholt.index.sqlite.queries import build_any_expression
 from wikiholt.index.sqlite.schema import FTS_TABLE, WORD_FIELDS, is_state_corrupt
@@ -55,9 +56,12 @@ def find_faults(db: sqlite3.Connection) -> list[str]:
 
 def require_words(db: sqlite3.Connection, query: KeywordQuery, hits: Sequence[KeywordHit]) -> None:
     """Raise IndexCorrupt if one of the best pages has no word of the query: FTS5 has no checksums."""
-    for hit in hits[:_CHECKED_HITS]:
-        row = db.execute("SELECT words FROM page_words WHERE page_id = ?", (hit.page_id,)).fetchone()
-        if row is None or not (_contains_word(row[0], query) or _is_found_by_fts(db, row[0], query)):
+    page_ids = [hit.page_id for hit in hits[:_CHECKED_HITS]]
+    sql = "SELECT page_id, words FROM page_words WHERE page_id IN ({0})"
+    known = {row[0]: row[1] for row in select_in_batches(db, sql, page_ids)}
+    for page_id in page_ids:
+        words = known.get(page_id)
+        if words is None or not (_contains_word(words, query) or _is_found_by_fts(db, words, query)):
             raise IndexCorrupt(
                 "the keyword index does not match the pages", hint="run `wikiholt sync` to build it again"
             )

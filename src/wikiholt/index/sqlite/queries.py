@@ -10,7 +10,7 @@ from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.index import rows
 from wikiholt.index.page_table import SQLITE, build_where_clause
 from wikiholt.index.sqlite.connections import select_in_batches
-from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
+from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT
 
 _FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
 LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
@@ -34,16 +34,9 @@ def search_keywords(db: sqlite3.Connection, query: KeywordQuery, limit: int, whe
     return [KeywordHit(page_id, score) for page_id, score in best[:limit]]
 
 
-def get_max_keyword_score(db: sqlite3.Connection, query: KeywordQuery) -> float:
-    """The sum of the maximum scores of each term and phrase. A term without pages counts as the rarest."""
-    (pages,) = db.execute("SELECT count(*) FROM pages").fetchone()
-    phrases = [(term,) for term in query.terms] + list(query.phrases)
-    return sum(compute_max_score(pages, count_pages(db, phrase)) for phrase in phrases)
-
-
-def count_pages(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
+def count_pages(db: sqlite3.Connection, term: str) -> int:
     sql = "SELECT count(*) FROM words WHERE words MATCH ?"
-    (count,) = db.execute(sql, (_quote_phrase(phrase),)).fetchone()
+    (count,) = db.execute(sql, (_quote_phrase((term,)),)).fetchone()
     return int(count)
 
 

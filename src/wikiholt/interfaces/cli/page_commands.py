@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import webbrowser
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from wikiholt.folder.source import FILE_AUTHOR
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
+from wikiholt.interfaces.cli.owner_link_command import open_in_browser, open_served_pages
 from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, list_pages, resolve_wiki
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.frontmatter import split_frontmatter
@@ -52,7 +52,12 @@ def add_arguments(commands: Subparsers) -> None:
     recent.add_argument("-n", type=int, default=10, metavar="N", help="number of pages, 1 to 1000 (default: 10)")
     recent.add_argument("--files", action="store_true", help="print only the files")
     open_page = add_command(commands, "open", run_open)
-    open_page.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
+    open_page.add_argument(
+        "page",
+        nargs="?",
+        metavar="PAGE",
+        help="path, file, title, FILE:LINE or PAGE#heading; without one, the running service, signed in as its owner",
+    )
     open_page.add_argument("--browser", action="store_true", help="open its address, from the setting url")
     for parser in (read, similar, links, recent, open_page):
         add_wiki_option(parser)
@@ -260,6 +265,8 @@ _LINE_ARGUMENTS = {
 
 
 def run_open(context: CommandContext) -> int:
+    if context.arguments.page is None:
+        return open_served_pages(context)
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
     heading = find_heading(handle.pages.read(target.path), target.heading) if target.heading else None
@@ -278,8 +285,7 @@ def run_open(context: CommandContext) -> int:
             document = {"path": target.path, "opened": "system", "command": [opener, str(path)]}
             return context.print_result(document, [f"Opened {to_safe_line(str(path))}"])
         raise _make_nothing_error(handle, target, browser=context.arguments.browser, on_disk=path)
-    if not webbrowser.open(address):
-        raise InvalidSetting(f"No browser could open {address}", hint="Set BROWSER, or open the address yourself.")
+    open_in_browser(address)
     document = {"path": target.path, "opened": "browser", "address": address}
     return context.print_result(document, [f"Opened {to_safe_line(address)}"])
 

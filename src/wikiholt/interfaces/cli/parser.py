@@ -48,6 +48,7 @@ _FIRST = "search and read"
 """The group that the overview explains. It names only the commands of the others, whose names are topics of `help`."""
 COMMANDS = {
     "search": Summary(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
+    "ask": Summary(_FIRST, "ask_command", "answer a question with sentences of the wiki"),
     "read": Summary(_FIRST, "page_commands", "show a page, or the section below one of its headings"),
     "open": Summary(_FIRST, "page_commands", "open a page in your editor, or in the browser"),
     "similar": Summary(_FIRST, "page_commands", "find pages similar to a page"),

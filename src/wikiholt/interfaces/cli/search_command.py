@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.api.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.domain.search import SearchInterface, SearchMode, SearchResult, SortOrder
+from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
@@ -33,11 +33,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
-    for param in FILTER_PARAMS:
-        if param.is_list:
-            add_repeatable(parser, param.option, metavar=param.metavar, text=param.help)
-        else:
-            parser.add_argument(param.option, metavar=param.metavar, help=param.help)
+    add_filter_options(parser)
     orders = [str(order) for order in SortOrder]
     parser.add_argument("--sort", choices=orders, default=orders[0], help="the order of the pages (default: relevance)")
     parser.add_argument("--offset", type=int, default=0, metavar="N", help="number of pages to skip, 0 to 900")
@@ -50,6 +46,19 @@ def add_arguments(commands: Subparsers) -> None:
     )
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
     add_hit_options(parser)
+
+
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    for param in FILTER_PARAMS:
+        if param.is_list:
+            add_repeatable(parser, param.option, metavar=param.metavar, text=param.help)
+        else:
+            parser.add_argument(param.option, metavar=param.metavar, help=param.help)
+
+
+def read_filter(arguments: argparse.Namespace) -> PageFilter:
+    """The filter of the options. Raises InvalidQuery."""
+    return build_filter(lambda param: getattr(arguments, param.option[2:].replace("-", "_")))
 
 
 def run_search(context: CommandContext) -> int:
@@ -72,7 +81,7 @@ def _build_request(arguments: argparse.Namespace) -> SearchRequest:
         " ".join(arguments.words),
         arguments.n,
         SearchMode(arguments.mode),
-        build_filter(lambda param: getattr(arguments, param.option[2:].replace("-", "_"))),
+        read_filter(arguments),
         rerank=arguments.rerank,
         offset=arguments.offset,
         sort=SortOrder(arguments.sort),
@@ -104,16 +113,24 @@ def _search_in_service(context: CommandContext) -> int | None:
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:
+    wikis, handles, failures = open_current_wikis(context)
+    _load_models(context.service, request)
+    from wikiholt.api.documents.search_documents import build_result_document
+
+    return _print(context, build_result_document(_search(handles, failures, request)), wikis)
+
+
+def open_current_wikis(
+    context: CommandContext,
+) -> tuple[Sequence[Wiki], Sequence[WikiHandle], Mapping[str, WikiholtError]]:
+    """The wikis to search, synced unless the arguments say otherwise, and the errors of those that cannot be opened."""
     wikis = choose_wikis(context)
     handles, failures = _open_handles(context.service, wikis)
     if not context.arguments.no_sync:
         is_named = len(wikis) == 1 or bool(context.arguments.wiki)
         for handle in handles:
             _update_index(context, handle, build_missing=is_named)
-    _load_models(context.service, request)
-    from wikiholt.api.documents.search_documents import build_result_document
-
-    return _print(context, build_result_document(_search(handles, failures, request)), wikis)
+    return wikis, handles, failures
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:

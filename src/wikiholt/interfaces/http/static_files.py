@@ -1,5 +1,6 @@
 """The static files of the web page and of the Otterwiki plugin, read once and served under a versioned URL."""
 
+import gzip
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,10 +15,11 @@ _IMPORT_PATTERN = re.compile(rb'\bfrom "\./([\w.-]+)"')
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """One file as it is sent."""
+    """One file as it is sent, also compressed by gzip."""
 
     data: bytes
     media_type: str
+    compressed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def read_static_files(*directories: Traversable) -> StaticFiles:
         digest.update(name.encode() + b"\0" + data)
         suffix = "." + name.rpartition(".")[2]
         if suffix in _MEDIA_TYPES:
-            served[name] = StaticFile(data, _MEDIA_TYPES[suffix])
+            served[name] = StaticFile(data, _MEDIA_TYPES[suffix], gzip.compress(data, mtime=0))
         elif suffix == ".html":
             templates[name.removesuffix(".html")] = Template(data.decode())
     return StaticFiles(digest.hexdigest(), served, templates)

@@ -37,6 +37,8 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 _TOOL_CONTEXT_KEY = "wikiholt.mcp"
 _MAX_READ_BODY_BYTES = 256 * 1024
 """Body limit of requests without the scope write, so that they cannot fill the memory."""
+_INTRODUCTIONS = (b'"initialize"', b'"server/discover"')
+"""The methods whose answers have the instructions, which take a query of the index."""
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -58,8 +60,8 @@ def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifi
 
 
 def _refuse_several_wikis() -> WikiSession:
-    """The opener of a request for several wikis, which only the tool search_wikis can use."""
-    raise InvalidQuery("These keys are for several wikis.", hint="Use search_wikis here, and /w/SLUG/mcp for one wiki.")
+    """The opener of a request for several wikis, which only the search of several wikis can use."""
+    raise InvalidQuery("These keys are for several wikis.", hint="Use search here, and /w/SLUG/mcp for one wiki.")
 
 
 def _get_tool_context(ctx: McpContext) -> ToolContext:
@@ -90,7 +92,9 @@ class McpEndpoint:
         # Read the body here, so that its errors get our error responses.
         body = await Request(scope, limit_body(scope, receive, limit)).body()
         slug = "" if tool_context.wikis else tool_context.open().wiki.slug
-        server = make_server(_get_tool_context, self._settings, slug)
+        is_introduction = any(method in body for method in _INTRODUCTIONS)
+        about = await run_in_threadpool(tool_context.describe) if is_introduction else ""
+        server = make_server(_get_tool_context, self._settings, slug, about)
         manager = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
         )

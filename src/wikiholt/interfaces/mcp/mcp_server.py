@@ -39,6 +39,7 @@ from mcp_types import (
     SubscriptionsListenResult,
     TextContent,
 )
+from mcp_types import Tool as Described
 from pydantic import ValidationError
 
 from wikiholt import __version__
@@ -47,11 +48,12 @@ from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
-from wikiholt.interfaces.mcp import prompts, resources, text_output
-from wikiholt.interfaces.mcp.mcp_tool import McpTool
+from wikiholt.interfaces.mcp import prompts, resources
+from wikiholt.interfaces.mcp.errors import format_error, format_invalid_arguments
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
-from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tool_definitions, get_tools
-from wikiholt.interfaces.mcp.tool_schemas import adapt_arguments
+from wikiholt.interfaces.mcp.tool import Tool, adapt_names
+from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_definition, get_tools
+from wikiholt.interfaces.mcp.wiki_description import describe_wiki
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 
@@ -68,6 +70,7 @@ _INSTRUCTIONS = (
     "you change it, and send its revision."
 )
 _FAULT_TEXT = "fault: Internal error of the service.\nNext: try once more; if it fails again, tell the user."
+_MAX_DESCRIBED_WIKIS = 20
 _LISTENERS = Listeners()
 """All streams of this process, which has a limit of them."""
 
@@ -84,25 +87,32 @@ class ToolContext:
     write_hint: str = ""
     """How to allow writing, where that takes no key."""
 
+    def describe(self) -> str:
+        """What the wikis are about, a line for each."""
+        sessions = self.wikis.sessions if self.wikis is not None else [self.open()]
+        return "\n".join(map(describe_wiki, sessions[:_MAX_DESCRIBED_WIKIS]))
+
 
 def make_server(
     get_tool_context: Callable[[McpContext], ToolContext],
     settings: Settings,
     slug: str = "",
+    about: str = "",
     subscriptions: SessionSubscriptions | None = None,
 ) -> Server[Any]:
     """An MCP server for the wiki with this slug, or for several. `get_tool_context` returns the context of a request.
 
-    `subscriptions` are those of a transport with one session. Making it takes microseconds.
+    `about` describes the wikis to agents. `subscriptions` are those of a transport with one session, that is, of
+    standard input and output. Making it takes microseconds.
     """
-    handlers = _ServerHandlers(get_tool_context, settings)
+    handlers = _ServerHandlers(get_tool_context, settings, is_http=subscriptions is None)
     list_cache = CacheHint(ttl_ms=60_000, scope="private")
     return Server(
         "wikiholt",
         version=__version__,
         title=f"Wikiholt: {slug}" if slug else "Wikiholt",
         description="Search, read and write one wiki that lives in git.",
-        instructions=f"{f'The wiki {slug}' if slug else 'Wikis'} in git. {_INSTRUCTIONS}",
+        instructions=f"{about or slug or 'Wikis'}\n{_INSTRUCTIONS}",
         cache_hints={"tools/list": list_cache, "prompts/list": list_cache, "resources/templates/list": list_cache},
         get_tool_input_schema=handlers.get_input_schema,
         on_list_tools=handlers.list_tools,
@@ -120,27 +130,26 @@ def make_server(
 
 
 class _ServerHandlers:
-    def __init__(self, get_tool_context: Callable[[McpContext], ToolContext], settings: Settings) -> None:
+    def __init__(
+        self, get_tool_context: Callable[[McpContext], ToolContext], settings: Settings, *, is_http: bool
+    ) -> None:
         self._get_tool_context = get_tool_context
         self._max_tokens = settings.mcp_max_tokens
-        self._tools = get_tools(aliases=settings.mcp_aliases)
+        self._tools = get_tools(http=is_http, aliases=settings.mcp_aliases)
         self._several_wikis_tools = {tool.name: tool for tool in SEVERAL_WIKIS_TOOLS}
-        self._definitions = get_tool_definitions(aliases=settings.mcp_aliases)
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
-        definition = self._definitions.get(name)
-        return definition.input_schema if definition else None
+        tool = self._tools.get(name)
+        return get_definition(tool).input_schema if tool else None
 
     async def list_tools(self, ctx: McpContext, _: PaginatedRequestParams | None) -> ListToolsResult:
         tool_context = self._get_tool_context(ctx)
-        tools = [
-            self._definitions[name]
-            for name, tool in self._get_tools(tool_context).items()
-            if tool_context.scope.allows(tool.required_scope)
-        ]
-        return ListToolsResult(tools=tools)
+        about = await to_thread.run_sync(tool_context.describe)
+        offered = self._get_tools(tool_context).values()
+        allowed = [tool for tool in offered if tool_context.scope.allows(tool.operation.scope)]
+        return ListToolsResult(tools=[_describe_tool(tool, about) for tool in allowed])
 
-    def _get_tools(self, tool_context: ToolContext) -> Mapping[str, McpTool]:
+    def _get_tools(self, tool_context: ToolContext) -> Mapping[str, Tool]:
         """The tools of a request: those of one wiki, or those of several wikis."""
         return self._tools if tool_context.wikis is None else self._several_wikis_tools
 
@@ -152,42 +161,39 @@ class _ServerHandlers:
         # Not cancelled with the request: a write that has started is completed.
         return await to_thread.run_sync(self._call_tool, tool, tool_context, params.arguments or {})
 
-    def _call_tool(self, tool: McpTool, tool_context: ToolContext, arguments: Mapping[str, Any]) -> CallToolResult:
+    def _call_tool(self, tool: Tool, tool_context: ToolContext, arguments: Mapping[str, Any]) -> CallToolResult:
         wiki: WikiSession | None = None
-        arguments = adapt_arguments(tool.arguments_type, arguments)
+        arguments = adapt_names(tool, arguments)
         try:
-            if not tool_context.scope.allows(tool.required_scope):
+            if not tool_context.scope.allows(tool.operation.scope):
                 if tool_context.write_hint:
                     raise Forbidden("This server is read-only.", hint=tool_context.write_hint)
                 raise Forbidden("This requires a key with scope write.")
-            params = tool.arguments_type.model_validate({**arguments, **tool.fixed_arguments})
+            call = tool.parse(arguments, self._max_tokens)
             if tool_context.wikis is not None:
-                return _make_result(tool.run(tool_context.wikis, params, self._get_budget(params)), tool.format_text)
+                return _make_result(tool.run(tool_context.wikis, call), tool.format_text)
             wiki = tool_context.open()
-            if tool.needs_own_writes:
+            if tool.reads_index:
                 self._wait_for_own_writes(wiki)
-            document = tool.run(wiki, params, self._get_budget(params))
+            document = tool.run(wiki, call)
             if tool.is_write:
                 wiki.handle.record_write(document["revision"])
             return _make_result(document, tool.format_text)
         except ValidationError as error:
-            return _make_error_result(text_output.format_invalid_arguments(tool.name, error))
+            return _make_error_result(format_invalid_arguments(tool.name, error, tool.parameter_names))
         except WikiholtError as error:
             if error.status >= 500:
                 _log.info("a tool failed: %s: %s", error.code, error.message)
-            requested = str(arguments.get("path") or arguments.get("id") or "")
             similar: list[str] = []
-            if wiki is not None and requested and isinstance(error, PageNotFound):
-                similar = find_similar_paths(wiki, error, requested)
+            if wiki is not None and isinstance(error, PageNotFound):
+                requested = next((arguments[name] for name in ("path", "paths", "id") if name in arguments), "")
+                requested = requested[0] if isinstance(requested, list) else requested
+                similar = find_similar_paths(wiki, error, str(requested))
             can_write = tool_context.wikis is None and tool_context.scope.allows(Scope.WRITE)
-            return _make_error_result(text_output.format_error(error, similar, can_write=can_write))
+            return _make_error_result(format_error(error, similar, can_write=can_write))
         except Exception:  # noqa: BLE001 - the agent gets a result, and the log the details
             _log.exception("the tool %s failed", tool.name)
             return _make_error_result(_FAULT_TEXT)
-
-    def _get_budget(self, params: Any) -> int:
-        """The length of a result in tokens."""
-        return getattr(params, "max_tokens", None) or self._max_tokens
 
     def _wait_for_own_writes(self, wiki: WikiSession) -> None:
         """Wait for the last write of an agent, which may have reached another node."""
@@ -225,7 +231,7 @@ class _ServerHandlers:
         try:
             return prompts.render_prompt(params.name, params.arguments or {})
         except WikiholtError as error:
-            raise MCPError(INVALID_PARAMS, text_output.format_error(error)) from None
+            raise MCPError(INVALID_PARAMS, format_error(error)) from None
 
     async def complete(self, ctx: McpContext, params: CompleteRequestParams) -> CompleteResult:
         name, value = params.argument.name, params.argument.value
@@ -252,9 +258,17 @@ class _ServerHandlers:
                 return function(tool_context.open())
             except WikiholtError as error:
                 code = INTERNAL_ERROR if error.status >= 500 else INVALID_PARAMS
-                raise MCPError(code, text_output.format_error(error), error_data) from None
+                raise MCPError(code, format_error(error), error_data) from None
 
         return await to_thread.run_sync(call)
+
+
+def _describe_tool(tool: Tool, about: str) -> Described:
+    """The definition; that of a search also says what the wikis are about."""
+    definition = get_definition(tool)
+    if tool.name != "search":
+        return definition
+    return definition.model_copy(update={"description": f"{definition.description}\n{about}"})
 
 
 def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolResult:
@@ -276,7 +290,7 @@ def _make_error_result(text: str) -> CallToolResult:
 def serve_stdio(tool_context: ToolContext, settings: Settings, slug: str) -> None:
     """Serve the wiki with this slug on standard input and output until standard input is closed."""
     subscriptions = SessionSubscriptions(tool_context.open)
-    server = make_server(lambda _: tool_context, settings, slug, subscriptions)
+    server = make_server(lambda _: tool_context, settings, slug, tool_context.describe(), subscriptions)
 
     async def serve() -> None:
         initialization = server.create_initialization_options(NotificationOptions(resources_changed=True))

@@ -40,7 +40,7 @@ from mcp_types import (
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery, SourceError, WikiholtError
 from wikiholt.interfaces.http.operation_routes import INERT_MEDIA_TYPES
-from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
+from wikiholt.interfaces.mcp.tool import DATA_NOTICE
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import WikiSession
 

@@ -49,10 +49,10 @@ _STYLES = {
 """Further style sheets of a view."""
 
 
-_SEARCH_ICON = (
-    '<svg class="short" viewBox="0 0 24 24" aria-hidden="true">'
-    '<circle cx="10.500" cy="10.500" r="6.500"/><path d="M15.500 15.500L21 21"/></svg>'
+_PAGES_ICON = (
+    '<svg class="short" viewBox="0 0 24 24" aria-hidden="true"><path d="M5 6h14M9 12h10M9 18h10M5 12v6"/></svg>'
 )
+"""Replaces the word on a narrow screen, so that there is room for the name of the wiki."""
 
 
 @cache
@@ -154,7 +154,7 @@ def render_page(
         style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
         script="\n".join([*preloads, f'<script type="module" src="{static}/{view}.js"></script>']),
         root=context.root,
-        wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
+        wiki=f'<a class="wiki-name" href="{context.base or "./"}">{escape(context.slug)}</a>' if context.slug else "",
         links=_render_links(context, current),
         account=_render_account(context),
         body_class=body_class,
@@ -173,10 +173,17 @@ def render_view(
 
 def _render_links(context: PageContext, current: str) -> str:
     all_wikis = current in ("wikis", "statuses")
-    # On a narrow screen the icon replaces the word, so that there is room for the name of the wiki.
-    search = f"{_SEARCH_ICON}<span>Search</span>" if context.slug else "Search"
-    first = (context.base or "./", "Wikis" if all_wikis else search, current in ("search", "wikis"))
+    first = (context.base or "./", "Wikis" if all_wikis else "Search", current in ("search", "wikis"))
     links = [first, (f"{context.base}status", "Status", current in ("status", "statuses"))]
+    if not all_wikis:
+        links.insert(
+            1,
+            (
+                f"{context.base}browse",
+                f"{_PAGES_ICON}<span>Pages</span>" if context.slug else "Pages",
+                current == "browse",
+            ),
+        )
     return "\n".join(
         f'<a href="{href}"{" aria-current=page" if is_current else ""}>{text}</a>' for href, text, is_current in links
     )

@@ -17,6 +17,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import PageNotFound, WikiholtError
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, matches_etag
+from wikiholt.interfaces.web.browse_view import load_folder, render_crumbs, render_neighbours, render_tree
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.preview import PreviewDocument, build_preview_document
 from wikiholt.interfaces.web.renderer import render_changes
@@ -57,11 +58,11 @@ def handle_page(request: Request, wiki: WikiSession) -> Response:
     content = wiki.handle.pages.read(request.query_params.get("page", ""))
     page = build_preview_document(wiki, content, query)
     contents, related = _render_contents(page), "".join(_render_related(wiki, page))
+    folder = load_folder(wiki, page["path"].rpartition("/")[0])
     main = (
-        f'<main id="app.main" class="read">{render_form(query)}'
-        f'<article class="document{" with-contents" if contents else ""}"'
-        f' data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
-        f"{_render_text(page, contents)}{related}</article></main>"
+        f'<main id="app.main" class="read">{render_form(query)}{render_tree(folder, page["path"])}'
+        f'<article class="document" data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
+        f"{_render_text(page, contents)}{render_neighbours(folder, page['path'])}{related}</article></main>"
     )
     return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])
 
@@ -96,16 +97,6 @@ def _render_page_link(view: str, path: str, text: str) -> str:
     return f'<a href="{view}?page={quote(path)}">{escape(text)}</a>'
 
 
-def _render_crumbs(path: str) -> str:
-    """Render the folders of a page, each with a link to its pages."""
-    folders = path.split("/")[:-1]
-    links = (
-        f'<a href="./?{urlencode({"path": "/".join(folders[: depth + 1])})}">{escape(folder)}</a>'
-        for depth, folder in enumerate(folders)
-    )
-    return f'<nav class="crumbs" aria-label="Folders">{" / ".join(links)}</nav>' if folders else ""
-
-
 def _render_text(page: PreviewDocument, contents: str) -> str:
     """Render the title, the facts, the links, the table of contents and the text of a page."""
     title = None if _has_several_titles(page) else _FIRST_TITLE.match(page["html"])
@@ -116,7 +107,7 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
         '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
     return (
-        f"<header>{_render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
+        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
         f'<div class="page" dir="auto">{body or _NO_TEXT}</div>{cut}'
     )
 
@@ -224,7 +215,7 @@ def _read_version(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> st
 def _render_history_page(request: Request, path: str, title: str, content: str) -> Response:
     name = path.rpartition("/")[2]
     heading = f"<h1>{title}: {_render_page_link('read', path, name)}</h1>"
-    main = f'<main id="app.main" class="plain">{render_form()}{_render_crumbs(path)}{heading}{content}</main>'
+    main = f'<main id="app.main" class="plain">{render_form()}{render_crumbs(path)}{heading}{content}</main>'
     return render_page("plain", PageContext.from_request(request), main, current="search", title=f"{title}: {name}")
 
 

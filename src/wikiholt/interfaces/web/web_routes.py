@@ -10,7 +10,7 @@ from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.operation_routes import make_router
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.request_context import get_request_context
-from wikiholt.interfaces.web import page_view, search_view
+from wikiholt.interfaces.web import browse_view, page_view, search_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
 from wikiholt.interfaces.web.preview import PREVIEW_OPERATIONS
 from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
@@ -49,6 +49,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
         ("/edit", handle_edit),
         ("/manage", handle_manage),
         ("/find", search_view.handle_search),
+        ("/browse", browse_view.handle_browse),
         ("/read", page_view.handle_page),
         ("/source", page_view.handle_source),
         ("/history", page_view.handle_history),
@@ -77,8 +78,13 @@ def _handle_static_file(request: Request) -> Response:
     file = static_files.files.get(request.path_params["name"])
     if file is None:
         return make_error_response(404, "not-found", "File not found.", "")
-    headers = {"Cache-Control": static_files.get_cache_control(request.path_params["version"])}
-    return Response(file.data, media_type=file.media_type, headers=headers)
+    headers = {
+        "Cache-Control": static_files.get_cache_control(request.path_params["version"]),
+        "Vary": "Accept-Encoding",
+    }
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(file.data, media_type=file.media_type, headers=headers)
+    return Response(file.compressed, media_type=file.media_type, headers=headers | {"Content-Encoding": "gzip"})
 
 
 def _handle_favicon(_: Request) -> Response:

@@ -173,9 +173,9 @@ def test_colours_follow_the_system_without_script(
 
 
 @pytest.mark.parametrize("view", ["search", "page", "wikis"])
-def test_a_page_weighs_less_than_100_kb(server: WebServer, visit: OpenTab, view: str) -> None:
+def test_a_page_weighs_less_than_45_kb(server: WebServer, visit: OpenTab, view: str) -> None:
     sizes = measure_page(visit(f"{server.url}healthz").page, server.url + VIEWS[view][0])
-    assert 10_000 < sum(sizes.values()) < 100_000, sizes
+    assert 5_000 < sum(sizes.values()) < 45_000, sizes
 
 
 def test_on_a_phone_the_preview_covers_the_list_and_traps_the_focus(server: WebServer, visit: OpenTab) -> None:

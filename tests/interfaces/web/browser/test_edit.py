@@ -200,6 +200,7 @@ def test_a_key_that_is_revoked_while_writing_is_replaced_and_the_text_saved(
     page.fill(TEXT, "# Revoked\n\nStill here.\n")
     assert managed.call("DELETE", f"keys/{made['id']}").status_code == 200
     page.click(SAVE)
+    page.get_by_role("button", name="Enter a key").click()
     page.get_by_label("Your key").fill(managed.tokens["read"])
     page.get_by_role("button", name="Use this key").click()
     expect(page.locator("#app\\.save-state").get_by_role("alert")).to_contain_text("scope write")

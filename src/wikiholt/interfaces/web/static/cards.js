@@ -22,9 +22,10 @@ const renderHeading = (hit) => {
   return renderHighlights(hit.heading_path[last], hit.heading_matches?.[last] || []);
 };
 
-// The folder of the page and the heading of the passage, without repeating the name of the page.
-function renderLocation(hit, label) {
-  const folder = hit.path.split("/").slice(0, -1).join("/");
+// The folder of the page and the heading of the passage, without repeating the name of the page. Where several pages
+// have the same name, the file tells them apart.
+function renderLocation(hit, label, isRepeated) {
+  const folder = isRepeated ? hit.path : hit.path.split("/").slice(0, -1).join("/");
   const hasHeading = hit.heading_path.length && hit.heading_path.at(-1) !== hit.name;
   const parts = [label && el("span", { class: "wiki-label" }, label), folder && el("span", { class: "path" }, formatPath(folder)),
     hasHeading && el("span", {}, renderHeading(hit))].filter(Boolean);
@@ -59,18 +60,18 @@ const renderLink = (hit, href, ...children) =>
 const renderTitle = (hit, href) => el("h2", {}, renderLink(hit, href, renderHighlights(hit.name, hit.name_matches || [])));
 
 // `more` are other passages of the page. `label` is the name of its wiki, and `getUrl` makes the address of a passage.
-export function renderHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
+export function renderHit(hit, state, more = [], { label = "", isRepeated = false, getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
   const sections = more.filter((other) => other.heading_path.length);
   return el("li", {}, el("div", { class: `card ${hit.confidence}`, "data-page": hit.path },
-    renderTitle(hit, getUrl(hit)), renderLocation(hit, label),
+    renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     sections.length ? el("ul", { class: "sections", "aria-label": `More in ${hit.name}` }, sections.map((other) => el("li", {}, renderLink(other, getUrl(other), renderHeading(other))))) : null,
     renderFacts(hit)));
 }
 
 // A hit that is probably no answer: one line.
-export function renderWeakHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
-  return el("li", {}, el("div", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label)));
+export function renderWeakHit(hit, state, more = [], { label = "", isRepeated = false, getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
+  return el("li", {}, el("div", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated)));
 }
 
 export function renderPage(page, state) {

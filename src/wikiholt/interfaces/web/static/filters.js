@@ -6,6 +6,8 @@ import { makeRoving, moveFocus } from "./roving.js";
 import { hasFilters, toFilterParameters } from "./url_state.js";
 
 const MAX_SHOWN = 8;
+const MAX_EXPANDED = 50;
+const MAX_SINGLE_FOLDERS = 4;
 const SINCE = { "7d": "Past week", "30d": "Past month", "365d": "Past year" };
 const wide = matchMedia("(min-width: 62rem)");
 
@@ -18,13 +20,14 @@ export class Filters {
     this.form = byId("filter-form");
     this.facets = null;
     this.expanded = new Set();
+    this.typed = {};
     const updateOpen = () => { this.box.open = wide.matches; };
     wide.addEventListener("change", updateOpen);
     updateOpen();
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("keydown", (event) => {
       const group = event.target.closest("fieldset");
-      if (group) moveFocus(event, group, "input");
+      if (group) moveFocus(event, group, "input[type=checkbox]");
     });
   }
 
@@ -39,7 +42,7 @@ export class Filters {
     this.running = controller;
     this.box.setAttribute("aria-busy", "true");
     try {
-      const facets = await get("facets", parameters, controller.signal);
+      const facets = await this.fetchFacets(parameters, controller.signal);
       if (this.running !== controller) return;
       this.facets = facets;
       this.loaded = name;
@@ -50,6 +53,16 @@ export class Filters {
       if (this.running === controller) this.box.setAttribute("aria-busy", "false");
     }
     this.show(this.state);
+  }
+
+  // If all pages are in one folder, the folders inside it are those to choose from.
+  async fetchFacets(parameters, signal) {
+    const facets = await get("facets", parameters, signal);
+    let { folders, pages } = facets;
+    for (let level = 0; level < MAX_SINGLE_FOLDERS && folders.length === 1 && folders[0].count === pages; level++) {
+      ({ folders, pages } = await get("facets", { ...parameters, path: folders[0].value }, signal));
+    }
+    return { ...facets, folders };
   }
 
   show(state) {
@@ -65,8 +78,10 @@ export class Filters {
       ...this.renderFolders(folders, state),
       ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.onChange({ since: values.at(-1) || "" }), true),
     );
-    for (const group of this.form.querySelectorAll("fieldset")) makeRoving(group, "input");
-    if (focused) [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused)?.focus();
+    for (const group of this.form.querySelectorAll("fieldset")) makeRoving(group, "input[type=checkbox]");
+    const again = focused && [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused);
+    if (again) again.focus();
+    if (again?.type === "search") again.setSelectionRange(again.value.length, again.value.length);
   }
 
   // A page may have any of the selected categories, so the others stay available.
@@ -89,9 +104,18 @@ export class Filters {
   group(title, name, values, selected, change, single = false) {
     const missing = selected.filter((value) => values.every((facet) => facet.value !== value)).map((value) => ({ value }));
     const rows = [...values, ...missing];
-    if (!rows.length) return [];
-    const visible = this.expanded.has(name) ? rows : rows.filter(({ value }, index) => index < MAX_SHOWN || selected.includes(value));
+    // A single value that all pages have filters nothing.
+    if (!rows.length || (rows.length === 1 && !selected.length && rows[0].count === this.facets.pages)) return [];
+    const isExpanded = this.expanded.has(name);
+    const typed = (this.typed[name] || "").toLowerCase();
+    const matching = isExpanded ? rows.filter(({ value }) => value.toLowerCase().includes(typed)) : rows;
+    const limit = isExpanded ? MAX_EXPANDED : MAX_SHOWN;
+    const visible = matching.filter(({ value }, index) => index < limit || selected.includes(value));
     const fieldset = el("fieldset", {}, el("legend", {}, title));
+    if (isExpanded && rows.length > MAX_EXPANDED) {
+      const onType = (event) => { this.typed[name] = event.target.value; this.show(this.state); };
+      fieldset.append(el("input", { type: "search", "aria-label": `Find a ${title.toLowerCase()}`, placeholder: "Find…", value: this.typed[name] || "", "data-filter": `${name}:find`, on: { input: onType } }));
+    }
     for (const { value, count, depth = 0 } of visible) {
       const toggle = (event) => {
         const others = single ? [] : selected.filter((other) => other !== value);
@@ -101,9 +125,11 @@ export class Filters {
       const text = name === "since" ? formatSince(value) : name === "path" ? value.split("/").at(-1) : value;
       fieldset.append(el("label", { class: depth ? `depth${Math.min(depth, 4)}` : null, title: depth ? value : null }, box, el("span", { class: "value" }, text), count ? el("span", { class: "number" }, String(count)) : null));
     }
-    if (rows.length > visible.length) {
-      const expand = () => { this.expanded.add(name); this.show(this.state); fieldset.querySelectorAll("input")[MAX_SHOWN]?.focus(); };
+    if (!isExpanded && rows.length > visible.length) {
+      const expand = () => { this.expanded.add(name); this.show(this.state); this.form.querySelector(`[name="${name}"]`)?.focus(); };
       fieldset.append(el("button", { type: "button", class: "quiet link", on: { click: expand } }, `${rows.length - visible.length} more`));
+    } else if (matching.length > visible.length) {
+      fieldset.append(el("p", { class: "hint" }, `${matching.length - visible.length} more: type to find them`));
     }
     return [fieldset];
   }

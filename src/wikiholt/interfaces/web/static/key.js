@@ -1,6 +1,6 @@
 // The dialog for entering a key: opened when the API requires one, or by the user.
 import { key } from "./api.js";
-import { byId, el, toSentence } from "./dom.js";
+import { byId, el } from "./dom.js";
 
 // Replaces the hint of the API, which is for programs.
 export const KEY_HINT = "Ask the administrator of this wiki for a key.";
@@ -13,19 +13,18 @@ export function openKeyDialog(message, hint, done) {
     id: "app.key-input", type: "password", autocomplete: "off", spellcheck: "false", required: true,
     "aria-describedby": "app.key-why", placeholder: "wh_…",
   });
-  const forgetButton = key.get() && el("button", { type: "button", class: "quiet", on: { click: () => finish(null) } }, "Forget the key");
   const form = el("form", { method: "dialog", on: { submit: (event) => { event.preventDefault(); finish(input.value.trim()); } } },
     el("h2", { id: "app.key-title" }, "Key"),
     el("p", { id: "app.key-why" }, message || "A key gives access to a wiki that is not public."),
     hint && el("p", { class: "hint" }, hint),
     el("label", { for: "app.key-input" }, "Your key"), input,
     el("p", { class: "hint" }, "The key is stored in this tab only and removed when you close it."),
-    el("div", { class: "actions" }, forgetButton,
+    el("div", { class: "actions" },
       el("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
       el("button", { class: "primary" }, "Use this key")));
   const finish = (value) => {
     if (value === "") return;
-    if (value === null) key.forget(); else key.set(value);
+    key.set(value);
     dialog.close();
     done();
   };
@@ -37,13 +36,6 @@ export function openKeyDialog(message, hint, done) {
 
 export const hasAccount = () => Boolean(byId("account") || byId("sign-in"));
 
-// Opens the key dialog after a refused request, at once if there is no key. With a sign-in page it is a link to it.
-export function renderAccessButton(problem, hint, retry) {
-  const message = toSentence(problem.message);
-  if (problem.status === 401 && !hasAccount()) openKeyDialog(message, hint, retry);
-  return renderKeyButton(message, hint, retry);
-}
-
 // Opens the key dialog. With a sign-in page it is a link to it; nothing for a user who is signed in.
 export function renderKeyButton(message, hint, done) {
   if (hasAccount()) return byId("sign-in") ? el("a", { class: "button primary", href: byId("sign-in").href }, "Sign in") : "";
@@ -54,6 +46,7 @@ export function setUpKeyButton(done) {
   const button = byId("key");
   button.hidden = hasAccount() && !key.get();
   button.classList.toggle("used", Boolean(key.get()));
-  button.lastChild.textContent = key.get() ? "Key in use" : "Key";
-  button.onclick = () => openKeyDialog("", "", done);
+  button.lastChild.textContent = key.get() ? "Sign out" : "Use a key";
+  button.title = key.get() ? "Forget the key that this tab uses" : "A key gives access to wikis that are not public";
+  button.onclick = key.get() ? () => { key.forget(); done(); setUpKeyButton(done); } : () => openKeyDialog("", "", done);
 }

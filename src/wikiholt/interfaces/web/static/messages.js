@@ -1,6 +1,6 @@
 // Messages in the area of results: errors with the hint of the server, countdowns, empty results.
 import { byId, el, toSentence } from "./dom.js";
-import { KEY_HINT, renderAccessButton } from "./key.js";
+import { KEY_HINT, renderKeyButton } from "./key.js";
 
 const MAX_DELAY_S = 60;
 const OFFLINE_DELAY_S = 2;
@@ -34,7 +34,7 @@ export function showProblem(area, problem, retry) {
   const delay = problem.retryAfter || (problem.status === 429 ? 1 : problem.status === 0 ? OFFLINE_DELAY_S : 0);
   const box = el("div", { class: delay ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, message));
   if (hint) box.append(el("p", { class: "hint" }, toSentence(hint)));
-  if (problem.status === 401 || problem.status === 403) box.append(renderAccessButton(problem, hint, retry));
+  if (problem.status === 401 || problem.status === 403) box.append(renderKeyButton(message, hint, retry));
   else if (delay) startCountdown(box, Math.min(MAX_DELAY_S, Math.ceil(delay * 2 ** repeats)), retry);
   if (problem.status !== 401 && problem.status !== 403) box.append(el("button", { type: "button", on: { click: retry } }, delay ? "Try now" : "Try again"));
   area.append(box);

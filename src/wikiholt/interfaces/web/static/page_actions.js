@@ -45,5 +45,5 @@ export function addPageActions(main, access) {
   const hasOtherEditor = [...actions.children].some((link) => link.textContent === "Edit");
   actions.prepend(el("a", { href: editUrl(page) }, hasOtherEditor ? "Edit here" : "Edit"));
   actions.append(el("button", { type: "button", class: "plain-link", on: { click: () => openRename(page, revision) } }, "Rename"),
-    el("button", { type: "button", class: "plain-link", on: { click: () => openDelete(page, revision) } }, "Delete"));
+    el("button", { type: "button", class: "plain-link danger", on: { click: () => openDelete(page, revision) } }, "Delete"));
 }

@@ -3,7 +3,7 @@ import { showAccessLinks } from "./access.js";
 import { fetchPage, key } from "./api.js";
 import { byId } from "./dom.js";
 import { showMessageLeft } from "./flash.js";
-import { KEY_HINT, hasAccount, openKeyDialog, renderKeyButton, setUpKeyButton } from "./key.js";
+import { KEY_HINT, hasAccount, renderKeyButton, setUpKeyButton } from "./key.js";
 import { addPageActions } from "./page_actions.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
@@ -16,8 +16,9 @@ function setUp() {
   const form = getMain().querySelector("form[role=search]");
   // With a script, the search page shows results as you type.
   if (form) form.action = "./";
-  const contents = getMain().querySelector(".contents details");
-  if (contents && matchMedia("(max-width: 63.99rem)").matches) contents.open = false;
+  const fold = (name, width) => { const part = getMain().querySelector(`${name} details`); if (part && !matchMedia(`(min-width: ${width})`).matches) part.open = false; };
+  fold(".tree", "62rem");
+  fold(".contents", "80rem");
   const main = getMain();
   if (!main.dataset.status) showMessageLeft(main);
   if (isRefused() && !hasAccount()) main.querySelector(".actions").prepend(renderKeyButton("", KEY_HINT, load));
@@ -32,11 +33,9 @@ async function load() {
   getMain().replaceWith(page.querySelector("main"));
   setUp();
   if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
-  if (getMain().dataset.status === "401") openKeyDialog("This key is unknown; it may have expired or been revoked.", "", load);
+  if (getMain().dataset.status === "401" && key.get()) getMain().querySelector(".message .title").textContent = "This key is unknown; it may have expired or been revoked.";
 }
 
 addGlobalShortcuts();
 setUp();
-if (isRefused()) {
-  if (key.get()) load(); else if (!hasAccount()) openKeyDialog("A key is required to read this page.", "", load);
-}
+if (isRefused() && key.get()) load();

@@ -9,6 +9,9 @@ import { buildUrl, hasFilters } from "./url_state.js";
 const MAX_RESULTS = 100;
 const MAX_WEAK_CARDS = 3;
 const RECENT_PAGES = 8;
+// Files that every repository has; nobody opens a wiki for them.
+const BOILERPLATE = /^(licen[cs]e|copying|notice|readme|security|contributing|contributors|authors|maintainers|codeowners|code_of_conduct|changelog|changes|governance|support|pull_request_template|issue_template)([-_.].*)?$/i;
+const isBoilerplate = (page) => BOILERPLATE.test(page.path.split("/").at(-1));
 const results = byId("results");
 const messageArea = byId("state");
 
@@ -30,7 +33,9 @@ export function renderHits(hits, state, getOptions = () => ({})) {
   const isFull = (page, index) => (likely.length ? !isWeak(page) : index < MAX_WEAK_CARDS);
   const full = pages.filter(isFull);
   const folded = pages.filter((page, index) => !isFull(page, index));
-  const render = (make) => ([hit, ...more]) => make(hit, state, more, getOptions(hit));
+  const names = pages.map(([hit]) => hit.name);
+  const isRepeated = (hit) => names.indexOf(hit.name) !== names.lastIndexOf(hit.name);
+  const render = (make) => ([hit, ...more]) => make(hit, state, more, { isRepeated: isRepeated(hit), ...getOptions(hit) });
   const cards = full.map(render(renderHit));
   if (full.length && folded.length) cards.push(el("li", { class: "divider" }, plural(folded.length, "less certain page")));
   return { cards: [...cards, ...folded.map(render(renderWeakHit))], likely: likely.length, count: pages.length };
@@ -49,7 +54,7 @@ export function showResults(answer, state, limit, retryActions) {
   if (!hits.length) showNoResults(state, retryActions);
   else if (answer.nothing_relevant) {
     showMessage(messageArea, "Nothing here is clearly relevant.", "These pages match best, in case one of them helps.");
-    byId("count").textContent = `Nothing clearly relevant · ${plural(answer.considered, "page")} searched`;
+    byId("count").textContent = `${plural(answer.considered, "page")} searched`;
   }
   byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || count >= answer.considered;
   showFreshness(answer);
@@ -77,13 +82,14 @@ export function showPages(listing, state, limit, filtered) {
 }
 
 // The pages that changed last, within a period that grows until there are enough.
-export async function fetchRecentPages(signal) {
+export async function fetchRecentPages(signal, url = "pages") {
   let listing = { pages: [], total: 0 };
   for (const period of [{ since: "14d" }, { since: "90d" }, {}]) {
-    listing = await get("pages", { limit: 200, ...period }, signal);
+    listing = await get(url, { limit: 200, ...period }, signal);
     if (listing.total >= RECENT_PAGES) break;
   }
-  const latest = [...listing.pages].sort((a, b) => String(b.last_updated).localeCompare(String(a.last_updated)));
+  const own = listing.pages.filter((page) => !isBoilerplate(page));
+  const latest = [...(own.length ? own : listing.pages)].sort((a, b) => String(b.last_updated).localeCompare(String(a.last_updated)));
   return { pages: latest.slice(0, RECENT_PAGES), total: RECENT_PAGES, recent: true };
 }
 

@@ -1,10 +1,11 @@
 // The start page with several wikis: the wikis that the user may see, and a search in all of them.
 import { showAccessLinks, showNoWiki } from "./access.js";
 import { get } from "./api.js";
-import { byId, el, plural } from "./dom.js";
+import { byId, el, plural, renderTime } from "./dom.js";
 import { setUpKeyButton } from "./key.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
-import { renderHits } from "./results.js";
+import { rememberSearch, showRecentSearches } from "./recent.js";
+import { fetchRecentPages, renderHits } from "./results.js";
 import { makeRoving } from "./roving.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { getStatusLabel } from "./status_label.js";
@@ -12,6 +13,8 @@ import { getStatusLabel } from "./status_label.js";
 const PAGE_SIZE = 60;
 const MAX_WIKIS_WITH_STATUS = 24;
 const MAX_WIKIS_PER_SEARCH = 50;
+const MAX_WIKIS_WITH_CHANGES = 8;
+const MAX_CHANGES = 6;
 const TYPING_DELAY_MS = 150;
 const FINISHED_DELAY_MS = 600;
 const MAX_RESULTS = 20;
@@ -42,7 +45,8 @@ function show() {
       el("span", { class: "name" }, wiki.slug, el("small", {}))))));
   showStatuses();
   byId("more").hidden = matches.length <= shown;
-  byId("count").textContent = matches.length === wikis.length ? plural(wikis.length, "wiki") : `${matches.length} of ${plural(wikis.length, "wiki")}`;
+  // The search box says how many wikis it searches.
+  byId("count").textContent = matches.length === wikis.length ? (canSearch() ? "" : plural(wikis.length, "wiki")) : `${matches.length} of ${plural(wikis.length, "wiki")}`;
 }
 
 // Shows the status of each wiki if there are few of them.
@@ -57,6 +61,22 @@ async function showStatuses() {
   }
 }
 const statuses = new Map();
+
+// Shows the pages that changed last in all wikis, if there are few of them.
+async function showChanges() {
+  if (wikis.length > MAX_WIKIS_WITH_CHANGES) return;
+  const base = (wiki) => `w/${encodeURIComponent(wiki.slug)}/`;
+  const fetchChanges = async (wiki) => (await fetchRecentPages(undefined, new URL(`${base(wiki)}api/v1/pages`, location.href))).pages.map((page) => ({ ...page, wiki }));
+  const changes = (await Promise.all(wikis.map((wiki) => fetchChanges(wiki).catch(() => [])))).flat();
+  changes.sort((a, b) => String(b.last_updated).localeCompare(String(a.last_updated)));
+  const items = changes.slice(0, MAX_CHANGES).map((page) => el("li", {},
+    el("a", { href: `${base(page.wiki)}read?${new URLSearchParams({ page: page.path })}` }, page.name),
+    el("span", { class: "wiki-label place" }, page.wiki.slug), renderTime(page.last_updated)));
+  byId("changed").querySelector("ul").replaceChildren(...items);
+  byId("changed").hidden = !items.length || Boolean(input.value.trim());
+}
+
+const showSearches = () => { if (canSearch() && !input.value.trim()) showRecentSearches((query) => `?${new URLSearchParams({ q: query })}`); else byId("recent").hidden = true; };
 
 // Search in all wikis
 
@@ -74,7 +94,7 @@ function showAnswer(answer) {
   if (hadFocus) (results.querySelector("a[data-page]") || input).focus();
   makeRoving(results, "a[data-page]");
   byId("notes").replaceChildren(...answer.notes.map((note) => el("p", { class: "note" }, note)));
-  byId("count").textContent = `${answer.nothing_relevant ? "Nothing clearly relevant" : plural(likely, "likely page")} · ${plural(answer.wikis.length, "wiki")} searched`;
+  byId("count").textContent = `${answer.nothing_relevant ? "" : `${plural(likely, "likely page")} · `}${plural(answer.wikis.length, "wiki")} searched`;
   clearMessage(byId("state"));
   if (answer.nothing_relevant) showMessage(byId("state"), cards.length ? "Nothing here is clearly relevant." : "Nothing found.", cards.length ? "These pages match best, in case one of them helps." : "");
 }
@@ -86,6 +106,9 @@ async function search() {
   const query = input.value.trim();
   requested = query;
   show();
+  showSearches();
+  document.querySelector("h1").classList.toggle("visually-hidden", Boolean(query) && canSearch());
+  byId("changed").hidden = Boolean(query) || !byId("changed").querySelector("li");
   history.replaceState(null, "", query ? `?${new URLSearchParams({ q: query })}` : location.pathname);
   if (!query || !canSearch()) { results.replaceChildren(); byId("notes").replaceChildren(); clearMessage(byId("state")); document.body.classList.remove("pending"); return; }
   const controller = new AbortController();
@@ -144,8 +167,10 @@ async function load() {
   }
   input.value ||= new URLSearchParams(location.search).get("q") || "";
   search();
+  showChanges();
 }
 
+results.addEventListener("click", (event) => { if (event.target.closest("a") && input.value.trim()) rememberSearch(input.value.trim()); });
 input.addEventListener("input", onInput);
 byId("more").addEventListener("click", () => { shown += 10 * PAGE_SIZE; show(); });
 addGlobalShortcuts();

@@ -1,0 +1,90 @@
+"""`wikiholt ask`: sentences of the wiki of this folder, or of other wikis, that answer a question."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from wikiholt.domain.search import SearchInterface
+from wikiholt.errors import ModelError, WikiholtError
+from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.command import (
+    NOTHING_FOUND_EXIT_CODE,
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_repeatable,
+)
+from wikiholt.interfaces.cli.hit_output import FilePlaces
+from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.search_command import add_filter_options, open_current_wikis, read_filter
+from wikiholt.search.request import SearchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wikiholt.api.documents.answer_documents import AnswerDocument
+    from wikiholt.domain.answer import Answer
+
+_INDENT = "  "
+
+
+def add_arguments(commands: Subparsers) -> None:
+    parser = add_command(commands, "ask", run_ask)
+    parser.add_argument("words", nargs="+", metavar="QUESTION", help="the question")
+    add_repeatable(parser, "-w", "--wiki", metavar="SLUG", text="ask this wiki; repeatable")
+    text = "the previous question, whose words count if this one has none of its own or refers back"
+    parser.add_argument("--after", default="", metavar="QUESTION", help=text)
+    add_filter_options(parser)
+    parser.add_argument("--no-sync", action="store_true", help="ask the index as it is, without syncing it first")
+
+
+def run_ask(context: CommandContext) -> int:
+    """Ask each wiki by itself, and print the most likely answer."""
+    arguments = context.arguments
+    question = " ".join(arguments.words)
+    where = read_filter(arguments)
+    SearchRequest(question, where=where)  # raises before anything is indexed
+    wikis, handles, failures = open_current_wikis(context)
+    with suppress(ModelError):  # the search notes it
+        context.service.load_embedder()
+    answers: dict[str, Answer] = {}
+    errors = dict(failures)
+    for handle in handles:
+        try:
+            answers[handle.wiki.slug] = handle.ask(question, arguments.after, where, interface=SearchInterface.CLI)
+        except WikiholtError as error:
+            errors[handle.wiki.slug] = error
+    if not answers:
+        raise next(iter(errors.values()))
+    from wikiholt.api.documents.answer_documents import build_answer_document
+
+    best = max(answers, key=lambda slug: answers[slug].probability)
+    document = build_answer_document(answers[best])
+    document["notes"] += [f"{slug} was not asked: {error.message}" for slug, error in errors.items()]
+    wiki = next(wiki for wiki in wikis if wiki.slug == best)
+    label = f"{best}: " if len(wikis) > 1 else ""
+    context.print_result(document, list(format_answer(document, context.style, FilePlaces.from_wiki(wiki), label)))
+    return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
+
+
+def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePlaces, label: str = "") -> Iterator[str]:
+    """The answer as text: each sentence with its place, or the closest pages. `label` precedes each place."""
+    commit = f"@{document['indexed_revision'][:10]}" if document["indexed_revision"] else ""
+    width = output.get_text_width()
+    if document["answered"]:
+        for sentence in document["sentences"]:
+            place = places.format(sentence["file"], sentence["line"], style)
+            yield from wrap(to_safe_line(sentence["text"]), width)
+            yield _INDENT + style.format_dim(label + place + commit)
+    elif document["closest"]:
+        yield style.format_warning("This wiki does not say. The closest pages are:")
+        for number, hit in enumerate(document["closest"], 1):
+            place = places.format(hit["file"], hit["lines"][0], style)
+            yield f"{number}. {style.format_bold(to_safe_line(hit['name']))}  {style.format_dim(label + place)}"
+            yield from wrap(to_safe_line(hit["snippet"]), width, initial_indent="   ", subsequent_indent="   ")
+    else:
+        yield style.format_warning("This wiki does not say.")
+    yield style.format_dim(f"{document['probability']:.0%} likely · {document['took_ms']:.0f} ms")
+    yield from (style.format_warning(f"note: {to_safe_line(note)}") for note in document["notes"])
