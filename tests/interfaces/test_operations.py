@@ -75,6 +75,8 @@ CASES = (
     Case("facets", {}, shows="kitchen"),
     Case("search", {"q": "drum worn out"}, shows="Equipment/Printer"),
     Case("search", {"q": 'a tag:"b'}, "invalid-query"),
+    Case("search", {"q": "???", "mode": "keyword"}, "invalid-query"),
+    Case("semantic_search", {"q": "printer"}, shows="Equipment/Printer"),
     Case("search", {"q": "   "}, "invalid-input"),
     Case("similar", {"path": "Home", "prefix": "Equipment"}, shows="Equipment/Printer"),
     Case("similar", {"path": "Nowhere"}, "page-not-found"),
