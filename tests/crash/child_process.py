@@ -19,7 +19,6 @@ from pathlib import Path
 from tests.crash.random_edits import COMMON_WORD
 from tests.support.services import build_test_service
 from tests.support.tiers import choose
-from tests.support.wait import wait_up_to
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest
@@ -27,9 +26,7 @@ from wikiholt.wikis.service import WikiService
 
 UNEXPECTED_ERROR = "escaped"
 """The outcome of an operation that ended with an error that is not a WikiholtError."""
-OUT_OF_MEMORY = "out of memory"
 TIMEOUT_S = 300.0
-_IDLE_S = 3.0
 _SEARCH_PAUSE_S = choose(20, 60) / 1000
 _PIPE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
@@ -95,20 +92,10 @@ class ChildChannel:
 class ChildProcess:
     """A forked process in its own process group. It writes its result to a file before it exits."""
 
-    def __init__(
-        self,
-        report: Path,
-        task: Callable[[ChildChannel], object],
-        *,
-        timeout_s: float = TIMEOUT_S,
-        may_hang: bool = False,
-    ) -> None:
-        """`may_hang` is for a process with little memory: Python waits forever for a thread that cannot start."""
+    def __init__(self, report: Path, task: Callable[[ChildChannel], object], *, timeout_s: float = TIMEOUT_S) -> None:
         self._report = report
         self._timeout_s = timeout_s
-        self._may_hang = may_hang
         self._ended: dict[str, object] | None = None
-        self._cpu_time, self._idle_since = "", 0.0
         report.unlink(missing_ok=True)
         self._stack_file.write_text("")
         self.channel = ChildChannel()
@@ -138,13 +125,11 @@ class ChildProcess:
         """The result of the process. A process that does not end in time is killed and has the outcome of a timeout."""
         until = time.monotonic() + self._timeout_s
         while not self.has_ended():
-            is_late = time.monotonic() > until
-            if is_late or (self._may_hang and self._waits_for_thread()):
+            if time.monotonic() > until:
                 self.send_signal(group=True)
                 os.waitpid(self.pid, 0)
                 stack = self._stack_file.read_text()
-                outcome = UNEXPECTED_ERROR if is_late else OUT_OF_MEMORY
-                self._ended = {"outcome": outcome, "trace": f"the process hung\n{stack}"}
+                self._ended = {"outcome": UNEXPECTED_ERROR, "trace": f"the process hung\n{stack}"}
                 break
             time.sleep(0.005)
         return self._ended or {}
@@ -152,20 +137,6 @@ class ChildProcess:
     @property
     def _stack_file(self) -> Path:
         return self._report.with_suffix(".stack")
-
-    def _waits_for_thread(self) -> bool:
-        """Whether the process has done nothing for seconds and waits for a thread to start."""
-        cpu_time, now = _read_cpu_time(self.pid), time.monotonic()
-        if cpu_time != self._cpu_time:
-            self._cpu_time, self._idle_since = cpu_time, now
-        if now - self._idle_since < _IDLE_S:
-            return False
-        self._idle_since = now
-        os.truncate(self._stack_file, 0)
-        self.send_signal(signal.SIGUSR1)
-        wait_up_to(lambda: "(most recent call first)" in self._stack_file.read_text(), _IDLE_S)
-        stack = self._stack_file.read_text()
-        return "threading.py" in stack and "in start\n" in stack
 
     def _read_outcome(self, status: int) -> dict[str, object]:
         if os.WIFSIGNALED(status):
@@ -178,28 +149,18 @@ class ChildProcess:
         return dict(json.loads(report))
 
 
-def _read_cpu_time(pid: int) -> str:
-    """The CPU time of a process, in ticks of user and system mode."""
-    return " ".join(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
-
-
 def _run_child(report: Path, task: Callable[[], object], timeout_s: float) -> None:
     """Run the task, write the report and exit, without the cleanup of the parent process."""
     report_file = report.open("w")
     logging.getLogger("wikiholt").addHandler(logging.NullHandler())
     stack = report.with_suffix(".stack").open("a")
     faulthandler.dump_traceback_later(timeout_s * 0.8, file=stack)
-    faulthandler.register(signal.SIGUSR1, file=stack)
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
         result = {"outcome": error.code, "message": f"{error.message} ({error.hint})", "at": traceback.format_exc()}
-    except MemoryError:
-        result = {"outcome": OUT_OF_MEMORY}
     except BaseException:  # noqa: BLE001 - the parent must receive every error
-        trace = traceback.format_exc()
-        no_thread = "can't start new thread" in trace
-        result = {"outcome": OUT_OF_MEMORY if no_thread else UNEXPECTED_ERROR, "trace": trace}
+        result = {"outcome": UNEXPECTED_ERROR, "trace": traceback.format_exc()}
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     # Opened earlier, because the child may have changed to a user without permission to open files here.

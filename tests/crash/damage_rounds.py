@@ -88,7 +88,12 @@ class DamageRounds:
             os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as with a bad disk
         child = ChildProcess(
             self._directory / "done",
-            lambda _: _RecoveryCheck(data, self._wikis_directory(template), cached=round_.cached).run(),
+            lambda _: _RecoveryCheck(
+                data,
+                self._wikis_directory(template),
+                (self._directory / f"{template}-token").read_text(),
+                cached=round_.cached,
+            ).run(),
             timeout_s=_TIMEOUT_S,
         )
         result = child.wait()
@@ -119,7 +124,10 @@ class DamageRounds:
         for slug in SLUGS:
             _create_wiki(service, slug, wikis / slug)
         service.registry.keys.create(None, Scope.ADMIN)
+        revoked, token = service.registry.keys.create(None, Scope.ADMIN)
         service.registry.backups.create()
+        service.registry.keys.revoke(revoked.id)
+        (self._directory / f"{name}-token").write_text(token)
         if name == "closed":
             service.close()
             shutil.copytree(data, self._directory / name)
@@ -168,7 +176,8 @@ def _create_wiki(service: WikiService, slug: str, repository: Path) -> None:
 class _RecoveryCheck:
     """Checks the next start in a separate process, because it may hang."""
 
-    def __init__(self, data: Path, wikis: Path, *, cached: bool) -> None:
+    def __init__(self, data: Path, wikis: Path, revoked_token: str, *, cached: bool) -> None:
+        self._revoked_token = revoked_token
         self._settings = load_test_settings(data, "fake")
         install_fake_model("fake", 0.0)
         if not cached:
@@ -184,6 +193,7 @@ class _RecoveryCheck:
             self._search_every_page(service, before)
             assert not any(result.startswith("without") for result in before), before
             _restore_registry(service)
+            assert service.registry.keys.find_by_token(self._revoked_token) is None, "a revoked key works again"
             _check_wikis(service)
             _sync_wikis(service)
             service.close()

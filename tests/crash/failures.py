@@ -8,14 +8,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from tests.crash.child_process import (
-    OUT_OF_MEMORY,
-    TIMEOUT_S,
-    UNEXPECTED_ERROR,
-    ChildChannel,
-    ChildProcess,
-    search_until,
-)
+from tests.crash.child_process import TIMEOUT_S, UNEXPECTED_ERROR, ChildChannel, ChildProcess, search_until
 from tests.crash.crash_round import FailureOutcome
 from tests.crash.fault_injection import UNSYNCED, FaultInjector, InjectedFault
 from tests.crash.git_failures import GitFailure
@@ -28,8 +21,7 @@ FAILURES = (
     *["kill at a step"] * 4,
     *["kill at a moment"] * 2,
     *["kill all", "power cut"],
-    *["files"] * 4,
-    *["disk full", "file limit", "read-only", "memory", "out of memory", "clock", "git", "git"],
+    *["disk full", "file limit", "read-only", "clock", "git", "git"],
 )
 GIT_OPERATIONS = ("sync", "reindex", "other model", "fetch", "restore")
 _DURATIONS_S = {
@@ -53,7 +45,7 @@ def can_fail(kind: str, operation: str) -> bool:
     """Whether this failure is possible during this operation."""
     if kind == "git":
         return operation in GIT_OPERATIONS
-    return kind in FAILURES and (operation != SERVE or kind not in ("read-only", "memory", "clock"))
+    return kind in FAILURES and (operation != SERVE or kind not in ("read-only", "clock"))
 
 
 class Failure:
@@ -100,7 +92,6 @@ class Failure:
         writer = ChildProcess(
             self._scratch / "writer",
             lambda channel: self._run_writer(channel, model, writer_tokens, f"{page_prefix}a", Random(seed)),
-            may_hang=self.kind == "memory",
         )
         concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
         self._cause_failure(writer, [searcher, *([concurrent] if concurrent else [])])
@@ -153,8 +144,6 @@ class Failure:
             return InjectedFault(
                 "file limit", rng.randrange(1, max(2, self._steps // 2)), rng.choice((0, 500, 5000, 10**5, 10**6))
             )
-        if self.kind == "memory":
-            return InjectedFault("memory", step, rng.choice((0, 2, 8, 32)) * 2**20)
         if self.kind == "clock":
             jump = rng.choice((-1, 1)) * rng.choice((3600.0, 86400.0 * 40, 86400.0 * 3650))
             return InjectedFault("clock", rng.choice((0, step)), jump)
@@ -173,7 +162,7 @@ class Failure:
         if self.operation == SERVE:
             outcome.concurrent_operation = "clients"
             return start_clients(self._scratch, operator, self._stop, rng, f"{page_prefix}b")
-        if rng.random() > _CONCURRENT_PROBABILITY or self.kind in ("git", "out of memory"):
+        if rng.random() > _CONCURRENT_PROBABILITY or self.kind == "git":
             return None
         outcome.concurrent_operation = name = rng.choice(OPERATIONS[self.operation].concurrent)
         return self._start_child(
@@ -186,7 +175,7 @@ class Failure:
     def _cause_failure(self, writer: ChildProcess, others: list[ChildProcess]) -> None:
         """Wait for the moment of a failure that comes from outside, and cause it."""
         is_served = self.operation == SERVE
-        if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
+        if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut"):
             if is_served:
                 wait_up_to(lambda: others[-1].has_ended() or writer.has_ended(), TIMEOUT_S)
             return
@@ -197,9 +186,6 @@ class Failure:
                 child.send_signal(group=True) if writer.has_ended() else None
             return
         wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), TIMEOUT_S)
-        if self.kind == "out of memory":
-            self._kill_by_memory(writer)
-            return
         time.sleep(self._rng.uniform(0, _DURATIONS_S.get(self.operation, 1.2)))
         if self._git is not None:
             self._git.damage()
@@ -207,13 +193,6 @@ class Failure:
         writer.send_signal(group=self.kind == "kill all")
         for child in others if self.kind == "kill all" else ():
             child.send_signal(group=True)
-
-    def _kill_by_memory(self, writer: ChildProcess) -> None:
-        """Kill the process with SIGKILL when it uses too much memory, as the kernel does."""
-        base = _read_resident_bytes(writer.pid)
-        most = base + self._rng.randrange(1, 8 << 20)
-        wait_up_to(lambda: writer.has_ended() or _read_resident_bytes(writer.pid) > most, 5)
-        writer.send_signal() if not writer.has_ended() else None
 
     def _wait_for_writer(self, writer: ChildProcess) -> dict[str, object]:
         if self.operation == SERVE and not writer.has_ended():
@@ -236,7 +215,7 @@ class Failure:
                 result.outcome, result.hit_window = ending, ending == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
                 result.searches = value
-            if ending == UNEXPECTED_ERROR or (ending == OUT_OF_MEMORY and self.kind != "memory"):
+            if ending == UNEXPECTED_ERROR:
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
                 result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
@@ -300,10 +279,3 @@ def _change_owner(directory: Path, user: int) -> None:
 def _set_writable(directory: Path, *, writing: bool) -> None:
     for path in (directory, *directory.rglob("*")):
         path.chmod((0o755 if writing else 0o555) if path.is_dir() else (0o644 if writing else 0o444))
-
-
-def _read_resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError):
-        return 0

@@ -1,4 +1,4 @@
-"""Injects a fault into a process at one of its steps: a kill, a full disk, no memory, a clock change.
+"""Injects a fault into a process at one of its steps: a kill, a full disk, a clock change.
 
 A step is an operation on the disk or another process: a file opened, renamed or removed, a program started, an SQL
 statement. Steps are counted from the start of the operation that is to fail.
@@ -29,7 +29,7 @@ UNSYNCED = "unsynced"
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """What happens at which step: `kill`, `file limit` (bytes), `memory` (bytes), `clock` (seconds), `drop`."""
+    """What happens at which step: `kill`, `file limit` (bytes), `clock` (seconds), `drop`."""
 
     kind: str = ""
     step: int = 0
@@ -113,10 +113,6 @@ class FaultInjector:
         elif kind == "file limit":
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (amount, hard))
-        elif kind == "memory":
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * resource.getpagesize() + amount
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _wrap_method(channel: ChildChannel, owner: type, name: str) -> None:

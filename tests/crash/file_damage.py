@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -71,23 +71,6 @@ def find_unknown_files(data: Path) -> list[str]:
 
 def list_files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
-
-
-def damage_files(files: Iterable[Path], data: Path, rng: Random, round_number: int) -> dict[Path, str]:
-    """Damage one to three of these files, every kind with the same probability. Returns what was done.
-
-    The first kind rotates with the round number, so that every kind is damaged in the long run.
-    """
-    candidates = list(files)
-    done: dict[Path, str] = {}
-    for number in range(rng.randrange(1, 4)):
-        kinds = sorted({kind for file in candidates if file.exists() and (kind := get_file_kind(file, data))})
-        if not kinds:
-            break
-        kind = rng.choice(kinds) if number else kinds[round_number % len(kinds)]
-        chosen = rng.choice([file for file in candidates if file.exists() and get_file_kind(file, data) == kind])
-        done[chosen] = f"{damage_file(chosen, rng)} {kind}"
-    return done
 
 
 def damage_file(file: Path, rng: Random) -> str:

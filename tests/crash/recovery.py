@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +24,6 @@ from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
-    BackupNotFound,
-    IndexUnavailable,
-    RepositoryReplaced,
-    SourceError,
-    StorageError,
-    SyncFailed,
     WikiholtError,
     WikiNotFound,
 )
@@ -62,18 +56,11 @@ class RecoveryCase:
 
     data: Path
     scratch: Path
-    spare_registry: Path
-    """The registry from the start of the test, for rounds without an intact backup."""
     subject: str
     model: str
     expected: Acks
     operator: str
-    damaged: dict[str, str] = field(default_factory=dict)
-    """Files that were damaged, with what was done to them."""
     served: bool = False
-
-    def get_damaged_kinds(self) -> set[str]:
-        return {damage.split(" ", 1)[1] for damage in self.damaged.values()}
 
 
 def check_recovery(case: RecoveryCase) -> dict[str, object]:
@@ -85,10 +72,8 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     _age_files(case)
     result, began = RecoveryReport(), time.monotonic()
     service = build_test_service(case.data, case.model)
-    result.registry = _check_registry(service, case)
+    case.expected.check_registry(service.registry)
     removal = case.expected.wikis[case.subject]
-    if case.subject == "folder" and result.registry != "intact":
-        service.rebind("folder")  # an older registry knows the directory that this one is a copy of
     try:
         wiki = service.get_handle(case.subject)
     except WikiNotFound:
@@ -96,18 +81,11 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
         result.recovery_path = "was removed"
         _check_removed(service, case)
         return asdict(result)
-    except RepositoryReplaced:
-        # The registry from the start of the test names a wiki that was removed together with its marker.
-        assert removal in (None, UNSURE), "the wiki was not removed, but its repository counts as another one"
-        assert result.registry in ("restored", "no backup left")
-        result.recovery_path = "was removed"
-        service.close()
-        return asdict(result)
     result.search_outcome = check_search(wiki)
     wiki.get_status()
     with suppress(WikiholtError):  # the daily check; a sync alone does not read unchanged pages
         health = wiki.check_integrity()
-        assert health.is_ok or case.damaged, f"the index was not damaged, but it was found so: {health.reason}"
+        assert health.is_ok, f"the index was not damaged, but it was found so: {health.reason}"
     if removal is UNSURE:
         service.remove(case.subject)
         result.recovery_path = "removed again"
@@ -116,23 +94,17 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     if case.served:
         service.close()
         log.lines += wait_for_service(case, wiki)
-    report = sync_wiki(wiki, retry=_is_copy_damaged(case))
+    report = sync_wiki(wiki)
     result.seconds = time.monotonic() - began
     assert not (case.served and report.rebuilt) or case.model == "other", (
         "the service reported an intact index, but a sync rebuilt it"
     )
     result.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=case.model == "other")
-    assert case.damaged or result.recovery_path != "rebuilt", (
-        f"the index was not damaged, but it was {result.recovery_path}"
-    )
+    assert result.recovery_path != "rebuilt", "the index was not damaged, but it was rebuilt"
     assert_converged(case, wiki, report.revision)
     _check_backups(service, wiki, case)
     service.close()
     return asdict(result)
-
-
-def _is_copy_damaged(case: RecoveryCase) -> bool:
-    return any(kind == "files" or kind.startswith("mirror") for kind in case.get_damaged_kinds())
 
 
 def _age_files(case: RecoveryCase) -> None:
@@ -142,18 +114,8 @@ def _age_files(case: RecoveryCase) -> None:
             os.utime(file, (time.time() - 3600,) * 2)
 
 
-def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
-    """Fetch and sync. With a damaged copy of the source the first attempt may fail, and the second must repair it.
-
-    A sync does not read unchanged pages, so the damage is found when all pages are read.
-    """
-    if retry:
-        with suppress(SourceError, StorageError, SyncFailed):
-            wiki.fetch()
-            wiki.sync()
-            source = wiki._config.source
-            entries = source.read_tree(source.get_head()).values()
-            list(source.read_blobs([entry.blob for entry in entries], 1_000_000))
+def sync_wiki(wiki: WikiHandle) -> SyncReport:
+    """Fetch and sync."""
     wiki.fetch()
     return wiki.sync()
 
@@ -174,40 +136,6 @@ class LogCollector(logging.Handler):
         if any(line.startswith(_CACHE_LOGGERS) for line in self.lines):
             return "cache rebuilt"
         return "new generation" if rebuilt else "as it was"
-
-
-def _check_registry(service: WikiService, case: RecoveryCase) -> str:
-    """The registry has what was acknowledged, or returns an error; then the newest backup is restored."""
-    tampered = not {"registry", "registry-journal", "revoked list"}.isdisjoint(case.get_damaged_kinds())
-    try:
-        service.list_wikis()
-        if not tampered:
-            case.expected.check_registry(service.registry)
-            return "intact"
-        case.expected.check_registry(service.registry, since_backup="registry-journal" in case.get_damaged_kinds())
-        return "intact despite damage"
-    except IndexUnavailable as error:
-        if not tampered:
-            raise AssertionError(f"the undamaged registry reports: {error.message}") from error
-    try:
-        knows_keys = service.registry.backups.restore().revocations_known
-        outcome = "restored"
-    except BackupNotFound:
-        assert "registry backup" in case.get_damaged_kinds(), "there is no intact backup of the registry"
-        service.registry.close()
-        for file in case.data.glob("*registry.sqlite*"):
-            file.unlink()
-        shutil.copy(case.spare_registry, case.data / "registry.sqlite")
-        if "revoked list" in case.get_damaged_kinds():
-            shutil.copy(case.spare_registry.with_name("revoked"), case.data / "revoked")
-        outcome, knows_keys = "no backup left", True
-    found = {wiki.slug for wiki in service.list_wikis()}
-    assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
-    assert knows_keys or "revoked list" in case.get_damaged_kinds(), "the list of revoked keys was lost"
-    assert (service.registry.keys.find_by_token(case.operator) is not None) == knows_keys
-    if "revoked list" not in case.get_damaged_kinds():
-        case.expected.check_revoked_keys(service.registry)
-    return outcome
 
 
 def wait_for_service(case: RecoveryCase, wiki: WikiHandle) -> list[str]:
@@ -236,17 +164,15 @@ def wait_for_service(case: RecoveryCase, wiki: WikiHandle) -> list[str]:
 
 
 def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -> None:
-    """Every listed backup is intact, except the damaged ones, and leftover files are removed."""
-    damaged = {Path(file).name.rpartition("-")[0] for file in case.damaged}
+    """Every listed backup is intact, and leftover files are removed."""
     for backup in (*wiki.backups.list_verified(), *service.registry.backups.list()):
-        assert not backup.fault or backup.name in damaged, f"{backup.name}: {backup.fault}"
+        assert not backup.fault, f"{backup.name}: {backup.fault}"
     taken = wiki.backups.create()
     assert taken.state is not None
     assert taken.state.revision == wiki.get_status().head
     service.registry.backups.create_if_changed()
     wiki.wait_for_caches(TIMEOUT_S)  # a cache that is being written is not a leftover
     left = [str(file) for file in list_files(case.data) if get_file_kind(file, case.data) == LEFTOVER]
-    left = [file for file in left if file not in case.damaged]
     assert not left, f"leftover files were not removed: {left}"
 
 

@@ -11,6 +11,7 @@ from tests.folder.conftest import Vault
 from tests.support.git_repository import Repository
 from wikiholt.api.backends import open_backend
 from wikiholt.api.bootstrap import build_wiki_config
+from wikiholt.api.isolation_check import check_isolation
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.git import Author
@@ -113,6 +114,7 @@ def test_a_page_that_changes_after_the_scan_is_indexed_as_it_is_and_does_not_sto
     report = handle.sync()
     assert (find(handle, "has left"), find(handle, "same")) == (["Heron"], ["Same"])
     assert [problem.file for problem in report.problems] == ["Gone.md"]
+    assert all(result.ok for result in check_isolation(service, "notes"))
     handle.fetch()
     report = handle.sync()
     assert (report.pages, report.problems, report.chunks_embedded) == (3, (), 0)

@@ -15,7 +15,7 @@ from mypy import api
 
 import wikiholt
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
-from wikiholt.domain.storage_protocols import QueryLog, VectorSnapshot, WikiIndex
+from wikiholt.domain.storage_protocols import VectorSnapshot, WikiIndex
 from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
 from wikiholt.index.chroma.searcher import ChromaSearcher
 from wikiholt.index.keywords.keyword_cache import FileKeywordCache
@@ -32,12 +32,13 @@ from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_renamer import PageRenamer
 from wikiholt.wikis.pages.page_writer import PageWriter
 from wikiholt.wikis.pages.wiki_pages import WikiPages
-from wikiholt.wikis.query_log import QueryBuffer, WikiQueryLog
+from wikiholt.wikis.query_log import WikiQueryLog
+from wikiholt.wikis.query_log_table import QueryLogTable
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
 BOUND_TYPES: tuple[type, ...] = (
-    *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLog),
+    *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLogTable),
     *(
         SqliteIndex,
         IndexVectors,
@@ -55,7 +56,6 @@ BOUND_TYPES: tuple[type, ...] = (
         PageRenamer,
         PageAttachments,
         WikiQueryLog,
-        QueryBuffer,
     ),
     *(ChromaSearcher, CollectionRecords),
 )
@@ -82,8 +82,8 @@ OPENING_MODULES = tuple(f"wikiholt.index.chroma.{part}." for part in ("engine", 
 """Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_FUNCTION = "wikiholt.git.repository._find_in_entry"
 """Proposes slugs for directories."""
-IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.folder.source_kind.")
-"""Check whether a source is still the one that a wiki was created from. They read no page."""
+IDENTITY_MODULES = ("wikiholt.git.repository_identity.", "wikiholt.wikis.revoked_list.")
+"""Check whether a source is still the one of a wiki, and whether a wiki was removed. They read no page."""
 WATCHER_MODULE = "wikiholt.folder.watcher."
 """Reports that something changed in the directory of a wiki. Reads no page."""
 

@@ -61,15 +61,6 @@ def test_every_mode_and_filter_returns_only_the_own_wiki(env: IsolationEnvironme
     assert checked == WIKI_COUNT // _PAIR_STEP * 26 * 5
 
 
-def test_a_tiny_wiki_next_to_a_huge_one_returns_every_page(env: IsolationEnvironment, service: WikiService) -> None:
-    tiny = service.get_handle(env.wikis[7].slug)
-    for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID):
-        answer = tiny.search(SearchRequest("restart pump", 100, mode))
-        assert (answer.considered, len(answer.hits)) == (3, 3)
-    huge = service.get_handle(env.wikis[0].slug).search(SearchRequest("restart pump", 100, SearchMode.SEMANTIC))
-    assert (huge.considered, len(huge.hits)) == (env.huge + 3, 100)
-
-
 def test_the_stored_data_of_a_wiki_contains_only_its_own_words(env: IsolationEnvironment) -> None:
     for wiki in env.wikis:
         assert env.find_wiki_codes(wiki) == {wiki.code}

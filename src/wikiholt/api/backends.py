@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.api.settings.definitions import Settings
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, WikiIndex
 from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.sqlite.faiss_codes import make_codes_choice
 from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.wikis.query_log_table import QueryLogTable
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_store import LeftoverData
@@ -29,7 +30,7 @@ class Backend:
 
     store: IndexStore
     registry: Registry
-    open_query_log: Callable[[str], QueryLog]
+    open_query_log: Callable[[str], QueryLogTable]
     """Opens the query log of a wiki by its id."""
     keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """A wiki with at most this number of pages has no keyword cache."""

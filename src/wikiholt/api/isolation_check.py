@@ -109,6 +109,15 @@ def _check_owner(owner: str, wiki: Wiki) -> str:
     return "" if owner == wiki.id else f"it belongs to another wiki ({owner})"
 
 
+def _read_present_blobs(
+    source: Source, own: set[tuple[str, str]], unsure: set[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """What these pages of a directory contain now: a sync indexes it if they have changed since the last scan."""
+    known = dict(own)
+    files = [file for file, _ in unsure if file in known]
+    return {(file, blob.id) for file, blob in zip(files, source.read_blobs([known[f] for f in files], 0), strict=True)}
+
+
 def _check_published(open_index: Callable[[], WikiIndex], wiki: Wiki, source: Source) -> str:
     """Find pages in the index that are neither in the indexed revision nor at HEAD."""
     foreign: list[str] = []
@@ -122,6 +131,8 @@ def _check_published(open_index: Callable[[], WikiIndex], wiki: Wiki, source: So
             return _check_owner(owner, wiki)
         revisions = {source.get_last_known_head(), *((revision,) if revision else ())}
         own = {(file, entry.blob) for commit in revisions for file, entry in source.read_tree(commit).items()}
+        if wiki.is_directory:
+            own |= _read_present_blobs(source, own, set(blobs.items()) - own)
         foreign = sorted(file for file, blob in blobs.items() if (file, blob) not in own)
         if not foreign:
             return ""

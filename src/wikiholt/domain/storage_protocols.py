@@ -24,9 +24,6 @@ from wikiholt.domain.search import (
     KeywordQuery,
     OrderOverride,
     PageFilter,
-    QueryRecord,
-    QueryRecords,
-    QueryRetention,
     StoredChunk,
     StoredLink,
     StoredPage,
@@ -287,32 +284,6 @@ class IndexStore(Protocol):
         """Delete all data of the wiki and return the names of what was deleted."""
 
     def list_wiki_ids(self) -> Sequence[str]: ...
-
-
-# Query log.
-
-
-class QueryLog(Protocol):
-    """The query log of one wiki, with no access to any other wiki. Safe to use from many threads.
-
-    All methods may raise Busy, StorageError, DatabaseUnavailable and other IndexUnavailable errors; committed records
-    are kept.
-    """
-
-    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        """Add records and delete those beyond the retention limits, in one transaction. Replaces a damaged log.
-
-        Does nothing if the store has no data of this wiki: it was removed.
-        """
-
-    def read(self, since: float) -> QueryRecords | None:
-        """The records since that time; None if nothing was ever written."""
-
-    def trim(self, retention: QueryRetention) -> None:
-        """Delete the records beyond the retention limits."""
-
-    def clear(self) -> int:
-        """Delete all records and return their number."""
 
 
 # Shared databases and nodes.

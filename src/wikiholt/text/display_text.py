@@ -156,8 +156,6 @@ def _render_formula(formula: str) -> str:
 _MIN_SENTENCE_CHARS = 20
 """A shorter sentence is joined with its neighbour: "e.g.", "Note:" and "}" mean nothing alone."""
 _MIN_UNSPACED_SENTENCE_CHARS = 6
-_ASCII_SENTENCE_END = re.compile(r"[.!?](?<![.!?].)[.!?]*+[\"')\]*_`]*+ (?=[^ a-z])")
-"""The sentence ends that `find_sentence_starts` finds in ASCII text on one line, in less time."""
 _MIN_CODE_CHARS = 60
 """Code lines are joined up to this length into one sentence: a line is often only a bracket."""
 
@@ -184,8 +182,6 @@ _SKIPPED = re.compile(
     r"|[ \t>]*+(?:`{3,}+|~{3,}+)[^`\n]*+",
     re.IGNORECASE,
 )
-_MARKUP_STARTS = frozenset("-=*_:|+>#[{`~iIeE0123456789")
-"""First characters of ASCII lines that _RULE, _SKIPPED or _LINE_START may match."""
 _LINE_END = re.compile(r"(?:(?:^|(?<![ \t])[ \t]++)\^[\w-]++|(?<![ \t])[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
 _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
@@ -261,20 +257,12 @@ def _get_mark(last_kind: str, kind: str) -> str:
 
 def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
     """The sentences of a block. A short one is joined with the next; a short last one with the previous."""
-    is_ascii = block.isascii()
-    min_chars = (
-        _MIN_SENTENCE_CHARS if is_ascii or not _UNSPACED_CHARACTER.search(block) else _MIN_UNSPACED_SENTENCE_CHARS
-    )
+    min_chars = _MIN_UNSPACED_SENTENCE_CHARS if _UNSPACED_CHARACTER.search(block) else _MIN_SENTENCE_CHARS
     if len(block) < 2 * min_chars:
         yield 0, len(block)
         return
-    starts = (
-        [match.end() for match in _ASCII_SENTENCE_END.finditer(block)]
-        if is_ascii
-        else find_sentence_starts(block, 0, len(block))
-    )
     cuts = [0]
-    for start in starts:
+    for start in find_sentence_starts(block, 0, len(block)):
         if start - cuts[-1] >= min_chars:
             cuts.append(start)
     if len(cuts) > 1 and len(block) - cuts[-1] < min_chars:
@@ -356,15 +344,13 @@ def _iter_markdown_blocks(text: str) -> Iterator[tuple[str, str]]:
     in_quote = False
     for line in text.split("\n"):
         stripped = line.strip()
-        # Most lines begin like none of these patterns.
-        may_be_markup = stripped[:1] in _MARKUP_STARTS or not line.isascii()
-        if not stripped or (may_be_markup and _RULE.fullmatch(line)):
+        if not stripped or _RULE.fullmatch(line):
             yield _HEADING_BLOCK if len(lines) == 1 and _SETEXT.fullmatch(line) else _TEXT_BLOCK, " ".join(lines)
             lines, in_quote = [], False
             continue
-        if may_be_markup and _SKIPPED.fullmatch(line):
+        if _SKIPPED.fullmatch(line):
             continue
-        start = _LINE_START.match(line) if may_be_markup else None
+        start = _LINE_START.match(line)
         is_heading, is_item = bool(start and start["heading"]), bool(start and start["item"])
         words = _clean_line(line[start.end() :] if start else line.lstrip(" \t"))
         is_row = "|" in words and bool(_ROW.match(words))

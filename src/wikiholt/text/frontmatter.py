@@ -98,10 +98,6 @@ _TOO_DEEP_PATTERN = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
 _FIRST_KEY = re.compile(r"""["']?[\w-]{1,100}["']?[ \t]*(?::(?:\s|$)|=)""")
 _YAMLISH = re.compile(r"""^(?:\s.*|#.*|[-?:] .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
-_SIMPLE_FIELD = re.compile(
-    r"""([A-Za-z][\w-]*+):[ ]++(?:([\w/(.](?:[ !"$-9;-~]*[!"$-9;-~])?)|"([ !#-\[\]-~]*)"|'([ -&(-~]*)')""", re.ASCII
-)
-"""A line with a key and a text without anything that YAML would change."""
 _LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 _NULL_VALUES = frozenset({"", "~", "null", "Null", "NULL"})
@@ -206,22 +202,9 @@ def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, Fr
 
 def _load_yaml(block: str) -> object:
     # every scalar stays a string: no tag is applied, no merge key expanded, `1.10` stays 1.10
-    if (fields := _load_simple_yaml(block)) is not None:
-        return fields
     if block.count("[") + block.count("{") > 500 or _TOO_DEEP_PATTERN.search(block):
         raise ValueError("it is nested too deeply")
     return yaml.load(block, Loader=_LOADER)  # noqa: S506
-
-
-def _load_simple_yaml(block: str) -> dict[str, str] | None:
-    """The fields of most pages, in a tenth of the time; None if YAML must be parsed."""
-    fields: dict[str, str] = {}
-    for line in block.removesuffix("\n").split("\n"):
-        match = _SIMPLE_FIELD.fullmatch(line)
-        if match is None:
-            return None
-        fields[match[1]] = match[match.lastindex or 0]
-    return fields
 
 
 class _ValueConverter:

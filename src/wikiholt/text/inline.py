@@ -28,13 +28,6 @@ _ANY_LINK = re.compile(
     r"|<(?P<auto>(?:https?|ftp|mailto):[^\s<>]*+)>|(?<!\w)(?P<bare>https?://[^\s<>\"'`|]++)",
     re.DOTALL | re.IGNORECASE,
 )
-# The same in a text without angle brackets and URLs.
-_BRACKET_LINK = re.compile(
-    rf"{_ESCAPE_OR_BRACKET}(?:\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]|(?P<label>{_LABEL})\]"
-    rf"(?:\(\s*+(?P<target>{_DESTINATION}){_TITLE}\s*+\)|\[(?P<reference>[^\[\]]*+)\])?)"
-    r"|(?!)(?P<auto>)(?P<bare>))",
-    re.DOTALL,
-)
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may span a line end but not a blank line
@@ -53,10 +46,6 @@ _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 def iter_code_spans(text: str) -> Iterator[tuple[int, int, int]]:
     """Start, end and fence length of each code span."""
     if "`" not in text:
-        return
-    if "``" not in text and "\\`" not in text:
-        marks = [match.start() for match in _BACKTICK_RUN.finditer(text)]
-        yield from ((start, end + 1, 1) for start, end in zip(marks[::2], marks[1::2], strict=False))
         return
     runs = [(match.start(), match.end()) for match in _BACKTICK_RUN.finditer(text)]
     last = {end - start: start for start, end in runs}
@@ -95,8 +84,7 @@ def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = Link
     if not may_have_links(text):
         return
     masked = blank_code(text)
-    pattern = _ANY_LINK if "://" in masked or "<" in masked else _BRACKET_LINK
-    for match in pattern.finditer(masked):
+    for match in _ANY_LINK.finditer(masked):
         link = _make_link(text, match, references, order)
         if link:
             yield link
@@ -116,25 +104,12 @@ def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = Link
 
 def blank_code(text: str) -> str:
     """The text with each character of a code span replaced by a backtick."""
-    if (pieces := _split_simple_code(text)) is not None:
-        pieces[1::2] = ["`" * (len(code) + 2) for code in pieces[1::2]]
-        return "".join(pieces)
     parts: list[str] = []
     position = 0
     for start, end, _ in iter_code_spans(text):
         parts += text[position:start], "`" * (end - start)
         position = end
     return "".join((*parts, text[position:]))
-
-
-def _split_simple_code(text: str) -> list[str] | None:
-    """The text, the code of a span, text, and so on, if every backtick begins or ends a span; else None."""
-    if "``" in text or "\\`" in text:
-        return None
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:
-        pieces[-2:] = ["`".join(pieces[-2:])]  # the last backtick has no partner
-    return pieces
 
 
 def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder) -> InlineLink | None:
@@ -219,12 +194,8 @@ def strip_inline(text: str) -> str:
 
 def _replace_code(text: str) -> tuple[str, list[str]]:
     """The text with the number of each code span in its place, and the code."""
-    if _CODE_MARK not in text and (pieces := _split_simple_code(text)) is not None:
-        code_spans = pieces[1::2]
-        pieces[1::2] = [f"{_CODE_MARK}{number}{_CODE_MARK}" for number in range(len(code_spans))]
-        return "".join(pieces), code_spans
     parts: list[str] = []
-    code_spans = []
+    code_spans: list[str] = []
     position = 0
     for start, end, fence in iter_code_spans(text):
         parts += text[position:start].replace(_CODE_MARK, " "), f"{_CODE_MARK}{len(code_spans)}{_CODE_MARK}"

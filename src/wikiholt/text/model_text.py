@@ -16,10 +16,6 @@ from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"(?=.{2})[:+> \t]*+[-=*_|][-=*_:|+> \t]*+")
-_RULE_END = frozenset("-=*_:|+> \t")
-"""Last characters of the lines that `_RULE_LINE` matches."""
-_UNMARKED_START = frozenset((*"`~{}()]<\"'!?&$%@^/\\.,;", ""))
-"""First characters, besides letters, of lines that `_strip_line` does not change; an empty line has none."""
 _LINE_START = re.compile(
     r"[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
     r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?"
@@ -98,10 +94,7 @@ def _is_start_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
 def _strip_prose(text: str) -> str:
     text = remove_comments(text) if "<!--" in text else text
     # Patterns that search for the start of a line would read every character.
-    lines = text.split("\n")
-    text = "\n".join(
-        [line if (first := line[:1]).isalpha() or first in _UNMARKED_START else _strip_line(line) for line in lines]
-    )
+    text = "\n".join(map(_strip_line, text.split("\n")))
     if "#" in text:
         text = _CLOSING_HASHES.sub("", text)
     if "[!" in text:
@@ -113,8 +106,8 @@ def _strip_prose(text: str) -> str:
 
 
 def _strip_line(line: str) -> str:
-    """A line, which is not empty, without its markers; empty if it is a rule or a link definition."""
-    if (line[-1] in _RULE_END and _RULE_LINE.fullmatch(line)) or ("]:" in line and _DEFINITION.fullmatch(line)):
+    """A line without its markers; empty if it is a rule or a link definition."""
+    if _RULE_LINE.fullmatch(line) or _DEFINITION.fullmatch(line):
         return ""
     start = _LINE_START.match(line)
     return line[start.end() :] if start else line

@@ -1,8 +1,8 @@
 """The query log of a wiki: which searches were made, written in the background so that no search waits or fails.
 
-A `QueryBuffer` holds the records of one wiki until they are written; what does not fit is counted and lost. One
-`QueryLogWriter` thread per process writes the buffers of all wikis about every half second. Both may be used from any
-thread. A forked child starts with empty buffers and its own thread; the parent writes what it had.
+A `WikiQueryLog` holds the records of one wiki until they are written; what does not fit is counted and lost. One
+`QueryLogWriter` thread per process writes those of all wikis about every half second. Both may be used from any
+thread. A forked child starts without records and with its own thread; the parent writes what it had.
 """
 
 import logging
@@ -16,8 +16,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Condition, Thread
 
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRetention, SearchInterface, SearchResult
-from wikiholt.domain.storage_protocols import QueryLog, WikiIndex
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, QueryLogNotFound, WikiholtError
+from wikiholt.wikis.query_log_table import QueryLogTable
 from wikiholt.wikis.query_report import QueryReport, ReportPeriod, build_report
 
 _LOG = logging.getLogger(__name__)
@@ -70,21 +71,38 @@ def _get_shown_pages(result: SearchResult) -> tuple[str, ...]:
     return paths
 
 
-class QueryBuffer:
-    """Records of one wiki that are not written yet. Bound to that wiki's log."""
+class WikiQueryLog:
+    """The queries of one wiki. Safe to use from many threads."""
 
-    def __init__(self, log: QueryLog, writer: "QueryLogWriter", capacity: int = _MAX_BUFFERED_RECORDS) -> None:
-        self._log = log
+    def __init__(
+        self,
+        writer: "QueryLogWriter",
+        log: QueryLogTable,
+        open_index: Callable[[], AbstractContextManager[WikiIndex]],
+        *,
+        enabled: bool,
+        capacity: int = _MAX_BUFFERED_RECORDS,
+    ) -> None:
+        self.enabled = enabled
+        """Whether searches are recorded."""
         self._writer = writer
+        self._log = log
+        self._open_index = open_index
         self._capacity = capacity
         self._records: deque[QueryRecord] = deque()
+        """Records that are not written yet."""
         self._lost = 0
         self._failing = False
         self._not_before = 0.0
         self._pid = os.getpid()
 
+    def record(self, result: SearchResult, interface: SearchInterface | None, *, filtered: bool) -> None:
+        """Record a search, if that is enabled and the search came from an interface."""
+        if self.enabled and interface is not None:
+            self.add(make_record(result, interface, filtered=filtered))
+
     def add(self, record: QueryRecord) -> None:
-        """Add a record. Takes microseconds; the record is lost if the buffer is full."""
+        """Add a record. Takes microseconds; the record is lost if too many are not written yet."""
         if self._pid != os.getpid():
             self._records, self._lost, self._pid = deque(), 0, os.getpid()
         if len(self._records) >= self._capacity:
@@ -126,12 +144,51 @@ class QueryBuffer:
             reason = error.message if isinstance(error, WikiholtError) else type(error).__name__
             _LOG.warning("searches of a wiki cannot be recorded (%s); the write is retried", reason)
 
+    def build_report(self, days: float | None = None, limit: int = 10) -> QueryReport:
+        """Report on the searches of the last `days` days, or of the entire log. Raises QueryLogNotFound."""
+        until = datetime.now(UTC)
+        since = until - timedelta(days=min(days or self._writer.retention.max_days, self._writer.retention.max_days))
+        log = self._log.read(since.timestamp())
+        if log is None and not self.enabled:
+            raise self._build_no_log_error()
+        with suppress(WikiholtError):  # old records were not read; if they cannot be deleted now, they are later
+            self.trim()
+        damaged = log.damaged_at if log else None
+        period = ReportPeriod(since, until, self.enabled, datetime.fromtimestamp(damaged, UTC) if damaged else None)
+        return build_report(log.records if log else (), self._list_paths(), period, limit)
+
+    def clear(self) -> int:
+        """Delete all records and return their number. Raises QueryLogNotFound."""
+        if self._log.read(datetime.now(UTC).timestamp()) is None and not self.enabled:
+            raise self._build_no_log_error()
+        self.discard()
+        return self._log.clear()
+
+    def trim(self) -> None:
+        """Delete records older than the retention, even if logging is disabled."""
+        self._log.trim(self._writer.retention)
+
+    def _list_paths(self) -> frozenset[str] | None:
+        """Paths of the pages that a search can find; hidden ones have no chunks. None without an index."""
+        try:
+            with self._open_index() as index:
+                return frozenset(page.path for page in index.list_pages(_NO_FILTER, None)[1] if page.chunks)
+        except IndexUnavailable:
+            return None
+
+    @staticmethod
+    def _build_no_log_error() -> QueryLogNotFound:
+        return QueryLogNotFound(
+            "Searches of this wiki are not recorded.",
+            hint="Enable it: `wikiholt set SLUG log_queries=true`, or queries.log = true in the settings for all.",
+        )
+
 
 class QueryLogWriter:
     """Writes the buffers of all wikis. The thread starts with the first record."""
 
     def __init__(
-        self, open_log: Callable[[str], QueryLog], retention: QueryRetention, batch_delay_s: float = _BATCH_DELAY_S
+        self, open_log: Callable[[str], QueryLogTable], retention: QueryRetention, batch_delay_s: float = _BATCH_DELAY_S
     ) -> None:
         self.open_log = open_log
         self.retention = retention
@@ -142,17 +199,17 @@ class QueryLogWriter:
 
     def _reset(self) -> None:
         self._changed = Condition()
-        self._pending: dict[QueryBuffer, None] = {}
+        self._pending: dict[WikiQueryLog, None] = {}
         self._thread: Thread | None = None
         self._closing = False
         self._pid = os.getpid()
 
-    def notify(self, buffer: QueryBuffer) -> None:
-        """Announce that the buffer has records."""
+    def notify(self, log: WikiQueryLog) -> None:
+        """Announce that the log of a wiki has records to write."""
         if self._pid != os.getpid():
             self._reset()
         with self._changed:
-            if self._closing or buffer in self._pending:
+            if self._closing or log in self._pending:
                 return
             if self._thread is None:
                 thread = Thread(target=self._run, name="wikiholt-queries", daemon=True)
@@ -161,7 +218,7 @@ class QueryLogWriter:
                 except RuntimeError:  # no thread can be started now; the next search tries again
                     return
                 self._thread = thread
-            self._pending[buffer] = None
+            self._pending[log] = None
             self._changed.notify()
 
     def close(self) -> None:
@@ -182,78 +239,10 @@ class QueryLogWriter:
                 self._changed.wait_for(lambda: self._closing, self._batch_delay_s)
                 last, due = self._closing, self._pending
                 now = time.monotonic()
-                self._pending = {} if last else {buffer: None for buffer in due if not buffer.is_due(now)}
-            for buffer in due:
-                if (last or buffer.is_due(now)) and not buffer.flush() and not last:
+                self._pending = {} if last else {log: None for log in due if not log.is_due(now)}
+            for log in due:
+                if (last or log.is_due(now)) and not log.flush() and not last:
                     with self._changed:
-                        self._pending[buffer] = None
+                        self._pending[log] = None
             if last:
                 return
-
-
-class WikiQueryLog:
-    """The queries of one wiki. Safe to use from many threads."""
-
-    def __init__(
-        self,
-        writer: QueryLogWriter,
-        wiki_id: str,
-        open_index: Callable[[], AbstractContextManager[WikiIndex]],
-        *,
-        enabled: bool,
-    ) -> None:
-        self.enabled = enabled
-        """Whether searches are recorded."""
-        self._retention = writer.retention
-        self._log = writer.open_log(wiki_id)
-        self._buffer = QueryBuffer(self._log, writer) if enabled else None
-        self._open_index = open_index
-
-    def record(self, result: SearchResult, interface: SearchInterface | None, *, filtered: bool) -> None:
-        """Record a search, if that is enabled and the search came from an interface."""
-        if self._buffer is not None and interface is not None:
-            self._buffer.add(make_record(result, interface, filtered=filtered))
-
-    def build_report(self, days: float | None = None, limit: int = 10) -> QueryReport:
-        """Report on the searches of the last `days` days, or of the entire log. Raises QueryLogNotFound."""
-        until = datetime.now(UTC)
-        since = until - timedelta(days=min(days or self._retention.max_days, self._retention.max_days))
-        log = self._log.read(since.timestamp())
-        if log is None and not self.enabled:
-            raise self._build_no_log_error()
-        with suppress(WikiholtError):  # old records were not read; if they cannot be deleted now, they are later
-            self.trim()
-        damaged = log.damaged_at if log else None
-        period = ReportPeriod(since, until, self.enabled, datetime.fromtimestamp(damaged, UTC) if damaged else None)
-        return build_report(log.records if log else (), self._list_paths(), period, limit)
-
-    def clear(self) -> int:
-        """Delete all records and return their number. Raises QueryLogNotFound."""
-        if self._log.read(datetime.now(UTC).timestamp()) is None and not self.enabled:
-            raise self._build_no_log_error()
-        self.discard()
-        return self._log.clear()
-
-    def trim(self) -> None:
-        """Delete records older than the retention, even if logging is disabled."""
-        self._log.trim(self._retention)
-
-    def discard(self) -> None:
-        """Drop unwritten records."""
-        if self._buffer is not None:
-            self._buffer.discard()
-
-    def _list_paths(self) -> frozenset[str] | None:
-        """Paths of the pages that a search can find; hidden ones have no chunks. None without an index."""
-        try:
-            with self._open_index() as index:
-                return frozenset(page.path for page in index.list_pages(_NO_FILTER, None)[1] if page.chunks)
-        except IndexUnavailable:
-            return None
-
-    @staticmethod
-    def _build_no_log_error() -> QueryLogNotFound:
-        return QueryLogNotFound(
-            "Searches of this wiki are not recorded.",
-            hint="Enable it: `wikiholt set SLUG log_queries=true`, or queries.log = true in the settings for all.",
-        )

@@ -30,7 +30,11 @@ _DAMAGE_INTERFACE = "damage"
 
 
 class QueryLogTable:
-    """A `QueryLog` in the table `searches` of one wiki. A subclass says where it is."""
+    """The query log of one wiki, in a table `searches` with no access to another. Safe to use from many threads.
+
+    A subclass says where the table is. All methods may raise Busy, StorageError, DatabaseUnavailable and other
+    IndexUnavailable errors; committed records are kept.
+    """
 
     def _open_for_reading(self) -> AbstractContextManager[StoreConnection | None]:
         """A connection for reading; None if nothing was ever written."""
@@ -48,6 +52,11 @@ class QueryLogTable:
         return None
 
     def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
+        """Add records and delete those beyond the retention limits, in one transaction. Replaces a damaged log.
+
+        Does nothing if the store has no data of this wiki: it was removed.
+        """
+
         def add() -> None:
             with self._begin_write(creates=True) as connection:
                 if connection is not None:
@@ -58,6 +67,8 @@ class QueryLogTable:
         self._run(add)
 
     def read(self, since: float) -> QueryRecords | None:
+        """The records since that time; None if nothing was ever written."""
+
         def select() -> QueryRecords | None:
             with self._open_for_reading() as connection:
                 if connection is None:
@@ -71,6 +82,8 @@ class QueryLogTable:
         return self._run(select)
 
     def trim(self, retention: QueryRetention) -> None:
+        """Delete the records beyond the retention limits."""
+
         def delete() -> None:
             with self._begin_write() as connection:
                 if connection is not None:
@@ -79,6 +92,8 @@ class QueryLogTable:
         self._run(delete)
 
     def clear(self) -> int:
+        """Delete all records and return their number."""
+
         def delete() -> int:
             with self._begin_write() as connection:
                 if connection is None:

@@ -211,9 +211,10 @@ class Registry:
         """A token that changes with every change of the registry; cheaper than a list. None if there is no registry."""
         return self._store.get_version()
 
-    def is_removed(self, wiki_id: str) -> bool:
-        """Whether this wiki was removed, as far as this machine knows. Cheap enough to be asked for every batch."""
-        return RevokedEntry.of_wiki(wiki_id) in (self._store.revoked_list.load() or ())
+    @property
+    def revoked_list(self) -> RevokedList:
+        """What no older copy of the registry brings back."""
+        return self._store.revoked_list
 
     def read_rows(self) -> RegistryRows:
         """All rows, in one consistent read."""

@@ -63,6 +63,10 @@ class RevokedList:
             self._known = stamp, entries
         return entries
 
+    def has_wiki(self, wiki_id: str) -> bool:
+        """Whether this wiki was removed, as far as this machine knows. Cheap enough to be asked for every batch."""
+        return RevokedEntry.of_wiki(wiki_id) in (self.load() or ())
+
     def append(self, entries: Collection[RevokedEntry]) -> None:
         """Add entries to both files, durably. Raises StorageError, and IndexCorrupt like `load`."""
         with self._lock():

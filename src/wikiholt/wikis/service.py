@@ -143,7 +143,7 @@ class WikiService:
         """
         self.registry.get_version()  # takes over what other nodes have removed
         self.registry.backups.purge()
-        for wiki_id in filter(self.registry.is_removed, self._list_stored_ids()):
+        for wiki_id in filter(self.registry.revoked_list.has_wiki, self._list_stored_ids()):
             self._remove_leftovers_of(wiki_id)
 
     def _list_stored_ids(self) -> set[str]:
@@ -165,7 +165,7 @@ class WikiService:
 
     def is_being_removed(self, wiki_id: str) -> bool:
         """Whether this wiki was unregistered, so that its index should not be written."""
-        return self.registry.is_removed(wiki_id)
+        return self.registry.revoked_list.has_wiki(wiki_id)
 
     def list_wikis(self) -> Sequence[Wiki]:
         """All wikis, by slug. Raises IndexCorrupt if the registry is empty but there are indexes."""
@@ -173,7 +173,7 @@ class WikiService:
         store = self.components.store
         if wikis or self.registry.is_rebuilt():
             return wikis
-        stored = (wiki_id for wiki_id in store.list_wiki_ids() if not self.registry.is_removed(wiki_id))
+        stored = (wiki_id for wiki_id in store.list_wiki_ids() if not self.registry.revoked_list.has_wiki(wiki_id))
         if any(store.get_published(wiki_id) is not None for wiki_id in stored):
             raise IndexCorrupt("The registry lists no wiki, but there are indexes.", hint=RECOVERY_HINT)
         return wikis
@@ -332,7 +332,7 @@ class WikiService:
             self._config_for(wiki),
             components,
             is_registered=lambda: self._is_registered(wiki),
-            is_being_removed=partial(self.registry.is_removed, wiki.id),
+            is_being_removed=partial(self.registry.revoked_list.has_wiki, wiki.id),
             on_damage=lambda: self.on_damage(wiki.id),
             save_pages=self._make_page_saver(wiki),
         )

@@ -132,7 +132,7 @@ class PostgresCrashGate:
     def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, outcome: FailureOutcome) -> None:
         """Check the next start in a separate process, because it may crash."""
         model = POSTGRES_OPERATIONS[round_.operation].model if round_.operation in POSTGRES_OPERATIONS else "fake"
-        case = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)
+        case = RecoveryCase(self._round / "data", self._scratch, subject, model, expected, self._operator)
         case.served = round_.served
         postgres_case = PostgresRecoveryCase(case, self._addresses, round_.damage, outcome.lost_lease)
         if self._bug:  # what it leaves behind does not disappear

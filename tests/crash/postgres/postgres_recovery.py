@@ -69,7 +69,7 @@ def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
                 wiki.check_integrity()
         if start.served:
             log.lines += wait_for_service(start, wiki)
-        report = sync_wiki(wiki, retry=False)
+        report = sync_wiki(wiki)
         done.seconds = time.monotonic() - began
         done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
         assert case.damage or done.recovery_path not in ("restored", "rebuilt"), (

@@ -295,7 +295,7 @@ def test_a_database_of_version_2_is_upgraded(pg: PostgresServer, tmp_path: Path)
         assert registry.find_by_host("garden.example") == garden
         assert registry.keys.find_valid("abcdefghijkl") == registry.keys.list()[0]
         assert registry.keys.has_ever_had_any()
-        assert (registry.is_removed("bbbbbbbb"), registry.is_removed("aaaaaaaa")) == (True, False)
+        assert (registry.revoked_list.has_wiki("bbbbbbbb"), registry.revoked_list.has_wiki("aaaaaaaa")) == (True, False)
         assert registry.get_version()
     pg.drop_database(address)
 

@@ -18,7 +18,7 @@ from wikiholt.api.bootstrap import open_evaluation_handle
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRecords, QueryRetention, SearchInterface, SearchMode
 from wikiholt.errors import IndexMissing, QueryLogNotFound, StorageError
 from wikiholt.search.request import SearchRequest
-from wikiholt.wikis.query_log import QueryBuffer, QueryLogWriter, make_record
+from wikiholt.wikis.query_log import QueryLogWriter, WikiQueryLog, make_record
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
 
@@ -178,7 +178,7 @@ def test_without_a_writer_thread_searches_are_answered_and_logged_later(
     fixture: QueryLogFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = QueryLogWriter(lambda _: fixture.open_log(), RETENTION, batch_delay_s=0.001)
-    buffer = QueryBuffer(fixture.open_log(), writer)
+    buffer = WikiQueryLog(writer, fixture.open_log(), fixture.wiki._open_index, enabled=True)
 
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -195,7 +195,7 @@ def test_without_a_writer_thread_searches_are_answered_and_logged_later(
 def test_searches_after_a_log_was_cleared_are_kept(fixture: QueryLogFixture) -> None:
     stuck = BlockedQueryLog(fixture.open_log())
     writer = QueryLogWriter(lambda _: stuck, RETENTION, batch_delay_s=0.001)
-    buffer = QueryBuffer(stuck, writer)
+    buffer = WikiQueryLog(writer, stuck, fixture.wiki._open_index, enabled=True)
     buffer.add(make_query_record("before"))
     wait_until(lambda: stuck.attempts == 1)
     buffer.discard()
@@ -281,7 +281,7 @@ class BlockedQueryLog:
 def test_a_full_queue_drops_and_counts_records_without_waiting(fixture: QueryLogFixture) -> None:
     stuck = BlockedQueryLog(fixture.open_log())
     writer = QueryLogWriter(lambda _: stuck, QueryRetention(30, 5000), batch_delay_s=0.001)
-    buffer = QueryBuffer(stuck, writer)
+    buffer = WikiQueryLog(writer, stuck, fixture.wiki._open_index, enabled=True)
     buffer.add(make_query_record("first"))
     wait_until(lambda: stuck.attempts == 1)
     began = time.monotonic()
