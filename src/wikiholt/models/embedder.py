@@ -1,8 +1,7 @@
 """Embeds texts with ONNX models.
 
 On the CPU each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector
-depends on its text alone. Passages may run in batches on a GPU instead. Safe to use from many threads. After a fork the
-child creates its own worker threads and shares the weights.
+depends on its text alone. A GPU may embed passages in batches. Safe to use from many threads, and after a fork.
 """
 
 import logging
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,9 +49,6 @@ class OnnxEmbedder:
         self.dimensions, self.scale = loaded.card.dimensions, loaded.card.scale
         self.max_tokens = loaded.tokenizer.max_tokens
         self._threads = max(1, threads if threads is not None else count_available_cores())
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_pid = 0
-        self._lock = threading.Lock()
         # A second thread for one search in two cores: more would only compete with other searches.
         self._free_query_threads = threading.Semaphore(self._threads // 2)
         self._tested_at: tuple[int, float] | None = None
@@ -76,12 +71,15 @@ class OnnxEmbedder:
             return self._embed_on_gpu(encoder, texts)
         if len(texts) == 1 or self._threads == 1:
             return np.stack([self._embed_passage(text) for text in texts])
-        futures = self._submit(texts)
+        # The longest first: otherwise one thread may still embed a long text when the others have nothing left.
+        order = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
         try:
-            return np.stack([future.result() for future in futures])
+            vectors[order] = list(pool.map(self._embed_passage, [texts[position] for position in order]))
         finally:
-            for future in futures:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
+        return vectors
 
     def embed_query(self, text: str) -> FloatArray:
         """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
@@ -131,33 +129,6 @@ class OnnxEmbedder:
     def release_memory(self) -> None:
         """Release the memory that long texts needed. Takes as long as a query."""
         self._model.release_memory()
-
-    def close(self) -> None:
-        """Stop the worker threads; a later call starts them again."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None and self._pool_pid == os.getpid():
-            pool.shutdown(wait=True)
-
-    def __enter__(self) -> "OnnxEmbedder":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _submit(self, texts: Sequence[str]) -> list[Future[FloatArray]]:
-        with self._lock:
-            # Threads do not survive a fork, so a pool belongs to the process that created it.
-            if self._pool is None or self._pool_pid != os.getpid():
-                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
-                self._pool_pid = os.getpid()
-            futures: dict[int, Future[FloatArray]] = {}
-            # The longest first: otherwise one thread may still embed a long text when the others have nothing left.
-            for position in sorted(range(len(texts)), key=lambda position: -len(texts[position])):
-                futures[position] = self._pool.submit(self._embed_passage, texts[position])
-            return [futures[position] for position in range(len(texts))]
 
     def _get_encoder(self) -> "TorchEncoder | None":
         """The encoder on the GPU, started at its first use and tested; None if passages are embedded on the CPU.

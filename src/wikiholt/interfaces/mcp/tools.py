@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp_types import Tool as Described
 
+from wikiholt.api.filter_params import FILTER_PARAMS
 from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
 from wikiholt.interfaces.mcp import answers
 from wikiholt.interfaces.mcp.answers import format_lines, present_lists, present_written
@@ -21,7 +22,7 @@ from wikiholt.interfaces.mcp.tool import (
 )
 
 _OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
-_FILTERS = ("tag", "category", "prefix", "since", "where")
+_FILTERS = tuple(param.name for param in FILTER_PARAMS)
 _PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS)
 """Filters are described once, in the tool `search`."""
 
