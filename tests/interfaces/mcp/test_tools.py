@@ -73,7 +73,7 @@ def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(
     assert first["lines"][0] <= 12 <= first["lines"][1]
     assert first["confidence"] in ("high", "medium", "low")
     assert "worn out" in first["text"]
-    assert document["stale"] is False
+    assert "stale" not in document
     page = reader.call("read_page", paths=["Home"])
     assert "Welcome" in get_text(page)
     assert "Welcome" in get_document(page)["content"]
@@ -248,7 +248,7 @@ def test_a_write_is_a_commit_with_author_and_message_and_the_next_search_sees_it
     assert writer.get("write_page", path="Birds", content=heron, commit_message="Why")["created"] is True
     assert served.alpha.run_git("log", "-1", "--format=%an|%s", "--", "Birds.md").strip() == b"alpha write|Why"
     found = writer.get("search", query="heron")
-    assert (found["results"][0]["id"], found["stale"]) == ("Birds", False)
+    assert (found["results"][0]["id"], found.get("stale")) == ("Birds", None)
     edited = writer.get("edit_page", path="Birds", old_string="heron", new_string="bittern")
     assert writer.get("search", query="bittern")["results"][0]["id"] == "Birds"
     added = writer.get("append_to_page", path="Birds", text="And an egret.", revision=edited["revision"])

@@ -7,7 +7,8 @@ from typing import Any
 
 from mcp_types import Tool as Described
 
-from wikiholt.api.operations.table import OPERATIONS_OF_WIKI, OPERATIONS_WITHOUT_ROUTE
+from wikiholt.api.filter_params import FILTER_PARAMS
+from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
 from wikiholt.interfaces.mcp import answers
 from wikiholt.interfaces.mcp.answers import format_lines, present_lists, present_written
 from wikiholt.interfaces.mcp.budget import format_compact_json
@@ -20,8 +21,8 @@ from wikiholt.interfaces.mcp.tool import (
     Tool,
 )
 
-_OPERATIONS = {operation.name: operation for operation in (*OPERATIONS_OF_WIKI, *OPERATIONS_WITHOUT_ROUTE)}
-_FILTERS = ("tag", "category", "prefix", "since", "where")
+_OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
+_FILTERS = tuple(param.name for param in FILTER_PARAMS)
 _PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS)
 """Filters are described once, in the tool `search`."""
 
