@@ -1,4 +1,4 @@
-"""Every operation on pages through every door: HTTP, a host application, agents, commands.
+"""Every operation on pages through every door: HTTP, a host application, agents, and the function itself.
 
 A case says what a caller sends, and the error, a text of the answer, or the files of the repository afterwards. Files
 are those of the wiki below; each case commits what else it needs, in its own folder.
@@ -19,13 +19,13 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 from wikiholt.api.operations.operation import Operation
 from wikiholt.api.operations.parameters import BodyParameters
 from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
-from wikiholt.api.own_session import open_own_session
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.mcp.tools import get_tools
+from wikiholt.wikis.access import Grant
 
 OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
 READ = "<the revision that was read>"
@@ -75,6 +75,8 @@ CASES = (
     Case("facets", {}, shows="kitchen"),
     Case("search", {"q": "drum worn out"}, shows="Equipment/Printer"),
     Case("search", {"q": 'a tag:"b'}, "invalid-query"),
+    Case("search", {"q": "???", "mode": "keyword"}, "invalid-query"),
+    Case("semantic_search", {"q": "printer"}, shows="Equipment/Printer"),
     Case("search", {"q": "   "}, "invalid-input"),
     Case("similar", {"path": "Home", "prefix": "Equipment"}, shows="Equipment/Printer"),
     Case("similar", {"path": "Nowhere"}, "page-not-found"),
@@ -198,14 +200,15 @@ class AgentDoor:
         return (text.partition(":")[0] if result["isError"] else ""), text
 
 
-class CommandDoor:
-    """The functions themselves, as commands call them."""
+class FunctionDoor:
+    """The functions themselves."""
 
     def __init__(self, served: ServedApplication) -> None:
-        self._handle = served.application.service.get_handle("alpha")
+        application = served.application
+        self._wiki = application.open_session(Grant(application.service.registry.get("alpha"), KeyScope.ADMIN, None))
 
     def call(self, operation: Operation, sent: Mapping[str, Any]) -> tuple[str, str]:
-        wiki = open_own_session(self._handle)
+        wiki = self._wiki
         try:
             parameters = operation.parameters.model_validate(dict(sent))
             if "snapshot" not in operation.run.__annotations__:
@@ -240,7 +243,7 @@ DOORS = {
     "http": lambda served: HttpDoor(served.make_client("write")),
     "host": open_host_door,
     "agent": AgentDoor,
-    "command": CommandDoor,
+    "function": FunctionDoor,
 }
 
 

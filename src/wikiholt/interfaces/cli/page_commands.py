@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -16,7 +16,6 @@ from urllib.parse import quote, urlsplit
 from wikiholt.api.documents.common import format_date
 from wikiholt.api.documents.page_documents import build_links_document, build_page_document
 from wikiholt.api.documents.search_documents import build_result_document
-from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredPage
@@ -171,18 +170,18 @@ def run_links(context: CommandContext) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PageChange:
-    """The last change of a page."""
+    """The last change of a page. A directory has no author and no message."""
 
-    file: str
     name: str
-    commit: Commit
-    deleted: bool = False
-    former_file: str = ""
+    path: str
+    file: str
+    date: datetime
+    author: str
+    message: str
+    revision: str
+    deleted: bool
+    former_file: str | None
     """Its file before this change, if the change renamed it."""
-
-    @property
-    def is_snapshot(self) -> bool:
-        return (self.commit.author, self.commit.email) == (FILE_AUTHOR.name, FILE_AUTHOR.email)
 
 
 def run_recent(context: CommandContext) -> int:
@@ -194,17 +193,17 @@ def run_recent(context: CommandContext) -> int:
     places = FilePlaces.from_wiki(handle.wiki)
     lines = []
     for change in changes:
-        commit = change.commit
-        by = " · ".join(to_safe_line(text) for text in (commit.author, commit.message.partition("\n")[0]) if text)
+        by = " · ".join(to_safe_line(text) for text in (change.author, change.message.partition("\n")[0]) if text)
         state = style.format_warning("deleted  ") if change.deleted else ""
         former = to_safe_line(places.to_shown_path(change.former_file)) if change.former_file else ""
         state += style.format_dim(f"was {former}  ") if former else ""
         file = places.format(change.file, None, style)
-        row = f"{commit.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
+        row = f"{change.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
         lines.append(row + style.format_dim(f"  {by}") if by else row)
     if arguments.files:
         lines = [to_safe_line(places.to_shown_path(change.file)) for change in changes if not change.deleted]
-    context.print_result({"pages": [_build_change_document(change) for change in changes]}, lines)
+    documents = [{**asdict(change), "date": format_date(change.date)} for change in changes]
+    context.print_result({"pages": documents}, lines)
     return 0 if changes else NOTHING_FOUND_EXIT_CODE
 
 
@@ -220,12 +219,16 @@ def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageCha
     for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
         entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
         for entry in entries:
-            former = _find_renames(entry.files, existing, pages)
+            former, commit = _find_renames(entry.files, existing, pages), entry.commit
             renamed.update(former.values())
-            for file in (file for file in entry.files if file not in renamed):
-                name = pages[file].name if file in pages else make_page_name(file)
-                change = PageChange(file, name, entry.commit, file not in existing, former.get(file, ""))
-                changes.setdefault(file, change)
+            is_snapshot = (commit.author, commit.email) == (FILE_AUTHOR.name, FILE_AUTHOR.email)
+            by = ("", "") if is_snapshot else (commit.author, commit.message)
+            for file in (file for file in entry.files if file not in renamed and file not in changes):
+                name, path = pages[file].name if file in pages else make_page_name(file), get_page_path(file)
+                is_deleted = file not in existing
+                changes[file] = PageChange(
+                    name, path, file, commit.date, *by, commit.revision, is_deleted, former.get(file)
+                )
         if len(entries) < _COMMITS_PER_READ or len(changes) >= limit:
             break
     return _use_file_dates(list(changes.values()), source, head)[:limit]
@@ -240,30 +243,13 @@ def _find_renames(files: Sequence[str], existing: Container[str], pages: Mapping
 
 
 def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> list[PageChange]:
-    """Replace snapshots of a directory, which only tell when it was scanned, by the dates of the files."""
-    files = [change.file for change in changes if change.is_snapshot and not change.deleted]
+    """Replace the dates of snapshots of a directory, which only tell when it was scanned, by those of the files."""
+    files = [change.file for change in changes if not change.author and not change.deleted]
     if not files:
         return changes
     dates = source.get_change_dates(files, head, None)
-    for position, change in enumerate(changes):
-        if change.is_snapshot:
-            date = dates.get(change.file, change.commit.date)
-            changes[position] = replace(change, commit=replace(change.commit, date=date, author="", message=""))
-    return sorted(changes, key=lambda change: change.commit.date, reverse=True)
-
-
-def _build_change_document(change: PageChange) -> dict[str, object]:
-    return {
-        "name": change.name,
-        "path": get_page_path(change.file),
-        "file": change.file,
-        "date": format_date(change.commit.date),
-        "author": change.commit.author,
-        "message": change.commit.message,
-        "revision": change.commit.revision,
-        "deleted": change.deleted,
-        "former_file": change.former_file or None,
-    }
+    dated = [replace(change, date=dates.get(change.file, change.date)) for change in changes]
+    return sorted(dated, key=lambda change: change.date, reverse=True)
 
 
 # Opening a page in the editor or in the browser.
