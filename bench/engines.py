@@ -237,8 +237,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     vectors = load_vectors(max(arguments.sizes))
-    with load_embedder() as embedder:
-        queries = np.stack([embedder.embed_query(question) for question in QUESTIONS])
+    embedder = load_embedder()
+    queries = np.stack([embedder.embed_query(question) for question in QUESTIONS])
     parts = []
     busy = [os.getloadavg()[0]]
     for size in arguments.sizes:

@@ -280,9 +280,9 @@ def load_vectors(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]
         stored = np.load(arguments.vectors)
         return stored["passages"], stored["queries"]
     passages, queries = read_texts(arguments.pages, arguments.passages)
-    with load_embedder() as embedder:
-        found = np.stack([embedder.embed_query(text) for text in passages])
-        query_vectors = np.stack([embedder.embed_query(text) for text in queries])
+    embedder = load_embedder()
+    found = np.stack([embedder.embed_query(text) for text in passages])
+    query_vectors = np.stack([embedder.embed_query(text) for text in queries])
     if arguments.keep:
         np.savez(arguments.keep, passages=found, queries=query_vectors)
     return found, query_vectors

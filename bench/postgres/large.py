@@ -32,7 +32,8 @@ def run(sizes: Sequence[int] = SIZES) -> None:
     """Write each wiki on every side in turns, search, and save the result."""
     part = ReportPart("large", "Large wikis")
     part.add("As set by default, nodes keep a copy of a large wiki; alone (`vectors = \"store\"`), the database answers.", "")  # fmt: skip
-    with load_embedder() as model, run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    model = load_embedder()
+    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = CachingEmbedder(model), []
         for name, vectors in SIDES:
             address = "" if name == "files" else server.create_database()

@@ -1,4 +1,4 @@
-"""Every operation on pages through every door: HTTP, a host application, commands.
+"""Every operation on pages through every door: HTTP, a host application, agents, and the function itself.
 
 A case says what a caller sends, and the error, a text of the answer, or the files of the repository afterwards. Files
 are those of the wiki below; each case commits what else it needs, in its own folder.
@@ -6,7 +6,7 @@ are those of the wiki below; each case commits what else it needs, in its own fo
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pydantic
@@ -14,16 +14,18 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
+from tests.interfaces.mcp.mcp_client import make_message
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.api.operations.operation import Operation
 from wikiholt.api.operations.parameters import BodyParameters
 from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
-from wikiholt.api.own_session import open_own_session
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
+from wikiholt.interfaces.mcp.tools import get_tools
+from wikiholt.wikis.access import Grant
 
 OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
 READ = "<the revision that was read>"
@@ -66,15 +68,17 @@ CASES = (
     Case("list_pages", {"limit": 50_000}, "invalid-input"),
     Case("history", {"path": "Coffee"}, shows="Coffee"),
     Case("history", {"path": "Nowhere"}, "page-not-found"),
-    Case("changelog", {"limit": 1}, shows="Equipment/Printer"),
+    Case("changelog", {"prefix": "Equipment"}, shows="Equipment/Printer"),
     Case("links", {"path": "Coffee"}, shows="Home"),
     Case("links", {"path": "Nowhere"}, "page-not-found"),
     Case("orphans", {}, shows="Home"),
     Case("facets", {}, shows="kitchen"),
     Case("search", {"q": "drum worn out"}, shows="Equipment/Printer"),
     Case("search", {"q": 'a tag:"b'}, "invalid-query"),
+    Case("search", {"q": "???", "mode": "keyword"}, "invalid-query"),
+    Case("semantic_search", {"q": "printer"}, shows="Equipment/Printer"),
     Case("search", {"q": "   "}, "invalid-input"),
-    Case("similar", {"path": "Home"}, shows="Coffee"),
+    Case("similar", {"path": "Home", "prefix": "Equipment"}, shows="Equipment/Printer"),
     Case("similar", {"path": "Nowhere"}, "page-not-found"),
     Case("list_attachments", {"path": "T"}, shows="p.png", before=TREE),
     Case("list_attachments", {"path": "Nowhere"}, "page-not-found"),
@@ -177,14 +181,34 @@ class HttpDoor:
         return ("" if answer.is_success else answer.json()["code"]), answer.text
 
 
-class CommandDoor:
-    """The functions themselves, as commands call them."""
+class AgentDoor:
+    """Calls of the tool that is made from the operation."""
+
+    _OTHER_OPERATIONS: ClassVar = {"patch_page": "edit_part", "read_page": "read_parts"}
 
     def __init__(self, served: ServedApplication) -> None:
-        self._handle = served.application.service.get_handle("alpha")
+        self._client = served.make_client("write")
+        self._tools = {tool.operation.name: tool for tool in reversed(get_tools(aliases=True).values())}
 
     def call(self, operation: Operation, sent: Mapping[str, Any]) -> tuple[str, str]:
-        wiki = open_own_session(self._handle)
+        tool = self._tools[self._OTHER_OPERATIONS.get(operation.name, operation.name)]
+        names = {parameter: name for name, parameter in tool.parameter_names.items()}
+        arguments = {names.get(name, name): value for name, value in sent.items()}
+        body, headers = make_message("tools/call", {"name": tool.name, "arguments": arguments})
+        result = self._client.post("/mcp", content=body, headers=headers).json()["result"]
+        text = result["content"][0]["text"]
+        return (text.partition(":")[0] if result["isError"] else ""), text
+
+
+class FunctionDoor:
+    """The functions themselves."""
+
+    def __init__(self, served: ServedApplication) -> None:
+        application = served.application
+        self._wiki = application.open_session(Grant(application.service.registry.get("alpha"), KeyScope.ADMIN, None))
+
+    def call(self, operation: Operation, sent: Mapping[str, Any]) -> tuple[str, str]:
+        wiki = self._wiki
         try:
             parameters = operation.parameters.model_validate(dict(sent))
             if "snapshot" not in operation.run.__annotations__:
@@ -218,13 +242,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplicati
 DOORS = {
     "http": lambda served: HttpDoor(served.make_client("write")),
     "host": open_host_door,
-    "command": CommandDoor,
+    "agent": AgentDoor,
+    "function": FunctionDoor,
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_an_operation_does_the_same_through_every_door(served: ServedApplication, case: Case, door: str) -> None:
+@pytest.mark.parametrize(
+    ("door", "case"),
+    # Agents have no argument `create_only`.
+    [(door, case) for door in DOORS for case in CASES if door != "agent" or "create_only" not in case.sent],
+    ids=str,
+)
+def test_an_operation_does_the_same_through_every_door(served: ServedApplication, door: str, case: Case) -> None:
     repository, folder = served.alpha, f"{door} {CASES.index(case)}"
 
     def to_own(path: str) -> str:

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 
 from wikiholt.models import DEFAULT_MODEL, load_embedder
@@ -7,7 +5,6 @@ from wikiholt.models.embedder import OnnxEmbedder
 
 
 @pytest.fixture(scope="session")
-def int8() -> Iterator[OnnxEmbedder]:
+def int8() -> OnnxEmbedder:
     """The default model."""
-    with load_embedder(DEFAULT_MODEL, threads=2) as embedder:
-        yield embedder
+    return load_embedder(DEFAULT_MODEL, threads=2)

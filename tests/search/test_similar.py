@@ -156,11 +156,9 @@ def test_the_real_model_finds_pages_on_the_same_topic(tmp_path: Path) -> None:
         "restore.md": "# Disaster recovery\n\nHow to bring the servers back from the nightly copies.",
         "tls.md": "# Certificates\n\nRenew the TLS certificate of the web server each quarter.",
     }
-    with load_embedder(threads=2) as model:
-        notes = IndexedWiki(tmp_path, pages, embedder=lambda: model).sync()
-        assert set(get_paths(notes.handle.find_similar("bread", 2))) == {"pizza", "cake"}
-        assert get_paths(notes.handle.find_similar("restore", 1)) == ["backup"]
-        assert (
-            notes.handle.find_similar("bread", 5).hits[0].score > notes.handle.find_similar("bread", 5).hits[-1].score
-        )
-        notes.close()
+    model = load_embedder(threads=2)
+    notes = IndexedWiki(tmp_path, pages, embedder=lambda: model).sync()
+    assert set(get_paths(notes.handle.find_similar("bread", 2))) == {"pizza", "cake"}
+    assert get_paths(notes.handle.find_similar("restore", 1)) == ["backup"]
+    assert notes.handle.find_similar("bread", 5).hits[0].score > notes.handle.find_similar("bread", 5).hits[-1].score
+    notes.close()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wikiholt.text import markdown_blocks
-from wikiholt.text.markdown_blocks import BlockLines, InlineText, parse_blocks
+from wikiholt.text import markdown
+from wikiholt.text.markdown import BlockLines, InlineText, parse_blocks
 
 BODY = (
     "# A\n\nText\nmore\n- [x](y)\n  - inner\n\n    end\n1. one\n\n> q\n> # B\n\n```js\n# no\n```\n<div>\n\n---\n[a]: b"
@@ -31,7 +31,7 @@ def test_if_markdown_it_fails_the_headings_are_found(monkeypatch: pytest.MonkeyP
     def fail(*_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(markdown_blocks.MarkdownIt, "parse", fail)
+    monkeypatch.setattr(markdown.MarkdownIt, "parse", fail)
     assert parse_blocks("# A #\n\n    code\n```\n# no\n```\n## B").texts == [
         InlineText("A", 0, 1, 1),
         InlineText("B", 6, 7, 2),

@@ -143,6 +143,8 @@ class PersonOrigin(StrEnum):
 
     PROXY = "proxy"
     OIDC = "oidc"
+    OWNER = "owner"
+    """The user that runs the service, in a browser on the same machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Embeds texts with ONNX models.
 
 On the CPU each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector
-depends on its text alone. Passages may run in batches on a GPU instead. Safe to use from many threads. After a fork the
-child creates its own worker threads and shares the weights.
+depends on its text alone. A GPU may embed passages in batches. Safe to use from many threads, and after a fork.
 """
 
 import logging
@@ -10,19 +9,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
-from wikiholt.errors import ModelError, ModelMismatch
+from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
+from wikiholt.models.model_card import ModelCard
 from wikiholt.models.model_loader import AUTO, CPU, CUDA, LoadedModel, load_tokenizer, read_encoder_tensors
-from wikiholt.models.self_test import check_references, check_vector
+from wikiholt.models.self_test import SELF_TEST_HINT, check_references
 from wikiholt.processor import count_available_cores
 
 if TYPE_CHECKING:
@@ -50,11 +49,10 @@ class OnnxEmbedder:
         self.dimensions, self.scale = loaded.card.dimensions, loaded.card.scale
         self.max_tokens = loaded.tokenizer.max_tokens
         self._threads = max(1, threads if threads is not None else count_available_cores())
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_pid = 0
-        self._lock = threading.Lock()
         # A second thread for one search in two cores: more would only compete with other searches.
         self._free_query_threads = threading.Semaphore(self._threads // 2)
+        self._query_pools: dict[int, ThreadPoolExecutor] = {}
+        """The threads by process id: they do not survive a fork."""
         self._tested_at: tuple[int, float] | None = None
         """Process id and time of the last passed self-test."""
 
@@ -75,12 +73,15 @@ class OnnxEmbedder:
             return self._embed_on_gpu(encoder, texts)
         if len(texts) == 1 or self._threads == 1:
             return np.stack([self._embed_passage(text) for text in texts])
-        futures = self._submit(texts)
+        # The longest first: otherwise one thread may still embed a long text when the others have nothing left.
+        order = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
         try:
-            return np.stack([future.result() for future in futures])
+            vectors[order] = list(pool.map(self._embed_passage, [texts[position] for position in order]))
         finally:
-            for future in futures:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
+        return vectors
 
     def embed_query(self, text: str) -> FloatArray:
         """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
@@ -90,17 +91,13 @@ class OnnxEmbedder:
         """Start to embed a query in another thread; None if enough of them run, or if there is only one core."""
         if not self._free_query_threads.acquire(blocking=False):
             return None
-        future: Future[FloatArray] = Future()
-
-        def embed() -> None:
-            try:
-                future.set_result(self.embed_query(text))
-            except BaseException as error:  # noqa: BLE001 - raised where the vector is needed
-                future.set_exception(error)
-            finally:
-                self._free_query_threads.release()
-
-        threading.Thread(target=embed, name="wikiholt-query", daemon=True).start()
+        pool = self._query_pools.get(os.getpid()) or ThreadPoolExecutor(self._threads // 2, "wikiholt-query")
+        try:
+            future = self._query_pools.setdefault(os.getpid(), pool).submit(self.embed_query, text)
+        except RuntimeError:  # the interpreter ends
+            self._free_query_threads.release()
+            return None
+        future.add_done_callback(lambda _: self._free_query_threads.release())
         return future.result
 
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
@@ -130,33 +127,6 @@ class OnnxEmbedder:
     def release_memory(self) -> None:
         """Release the memory that long texts needed. Takes as long as a query."""
         self._model.release_memory()
-
-    def close(self) -> None:
-        """Stop the worker threads; a later call starts them again."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None and self._pool_pid == os.getpid():
-            pool.shutdown(wait=True)
-
-    def __enter__(self) -> "OnnxEmbedder":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _submit(self, texts: Sequence[str]) -> list[Future[FloatArray]]:
-        with self._lock:
-            # Threads do not survive a fork, so a pool belongs to the process that created it.
-            if self._pool is None or self._pool_pid != os.getpid():
-                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
-                self._pool_pid = os.getpid()
-            futures: dict[int, Future[FloatArray]] = {}
-            # The longest first: otherwise one thread may still embed a long text when the others have nothing left.
-            for position in sorted(range(len(texts)), key=lambda position: -len(texts[position])):
-                futures[position] = self._pool.submit(self._embed_passage, texts[position])
-            return [futures[position] for position in range(len(texts))]
 
     def _get_encoder(self) -> "TorchEncoder | None":
         """The encoder on the GPU, started at its first use and tested; None if passages are embedded on the CPU.
@@ -196,7 +166,7 @@ class OnnxEmbedder:
             vectors: FloatArray = encoder.embed(self._model.tokenizer.encode_passages(texts))
             # All at once; only a suspicious vector is checked on its own, for the message.
             for position in np.flatnonzero(~(np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < _UNIT_TOLERANCE)):
-                check_vector(vectors[position], self._model.card)
+                _check_vector(vectors[position], self._model.card)
             return vectors
 
     def _embed_passage(self, text: str) -> FloatArray:
@@ -221,9 +191,9 @@ class OnnxEmbedder:
             vector = layer.apply(vector)
         if self._model.card.normalise:
             length = np.float32(np.sqrt(np.dot(vector, vector)))
-            # A vector that cannot be normalized is left as it is, for `check_vector` to report.
+            # A vector that cannot be normalized is left as it is, for `_check_vector` to report.
             vector = vector / length if np.isfinite(length) and length > 0 else vector
-        check_vector(vector, self._model.card)
+        _check_vector(vector, self._model.card)
         return vector
 
     def _pool_output(self, output: FloatArray) -> FloatArray:
@@ -236,3 +206,22 @@ class OnnxEmbedder:
         states = output[0]
         pooled: FloatArray = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
         return pooled.astype(np.float32, copy=False)
+
+
+def _check_vector(vector: FloatArray, card: ModelCard) -> None:
+    """Raise ModelSelfTestFailed unless this vector can be indexed."""
+    if vector.shape != (card.dimensions,):
+        raise ModelSelfTestFailed(
+            f"{card.name} returned shape {vector.shape} instead of {card.dimensions} numbers", hint=SELF_TEST_HINT
+        )
+    length = float(np.sqrt(np.dot(vector, vector)))
+    if not np.isfinite(length):
+        raise ModelSelfTestFailed(
+            f"{card.name} returned a vector with numbers that are not finite", hint=SELF_TEST_HINT
+        )
+    if length == 0:
+        raise ModelSelfTestFailed(f"{card.name} returned a vector of zeros", hint=SELF_TEST_HINT)
+    if card.normalise and abs(length - 1) > 1e-3:
+        raise ModelSelfTestFailed(
+            f"{card.name} returned a vector of length {length:.4f} instead of 1", hint=SELF_TEST_HINT
+        )

@@ -74,10 +74,6 @@ class EmbeddingServer:
         hint = "start the server, or correct embedding.url; the next sync continues where this one stopped"
         raise ModelUnavailable(f"The embedding server {self.address} does not answer ({failure})", hint=hint)
 
-    def close(self) -> None:
-        """Close idle connections; a later request opens a new one."""
-        self._client.close()
-
     def _send(self, body: bytes, timeout_s: float) -> HttpReply:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key := self._get_key():

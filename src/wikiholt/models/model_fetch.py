@@ -264,9 +264,9 @@ def _test_and_describe(built: Path, draft: _CardDraft) -> None:
     """Load the model, compute its references, write the final card, and run the self-test."""
     files = [path for path in built.iterdir() if path.is_file()]
     (built / CARD_FILE).write_text(draft.format(files, None), "utf-8")
-    with load_local_embedder(built, threads=1) as embedder:
-        questions = [embedder.embed_query(question) for question, _ in QUESTIONS_AND_ANSWERS]
-        answers = list(embedder.embed_passages([answer for _, answer in QUESTIONS_AND_ANSWERS]))
+    embedder = load_local_embedder(built, threads=1)
+    questions = [embedder.embed_query(question) for question, _ in QUESTIONS_AND_ANSWERS]
+    answers = list(embedder.embed_passages([answer for _, answer in QUESTIONS_AND_ANSWERS]))
     references = [
         {"text": answer, "vector": [round(float(number), 7) for number in vector]}
         for (_, answer), vector in zip(QUESTIONS_AND_ANSWERS, answers, strict=True)
@@ -274,8 +274,8 @@ def _test_and_describe(built: Path, draft: _CardDraft) -> None:
     (built / _REFERENCES_FILE).write_text(json.dumps(references), "utf-8")
     files.append(built / _REFERENCES_FILE)
     (built / CARD_FILE).write_text(draft.format(files, estimate_scale(questions, answers)), "utf-8")
-    with load_local_embedder(built, threads=1) as embedder:
-        embedder.run_self_test()
+    embedder = load_local_embedder(built, threads=1)
+    embedder.run_self_test()
 
 
 def _download(repository: HubRepository, file: HubFile) -> Path:

@@ -130,12 +130,6 @@ class RemoteEmbedder:
         check_similarity(self.model, lambda text: self._request("passage", [text])[0])
         self._tested_at = time.monotonic()
 
-    def close(self) -> None:
-        """Close idle connections, and stop the worker threads of the local model; a later call starts them again."""
-        self._server.close()
-        if self._local is not None:
-            self._local.close()
-
     def _open_references(self) -> RemoteReferences:
         """The stored references, or else those of the server, which are then stored."""
         stored = find_references(self.model, self._options)

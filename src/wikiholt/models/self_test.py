@@ -21,7 +21,7 @@ QUESTIONS_AND_ANSWERS = (
     ("how are tomatoes watered?", "In summer the plants need a litre each morning, given to the roots."),
 )
 """Questions with their answers, without common words. Each answer is unrelated to the other questions."""
-_SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another model or precision (fp32 always runs)"
+SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another model or precision (fp32 always runs)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +66,6 @@ def parse_references(data: bytes, card: ModelCard) -> tuple[ReferenceVector, ...
     return references
 
 
-def check_vector(vector: FloatArray, card: ModelCard) -> None:
-    """Raise ModelSelfTestFailed unless this vector can be indexed."""
-    if vector.shape != (card.dimensions,):
-        raise ModelSelfTestFailed(
-            f"{card.name} returned shape {vector.shape} instead of {card.dimensions} numbers", hint=_SELF_TEST_HINT
-        )
-    length = float(np.sqrt(np.dot(vector, vector)))
-    if not np.isfinite(length):
-        raise ModelSelfTestFailed(
-            f"{card.name} returned a vector with numbers that are not finite", hint=_SELF_TEST_HINT
-        )
-    if length == 0:
-        raise ModelSelfTestFailed(f"{card.name} returned a vector of zeros", hint=_SELF_TEST_HINT)
-    if card.normalise and abs(length - 1) > 1e-3:
-        raise ModelSelfTestFailed(
-            f"{card.name} returned a vector of length {length:.4f} instead of 1", hint=_SELF_TEST_HINT
-        )
-
-
 def check_references(
     card: ModelCard, fidelity: float, references: tuple[ReferenceVector, ...], embed: Callable[[str], FloatArray]
 ) -> None:
@@ -93,7 +74,7 @@ def check_references(
         cosine = compute_cosine(embed(reference.text), reference.vector)
         if not cosine >= fidelity:
             message = f"{card.name} returned a vector for {reference.text!r} with cosine {cosine:.4f} to the known one"
-            raise ModelSelfTestFailed(f"{message}, below {fidelity}", hint=_SELF_TEST_HINT)
+            raise ModelSelfTestFailed(f"{message}, below {fidelity}", hint=SELF_TEST_HINT)
     check_similarity(card.name, embed)
 
 
@@ -101,7 +82,7 @@ def check_similarity(name: str, embed: Callable[[str], FloatArray]) -> None:
     """Raise ModelSelfTestFailed unless similar sentences are closer than unrelated ones."""
     first, similar, unrelated = (embed(text) for text in (*_SIMILAR_SENTENCES, _UNRELATED_SENTENCE))
     if not compute_cosine(first, similar) > compute_cosine(first, unrelated) + 1e-6:
-        raise ModelSelfTestFailed(f"{name} finds unrelated sentences as close as similar ones", hint=_SELF_TEST_HINT)
+        raise ModelSelfTestFailed(f"{name} finds unrelated sentences as close as similar ones", hint=SELF_TEST_HINT)
 
 
 def estimate_scale(questions: Sequence[FloatArray], answers: Sequence[FloatArray]) -> CosineScale:

@@ -4,6 +4,7 @@ A handle is bound to one wiki and cannot name another. Safe to use from many thr
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -53,6 +54,8 @@ from wikiholt.wikis.status import StatusReader, WikiStatus
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
+_REMOVAL_CHECK_S = 1.0
+"""How often a sync asks whether the wiki is being removed."""
 
 
 class WikiHandle:
@@ -123,12 +126,14 @@ class WikiHandle:
         previous: str = "",
         where: PageFilter | None = None,
         *,
+        explain: bool = False,
         interface: SearchInterface | None = None,
         snapshot: IndexSnapshot | None = None,
     ) -> Answer:
         """The sentences of pages that answer a question, or the closest pages. Recorded like a search."""
         with self._use_live_index() as live_index:
-            request = live_index.searcher.make_answer_request(question, previous, where or PageFilter())
+            searcher = live_index.searcher
+            request = searcher.make_answer_request(question, previous, where or PageFilter(), explain=explain)
         result = self.search(request, interface=interface, snapshot=snapshot)
         with self._use_live_index() as live_index:
             return live_index.searcher.answer(result, question)
@@ -240,11 +245,12 @@ class WikiHandle:
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
-        removing = False
+        removing, asked_at = False, time.monotonic()
 
         def check_pause() -> Pause:
-            nonlocal removing
-            removing = self._is_being_removed()
+            nonlocal removing, asked_at
+            if time.monotonic() - asked_at > _REMOVAL_CHECK_S:
+                removing, asked_at = self._is_being_removed(), time.monotonic()
             return Pause.NOW if removing else pause()
 
         try:
@@ -389,6 +395,8 @@ class WikiHandle:
     def _get_syncer(self) -> Syncer:
         """The only syncer of this handle. It remembers what it has compared, so that the next sync compares less."""
         components, config = self._components, self._config
+        if self._syncer is not None:
+            return self._syncer
         embedder = components.embedder()
         with self._lock:
             if self._syncer is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wikiholt.domain.slugs import validate_slug
-from wikiholt.domain.wiki import Person, Scope
+from wikiholt.domain.wiki import Person, PersonOrigin, Scope
 from wikiholt.errors import InvalidSetting, InvalidSlug
 
 EVERYONE = "*"
@@ -44,6 +44,8 @@ class GroupRules:
 
     def is_operator(self, person: Person) -> bool:
         """Whether the person may use and manage all wikis."""
+        if person.origin is PersonOrigin.OWNER:
+            return True
         return any(rule.scope is None and rule.group in person.groups for rule in self.rules)
 
     def get_scope(self, person: Person, slug: str) -> Scope | None:

@@ -14,7 +14,7 @@ from tests.api.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, I
 from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT
 from tests.support.stored_bytes import read_stored_bytes
-from wikiholt.api.importer.importer import Importer, ImportOptions, count_chunks, verify_index
+from wikiholt.api.importer.importer import Importer, ImportOptions, verify_index
 from wikiholt.api.importer.shared_index import OwnershipRules, SharedRow
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchMode
@@ -203,10 +203,10 @@ def test_a_data_directory_allows_one_import_at_a_time(imports: ImportFixture) ->
 def test_an_index_with_a_foreign_page_fails_verification(imports: ImportFixture) -> None:
     imports.run_import([])
     wiki = imports.service.registry.get("harbour")
-    parts, store = imports.service.get_config(wiki), imports.service.components.store
+    store = imports.service.components.store
 
     def proved() -> object:
-        return verify_index(imports.service, wiki, lambda at: count_chunks(parts, at, imports.embedder))
+        return verify_index(imports.service, wiki)
 
     assert proved()
     index = store.open(wiki.id)

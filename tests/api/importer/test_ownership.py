@@ -2,7 +2,7 @@
 
 import pytest
 
-from wikiholt.api.importer.shared_index import Ownership, OwnershipResolver, OwnershipRules, RowOutcome, parse_row_id
+from wikiholt.api.importer.shared_index import OwnershipResolver, OwnershipRules, RowOutcome, parse_row_id
 
 PAGES = {"harbour": ["home.md", "ships/dredger.md"], "garden": ["home.md", "compost heap.md"]}
 
@@ -10,40 +10,39 @@ PAGES = {"harbour": ["home.md", "ships/dredger.md"], "garden": ["home.md", "comp
 @pytest.mark.parametrize(
     ("page", "verdict"),
     [
-        ("Ships/Dredger", Ownership(RowOutcome.OWNED, ("harbour",))),
-        ("/ships/dredger.md", Ownership(RowOutcome.OWNED, ("harbour",))),
-        ("Compost Heap", Ownership(RowOutcome.OWNED, ("garden",))),
-        ("Home", Ownership(RowOutcome.SEVERAL_WIKIS, ("harbour", "garden"))),
-        ("Gone", Ownership(RowOutcome.NO_PAGE)),
-        ("", Ownership(RowOutcome.NO_PAGE)),
+        ("Ships/Dredger", (RowOutcome.OWNED, ("harbour",))),
+        ("/ships/dredger.md", (RowOutcome.OWNED, ("harbour",))),
+        ("Compost Heap", (RowOutcome.OWNED, ("garden",))),
+        ("Home", (RowOutcome.SEVERAL_WIKIS, ("harbour", "garden"))),
+        ("Gone", (RowOutcome.NO_PAGE, ())),
+        ("", (RowOutcome.NO_PAGE, ())),
     ],
 )
-def test_a_row_without_a_tenant_belongs_to_the_one_wiki_that_has_its_page(page: str, verdict: Ownership) -> None:
+def test_a_row_without_a_tenant_belongs_to_the_one_wiki_that_has_its_page(page: str, verdict: object) -> None:
     assert OwnershipResolver(PAGES, OwnershipRules()).resolve(None, page) == verdict
 
 
 def test_the_first_matching_rule_decides_the_owner_of_a_page() -> None:
     owners = OwnershipResolver(PAGES, OwnershipRules((("ho*", "garden"), ("*", "harbour"))))
-    assert owners.resolve(None, "Home") == Ownership(RowOutcome.OWNED, ("garden",))
-    assert owners.resolve(None, "Ships/Dredger") == Ownership(RowOutcome.OWNED, ("harbour",))
-    assert owners.resolve(None, "Compost Heap") == Ownership(RowOutcome.NO_PAGE)
-    assert OwnershipResolver(PAGES, OwnershipRules((("Home", "-"),))).resolve(None, "home") == Ownership(
-        RowOutcome.LEFT_OUT
-    )
+    assert owners.resolve(None, "Home") == (RowOutcome.OWNED, ("garden",))
+    assert owners.resolve(None, "Ships/Dredger") == (RowOutcome.OWNED, ("harbour",))
+    assert owners.resolve(None, "Compost Heap") == (RowOutcome.NO_PAGE, ())
+    assert OwnershipResolver(PAGES, OwnershipRules((("Home", "-"),))).resolve(None, "home") == (RowOutcome.LEFT_OUT, ())
 
 
 def test_a_tenant_is_the_wiki_of_that_name_or_the_mapped_one() -> None:
     owners = OwnershipResolver(PAGES, OwnershipRules(tenants={"t-17": "garden", "old": "-"}))
-    assert owners.resolve("harbour", "Home") == Ownership(RowOutcome.OWNED, ("harbour",))
-    assert owners.resolve("t-17", "Home") == Ownership(RowOutcome.OWNED, ("garden",))
-    assert owners.resolve("t-17", "Ships/Dredger") == Ownership(RowOutcome.NO_PAGE)
-    assert owners.resolve("old", "Home") == Ownership(RowOutcome.LEFT_OUT)
-    assert owners.resolve("t-18", "Home") == Ownership(RowOutcome.UNKNOWN_TENANT)
+    assert owners.resolve("harbour", "Home") == (RowOutcome.OWNED, ("harbour",))
+    assert owners.resolve("t-17", "Home") == (RowOutcome.OWNED, ("garden",))
+    assert owners.resolve("t-17", "Ships/Dredger") == (RowOutcome.NO_PAGE, ())
+    assert owners.resolve("old", "Home") == (RowOutcome.LEFT_OUT, ())
+    assert owners.resolve("t-18", "Home") == (RowOutcome.UNKNOWN_TENANT, ())
 
 
 def test_page_rules_do_not_apply_to_rows_with_a_tenant() -> None:
-    assert OwnershipResolver(PAGES, OwnershipRules((("*", "garden"),))).resolve("harbour", "Home") == Ownership(
-        RowOutcome.OWNED, ("harbour",)
+    assert OwnershipResolver(PAGES, OwnershipRules((("*", "garden"),))).resolve("harbour", "Home") == (
+        RowOutcome.OWNED,
+        ("harbour",),
     )
 
 

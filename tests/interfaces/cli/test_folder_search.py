@@ -424,15 +424,6 @@ def test_an_index_answers_when_its_sync_fails(run: Run, notes: Repository, monke
     assert "note: my-notes could not be synced: a broken object" in err
 
 
-def test_no_color_turns_colors_off(run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("search", "key")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert "\x1b[" in run("search", "key")[1]
-    assert "\x1b[" not in run("--no-color", "search", "key")[1]
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[" not in run("search", "key")[1]
-
-
 def test_in_a_folder_of_a_repository_only_that_folder_is_registered(
     run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

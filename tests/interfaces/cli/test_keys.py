@@ -229,40 +229,6 @@ def test_invalid_settings_change_nothing(
     assert run("set", "absent", "public=true")[0] == 3
 
 
-# ── slugs ──
-
-
-@pytest.mark.parametrize(
-    ("slug", "why"),
-    [
-        ("../garden", "paths"),
-        ("..", "paths"),
-        ("a/b", "paths"),
-        ("a\\b", "paths"),
-        ("gar\0den", "U+0000"),
-        ("gаrden", "cyrillic"),
-        ("ｇarden", "fullwidth"),
-        ("gar\u200bden", "zero width"),
-        ("g" * 64, "64 characters"),
-        ("g" * 100_000, "characters"),
-        ("Garden", "capital"),
-        ("GARDEN", "capital"),
-        ("xn--grden-6ve", "other letters"),
-        ("api", "reserved"),
-        ("", "empty"),
-    ],
-    ids=lambda text: ascii(text)[:24],
-)
-def test_an_invalid_slug_is_rejected_with_the_reason(
-    run: CommandRunner, garden: Repository, registry: Registry, slug: str, why: str
-) -> None:
-    code, out, err = run("add", slug, str(garden.path))
-    assert (code, out) == (2, "")
-    assert why in err
-    assert len(err) < 1000
-    assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
-
-
 def test_the_backup_of_the_registry_after_a_command_is_not_called_scheduled(
     run: CommandRunner, garden: Repository
 ) -> None:

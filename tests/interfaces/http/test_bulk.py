@@ -64,15 +64,6 @@ def test_author_and_message_are_those_of_the_request(writable: ServedApplication
     assert writable.alpha.run_git("log", "-1", "--format=%an %s") == b"Ada From the old wiki"
 
 
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("other", 403)])
-def test_only_a_write_key_of_the_wiki_writes(writable: ServedApplication, key: str | None, status: int) -> None:
-    head = writable.alpha.get_head()
-    body = to_ndjson({"path": "X", "content": "x"})
-    response = writable.make_client(key).post(f"/w/alpha{URL}", content=body, headers=NDJSON)
-    assert response.status_code == status
-    assert writable.alpha.get_head() == head
-
-
 def test_another_media_type_and_too_many_lines_are_refused(
     writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:

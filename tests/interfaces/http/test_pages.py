@@ -195,6 +195,7 @@ def test_calls_of_otterwiki_mcp_return_the_fields_it_reads(writable: ServedAppli
     document = client.get(f"{base}/search", params={"q": "printer"}).json()
     assert all(isinstance(hit["score"], float) and hit["snippet"] for hit in document["results"])
     near = client.get(f"{base}/semantic-search", params={"q": "printer", "n": 5}).json()
+    assert near["mode"] == "semantic"
     assert all(isinstance(hit["distance"], float) for hit in near["results"])
     result = client.put(
         f"{base}/pages/Memo", json={"content": "# Memo\n\nfirst", "commit_message": "[mcp] Create"}

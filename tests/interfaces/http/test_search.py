@@ -1,9 +1,7 @@
 """Search over HTTP: parameters, responses and rejected requests."""
 
-import json
 import operator
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,13 +42,6 @@ def test_a_response_has_the_fields_of_both_plugins_and_its_freshness(shared: Ser
     assert first["path"] == "Equipment/Printer"
     assert first["section_path"] == first["section"] == "Printer"
     assert first.keys() >= LEGACY_FIELDS | {"page_word_count", "score"}
-
-
-def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication) -> None:
-    answer = shared.make_client("read").get("/api/v1/semantic-search", params={"q": "printer", "n": 2}).json()
-    assert answer["mode"] == "semantic"
-    assert answer["total"] == 2
-    assert all(isinstance(hit["distance"], float) for hit in answer["results"])
 
 
 def test_semantic_search_returns_pages_once_unless_a_setting_or_the_client_wants_more(tmp_path: Path) -> None:
@@ -168,12 +159,6 @@ def test_hits_can_be_paged_sorted_and_counted_by_property(shared: ServedApplicat
     assert [hit["last_updated"] for hit in newest] == sorted((hit["last_updated"] for hit in newest), reverse=True)
 
 
-def test_a_query_without_words_is_rejected_by_the_search(shared: ServedApplication) -> None:
-    answer = shared.make_client("read").get("/api/v1/search", params={"q": "???", "mode": "keyword"})
-    assert answer.status_code == 422
-    assert answer.json()["code"] == "invalid-query"
-
-
 @pytest.mark.parametrize("path", ["/api/v1/pages", "/api/v1/status", "/api/v1/wikis", "/healthz", "/api/v1/links/Home"])
 def test_unknown_parameters_are_rejected_everywhere(shared: ServedApplication, path: str) -> None:
     answer = shared.make_client("read").get(path, params={"nonsense": "1"})
@@ -235,12 +220,6 @@ def test_similar_pages_exclude_the_page_itself(shared: ServedApplication) -> Non
     assert "Home" not in {hit["path"] for hit in answer["results"]}
 
 
-def test_facets_list_the_filter_values(shared: ServedApplication) -> None:
-    document = shared.make_client("read").get("/api/v1/facets").json()
-    assert document["categories"] == [{"value": "Equipment", "count": 1}]
-    assert {facet["value"] for facet in document["tags"]} == {"paper", "repair", "kitchen"}
-
-
 def test_head_answers_as_get_does_without_the_body(shared: ServedApplication) -> None:
     client = shared.make_client("read")
     got, head = (client.request(method, "/api/v1/search?q=printer") for method in ("GET", "HEAD"))
@@ -248,30 +227,6 @@ def test_head_answers_as_get_does_without_the_body(shared: ServedApplication) ->
     assert head.content == b""
     assert head.headers["etag"] == got.headers["etag"]
     assert client.head("/healthz").status_code == 200
-
-
-def test_no_answer_contains_text_of_another_wiki(shared: ServedApplication) -> None:
-    for mode in ("hybrid", "semantic", "keyword"):
-        response = shared.make_client("other").get(
-            "/api/v1/search", params={"q": "alphacanary printer", "mode": mode, "n": 100}
-        )
-        assert "alphacanary" not in json.dumps(response.json()["results"])
-        assert {hit["path"] for hit in response.json()["results"]} <= {"Home"}
-
-
-@pytest.mark.slow
-def test_64_concurrent_threads_get_answers_of_their_own_wiki(shared: ServedApplication) -> None:
-    def ask(number: int) -> tuple[str, int, str]:
-        key, word = (("read", "alphacanary"), ("other", "betacanary"))[number % 2]
-        with shared.make_client(key) as client:
-            answer = client.get("/api/v1/search", params={"q": word, "mode": "keyword"})
-        return key, answer.status_code, answer.text
-
-    with ThreadPoolExecutor(64) as pool:
-        answers = list(pool.map(ask, range(128)))
-    assert {status for _, status, _ in answers} == {200}
-    for key, _, text in answers:
-        assert ("alphacanary" in text, "betacanary" in text) == ((True, False) if key == "read" else (False, True))
 
 
 @pytest.mark.model

@@ -77,10 +77,6 @@ def test_a_list_of_keys_is_no_key_for_any_other_route(shared: ServedApplication)
         assert client.get(path).status_code == 401, path
 
 
-def test_nobody_searches_several_wikis_without_a_key(shared: ServedApplication) -> None:
-    assert shared.make_client().get("/api/v1/search", params={"q": "home"}).status_code == 401
-
-
 def test_a_wiki_that_fails_is_named_and_the_others_answer(
     shared: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:

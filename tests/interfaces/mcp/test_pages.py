@@ -29,7 +29,6 @@ def test_pages_are_read_by_section_by_lines_and_at_a_revision(served: ServedAppl
     assert read()["revision"] == before
     part = read(section="Part")
     assert (part["content"], part["lines"]) == ("## Part\n\none\n\n### Below\n\ntwo\n", [5, 12])
-    assert part["outline"] == ["1: # Old", "5: ## Part", "9: ### Below", "13: ## Next"]
     assert read("Old#Part")["content"] == read("Old#L5-12")["content"] == part["content"]
     assert read(section="next")["content"].startswith("## Next")
     assert read(from_line=3, to_line=5)["content"] == "first\n\n## Part"
@@ -53,6 +52,7 @@ def test_a_long_page_is_split_into_parts_that_join_without_loss(
         rest = part.get("continuation") or part.get("metadata", {}).get("continuation") or {"arguments": {}}
         joined += text + ("" if "from_character" in rest["arguments"] else "\n")
     assert joined.removesuffix("\n") == full_text
+    assert tool == "fetch" or parts[0]["outline"] == ["1: # Long"]
     assert len(parts) > 5
 
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -33,9 +32,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def bge() -> Iterator[OnnxEmbedder]:
-    with load_embedder(MODEL, threads=2) as embedder:
-        yield embedder
+def bge() -> OnnxEmbedder:
+    return load_embedder(MODEL, threads=2)
 
 
 def test_it_passes_its_self_test_and_no_code_of_its_carrier_runs(bge: OnnxEmbedder) -> None:

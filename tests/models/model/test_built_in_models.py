@@ -104,12 +104,6 @@ def test_the_fingerprint_names_model_and_precision(int8: OnnxEmbedder) -> None:
     assert int8.fingerprint == identify_model(int8.name, "int8").fingerprint
 
 
-def test_closing_twice_is_fine_and_a_later_call_works(int8: OnnxEmbedder) -> None:
-    int8.close()
-    int8.close()
-    assert int8.embed_passages(["a", "b"]).shape == (2, 384)
-
-
 def _embed_in_child(embedder: OnnxEmbedder, to: Connection) -> None:
     to.send(embedder.embed_passages(TEXTS[:3]))
 

@@ -30,9 +30,8 @@ QUESTION = SearchRequest("how do I clean the espresso maker?", mode=SearchMode.S
 
 
 @pytest.fixture(scope="module")
-def local_model() -> Iterator[OnnxEmbedder]:
-    with load_embedder(DEFAULT_MODEL, threads=1) as embedder:
-        yield embedder
+def local_model() -> OnnxEmbedder:
+    return load_embedder(DEFAULT_MODEL, threads=1)
 
 
 @pytest.fixture

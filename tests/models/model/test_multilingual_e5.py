@@ -1,7 +1,6 @@
 """multilingual-e5-small, converted from its real weights: unigram vocabulary, prefixes, many languages."""
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,9 +35,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def e5(directory: Path) -> Iterator[OnnxEmbedder]:
-    with load_embedder(directory, threads=2) as embedder:
-        yield embedder
+def e5(directory: Path) -> OnnxEmbedder:
+    return load_embedder(directory, threads=2)
 
 
 def test_a_question_finds_its_answer_in_another_language(e5: OnnxEmbedder) -> None:
@@ -53,9 +51,9 @@ def test_int8_passes_its_self_test_and_no_code_of_its_package_runs(e5: OnnxEmbed
 
 def test_int8_stays_close_to_fp32(e5: OnnxEmbedder, directory: Path) -> None:
     texts = [*PASSAGES.values(), "", "   ", "a" * 300]
-    with load_embedder(directory, precision="fp32", threads=2) as fp32:
-        fp32.run_self_test()
-        cosines = (fp32.embed_passages(texts) * e5.embed_passages(texts)).sum(axis=1)
+    fp32 = load_embedder(directory, precision="fp32", threads=2)
+    fp32.run_self_test()
+    cosines = (fp32.embed_passages(texts) * e5.embed_passages(texts)).sum(axis=1)
     assert cosines.min() > 0.99
 
 

@@ -1,7 +1,6 @@
 """The default model: its file, its byte-level vocabulary, its scale."""
 
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,9 +28,8 @@ PAGES: dict[str, str | bytes | None] = {
 
 
 @pytest.fixture(scope="module")
-def embedder() -> Iterator[OnnxEmbedder]:
-    with load_embedder(DEFAULT_MODEL, threads=2) as loaded:
-        yield loaded
+def embedder() -> OnnxEmbedder:
+    return load_embedder(DEFAULT_MODEL, threads=2)
 
 
 def test_words_are_known_in_small_letters_and_as_names(embedder: OnnxEmbedder) -> None:

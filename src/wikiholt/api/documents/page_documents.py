@@ -3,28 +3,18 @@
 Field names follow otterwiki-api where it has the field.
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from wikiholt.api.documents.common import build_document, build_documents
-from wikiholt.domain.git import LogEntry
+from wikiholt.api.documents.common import build_document
 from wikiholt.domain.page import (
-    AttachmentList,
-    AttachmentResult,
-    MovedFile,
     PageContent,
-    PageDeleteResult,
-    PageGraph,
     PageLink,
     PageLinks,
-    PageList,
-    PageRenameResult,
 )
 from wikiholt.domain.search import StoredPage
-from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
@@ -60,24 +50,6 @@ class ChangelogDocument(TypedDict):
     total: int
     more: bool
     next_offset: int | None
-
-
-def build_changelog_document(
-    entries: Sequence[tuple[int, LogEntry]], path_style: PathStyle, next_offset: int | None
-) -> ChangelogDocument:
-    return {
-        "entries": [
-            {
-                **build_document(CommitDocument, entry.commit),
-                "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files],
-                "position": position,
-            }
-            for position, entry in entries
-        ],
-        "total": len(entries),  # as in otterwiki-api; the number of all of them would cost a walk of the history
-        "more": next_offset is not None,
-        "next_offset": next_offset,
-    }
 
 
 # Pages
@@ -162,11 +134,6 @@ class PageRenameDocument(TypedDict):
     moved: list[MovedPathDocument]
 
 
-def build_page_list_document(page_list: PageList, path_style: PathStyle) -> PageListDocument:
-    pages = [build_listed_page_document(page, path_style) for page in page_list.pages]
-    return build_document(PageListDocument, page_list, pages=pages)
-
-
 def build_listed_page_document(page: StoredPage, path_style: PathStyle) -> ListedPageDocument:
     return build_document(ListedPageDocument, page, path_style, content_length=page.words)
 
@@ -184,35 +151,6 @@ def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS)
         **_build_link_lists(page, path_style),
         last_commit=build_document(CommitDocument, page.last_commit) if page.last_commit else None,
     )
-
-
-def build_delete_document(result: PageDeleteResult, path_style: PathStyle) -> PageDeleteDocument:
-    return build_document(PageDeleteDocument, result, path_style, deleted=True)
-
-
-def build_rename_document(result: PageRenameResult, path_style: PathStyle) -> PageRenameDocument:
-    return {
-        "name": path_style.to_display_title(result.name, result.path),
-        "old_path": path_style.to_display_path(result.old_path),
-        "new_path": path_style.to_display_path(result.path),
-        "revision": result.revision,
-        "updated_pages": [path_style.to_display_path(path) for path in result.updated],
-        "moved": [
-            {
-                "old_path": _to_display_file(moved.old, moved, path_style),
-                "new_path": _to_display_file(moved.new, moved, path_style),
-            }
-            for moved in result.moved
-        ],
-    }
-
-
-def _to_display_file(file: str, moved: MovedFile, path_style: PathStyle) -> str:
-    """The path of a page, or the file of an attachment, in the caller's form."""
-    if moved.is_page:
-        return path_style.to_display_path(get_page_path(file))
-    folder, _, name = file.rpartition("/")
-    return f"{path_style.to_display_path(folder)}/{name}"
 
 
 def to_display_paths(links: Sequence[PageLink], path_style: PathStyle) -> list[str]:
@@ -267,26 +205,6 @@ def _build_link_lists(links: PageLinks | PageContent, path_style: PathStyle) -> 
     }
 
 
-def build_orphans_document(pages: Sequence[StoredPage], path_style: PathStyle) -> OrphansDocument:
-    return {"pages": [build_listed_page_document(page, path_style) for page in pages], "total": len(pages)}
-
-
-def build_graph_document(graph: PageGraph, path_style: PathStyle) -> GraphDocument:
-    return {
-        "nodes": [path_style.to_display_path(page.path) for page in graph.pages],
-        "edges": _build_edges(graph.edges, path_style),
-        "missing": _build_edges(graph.missing, path_style),
-        "indexed_revision": graph.indexed_revision,
-    }
-
-
-def _build_edges(pairs: Sequence[tuple[str, str]], path_style: PathStyle) -> list[EdgeDocument]:
-    return [
-        {"source": path_style.to_display_path(source), "target": path_style.to_display_path(target)}
-        for source, target in pairs
-    ]
-
-
 # Files attached to pages. The field names are those that otterwiki-mcp reads.
 
 
@@ -335,29 +253,3 @@ class AttachmentRemoveDocument(TypedDict):
     filename: str
     path: str
     revision: str
-
-
-def build_attachments_document(attachments: AttachmentList, path_style: PathStyle) -> AttachmentsDocument:
-    files = build_documents(AttachmentDocument, attachments.files)
-    return build_document(AttachmentsDocument, attachments, path_style, attachments=files, total=len(files))
-
-
-def build_attachment_content_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentContentDocument:
-    return build_document(
-        AttachmentContentDocument,
-        result.attachment,
-        path=path_style.to_display_path(result.path),
-        content=b64encode(result.data).decode("ascii"),
-    )
-
-
-def build_attachment_add_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentAddDocument:
-    file = result.attachment
-    return build_document(
-        AttachmentAddDocument, result, path_style, filename=file.filename, size=file.size, mime_type=file.mime_type
-    )
-
-
-def build_attachment_remove_document(result: AttachmentResult, path_style: PathStyle) -> AttachmentRemoveDocument:
-    filename = result.attachment.filename
-    return build_document(AttachmentRemoveDocument, result, path_style, deleted=True, filename=filename)

@@ -14,7 +14,6 @@ from pathlib import Path
 from wikiholt.api.importer.importer import (
     ImportProof,
     ProgressOpener,
-    count_chunks,
     ignore_progress,
     read_rows,
     verify_index,
@@ -129,8 +128,7 @@ class DocumentImporter:
                 failed |= dict(islice(faults.items(), MAX_EXAMPLES - len(failed)))
             with self._open_progress(slug) as progress:
                 handle.sync(progress)
-            config, embedder = self._service.get_config(handle.wiki), self._service.load_embedder()
-            proof = verify_index(self._service, handle.wiki, lambda revision: count_chunks(config, revision, embedder))
+            proof = verify_index(self._service, handle.wiki)
         except WikiholtError as error:
             fault = (error.code, error.message)
         return DocumentImport(slug, planned.is_new, planned.rows, dict(+outcomes), failed, proof, fault)

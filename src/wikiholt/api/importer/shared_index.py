@@ -92,14 +92,6 @@ class OwnershipRules:
         return next((slug for pattern, slug in self.owners if fnmatchcase(path, pattern.casefold())), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
-    """The outcome for a row, with its owner or its possible owners."""
-
-    outcome: RowOutcome
-    wikis: tuple[str, ...] = ()
-
-
 class OwnershipResolver:
     """Finds the owner of a row: named by the operator or the index, or the only wiki with the page. Never guesses."""
 
@@ -112,18 +104,19 @@ class OwnershipResolver:
             for key in {fold_path(file) for file in files}:
                 self._wikis_by_path.setdefault(key, []).append(slug)
 
-    def resolve(self, tenant: str | None, page: str) -> Ownership:
+    def resolve(self, tenant: str | None, page: str) -> tuple[RowOutcome, tuple[str, ...]]:
+        """The outcome for a row, with its owner or its possible owners."""
         candidates = self._wikis_by_path.get(fold_path(page.strip("/")), [])
         owner = self._rules.find_wiki(tenant, page, self._slugs)
         if owner is None and tenant is not None:
-            return Ownership(RowOutcome.UNKNOWN_TENANT)
+            return RowOutcome.UNKNOWN_TENANT, ()
         if owner == IGNORE:
-            return Ownership(RowOutcome.LEFT_OUT)
+            return RowOutcome.LEFT_OUT, ()
         if owner is not None:
             candidates = [owner] if owner in candidates else []
         if len(candidates) > 1:
-            return Ownership(RowOutcome.SEVERAL_WIKIS, tuple(candidates))
-        return Ownership(RowOutcome.OWNED, (candidates[0],)) if candidates else Ownership(RowOutcome.NO_PAGE)
+            return RowOutcome.SEVERAL_WIKIS, tuple(candidates)
+        return (RowOutcome.OWNED if candidates else RowOutcome.NO_PAGE), tuple(candidates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,18 @@
 """Files attached to pages. The field names are those that otterwiki-mcp reads."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.api.documents.page_documents import (
     AttachmentAddDocument,
     AttachmentContentDocument,
+    AttachmentDocument,
     AttachmentRemoveDocument,
     AttachmentsDocument,
-    build_attachment_add_document,
-    build_attachment_content_document,
-    build_attachment_remove_document,
-    build_attachments_document,
 )
 from wikiholt.api.operations.operation import OperationTable
 from wikiholt.api.operations.page_writes import CommitParameters, get_author
@@ -58,13 +56,16 @@ ATTACHMENT_OPERATIONS = OperationTable("attachments")
 def list_attachments(wiki: WikiSession, parameters: PageParameters) -> AttachmentsDocument:
     """List the files attached to a page."""
     attachments = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(parameters.path))
-    return build_attachments_document(attachments, wiki.path_style)
+    files = build_documents(AttachmentDocument, attachments.files)
+    return build_document(AttachmentsDocument, attachments, wiki.path_style, attachments=files, total=len(files))
 
 
 @ATTACHMENT_OPERATIONS.add("GET /pages/{path}/attachments/{filename}", errors=(404, 413), page_instead="read_page")
 def read_attachment(wiki: WikiSession, parameters: ReadAttachment) -> AttachmentContentDocument:
     """Read an attached file: as a document with base64 content, or (raw) as a download."""
-    return build_attachment_content_document(find_attachment(wiki, parameters), wiki.path_style)
+    found = find_attachment(wiki, parameters)
+    path, content = wiki.path_style.to_display_path(found.path), b64encode(found.data).decode("ascii")
+    return build_document(AttachmentContentDocument, found.attachment, path=path, content=content)
 
 
 def find_attachment(wiki: WikiSession, parameters: ReadAttachment) -> AttachmentResult:
@@ -89,7 +90,15 @@ def add_attachment(wiki: WikiSession, parameters: AddAttachment) -> AttachmentAd
         path, parameters.filename, data, author, message, create_only=parameters.create_only
     )
     wiki.report_write(attached, author, message)
-    return build_attachment_add_document(attached, wiki.path_style)
+    file = attached.attachment
+    return build_document(
+        AttachmentAddDocument,
+        attached,
+        wiki.path_style,
+        filename=file.filename,
+        size=file.size,
+        mime_type=file.mime_type,
+    )
 
 
 @ATTACHMENT_OPERATIONS.add(
@@ -104,7 +113,9 @@ def delete_attachment(wiki: WikiSession, parameters: RemoveAttachment) -> Attach
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
     removed = wiki.handle.pages.remove_attachment(path, parameters.filename, author, parameters.message)
     wiki.report_write(removed, author, parameters.message)
-    return build_attachment_remove_document(removed, wiki.path_style)
+    return build_document(
+        AttachmentRemoveDocument, removed, wiki.path_style, deleted=True, filename=removed.attachment.filename
+    )
 
 
 def decode_base64(content: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from wikiholt.api.documents.page_documents import PageWriteDocument
-from wikiholt.api.operations.operation import OperationTable
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.page_parts import find_section
 from wikiholt.api.operations.page_writes import Text, WriteParameters, get_author, report_saved
 from wikiholt.domain.page import PageContent
@@ -38,7 +38,18 @@ class AppendToPage(WriteParameters):
     text: Annotated[Text, Field(min_length=1)] = Field(description="The text to add, on a new line.")
 
 
-EDIT_OPERATIONS = OperationTable("pages", scope=Scope.WRITE)
+EDIT_OPERATIONS = OperationTable("pages", scope=Scope.WRITE, caching=Caching.CONTENT, errors=(404, 409, 412, 413))
+
+
+@EDIT_OPERATIONS.add("PATCH /pages/{path}", "patch_page")
+def edit_page(wiki: WikiSession, parameters: EditPart) -> PageWriteDocument:
+    """Replace a text, a section or lines of a page. Send the revision that you have read."""
+    if not parameters.revision:
+        raise InvalidPage(
+            "The revision is missing: at least 7 characters.",
+            hint="Read the page, then send its revision with the change.",
+        )
+    return edit_part(wiki, parameters)
 
 
 @EDIT_OPERATIONS.add("")
@@ -49,7 +60,8 @@ def edit_part(wiki: WikiSession, parameters: EditPart) -> PageWriteDocument:
         raise InvalidPage("what to replace is not clear.", hint="Send one of old_string, section and from_line.")
     if old and old == new:
         raise InvalidPage("old_string and new_string are the same.", hint="Send a new_string that differs.")
-    path, author, message = wiki.path_style.to_git_path(parameters.path), get_author(wiki), parameters.message
+    path, message = wiki.path_style.to_git_path(parameters.path), parameters.message
+    author = get_author(wiki, parameters.author)
     pages, expected = wiki.handle.pages, parameters.expected
     if old:
         written = pages.replace_text(
@@ -96,6 +108,7 @@ def _replace_part(page: PageContent, parameters: EditPart) -> str:
 @EDIT_OPERATIONS.add("")
 def append_to_page(wiki: WikiSession, parameters: AppendToPage) -> PageWriteDocument:
     """Add text at the end of a page, as one commit."""
-    path, author, message = wiki.path_style.to_git_path(parameters.path), get_author(wiki), parameters.message
+    path, message = wiki.path_style.to_git_path(parameters.path), parameters.message
+    author = get_author(wiki, parameters.author)
     written = wiki.handle.pages.append(path, parameters.text, author, message, expected=parameters.expected)
     return report_saved(wiki, written, author, message)

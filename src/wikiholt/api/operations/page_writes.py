@@ -9,17 +9,16 @@ from wikiholt.api.documents.page_documents import (
     PageDeleteDocument,
     PageRenameDocument,
     PageWriteDocument,
-    build_delete_document,
-    build_rename_document,
 )
 from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.pages import PathInUrl
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, BodyParameters
 from wikiholt.domain.git import Author
-from wikiholt.domain.page import PageWriteResult
+from wikiholt.domain.page import MovedFile, PageWriteResult
 from wikiholt.domain.wiki import Key, Scope, make_author
-from wikiholt.errors import Forbidden, InvalidPage, PageExists, RevisionMismatch
-from wikiholt.wikis.session import WikiSession
+from wikiholt.errors import Forbidden, PageExists, RevisionMismatch
+from wikiholt.text.page_names import get_page_path
+from wikiholt.wikis.session import PathStyle, WikiSession
 
 EMAIL_PATTERN = r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+"
 AUTHOR_NAME_PATTERN = r"[^\x00-\x1f\x7f<>]*[^\s\x00-\x1f\x7f<>][^\x00-\x1f\x7f<>]*"
@@ -68,13 +67,6 @@ class WritePage(WriteParameters):
     create_only: bool = False
 
 
-class EditPage(WriteParameters):
-    """The text to replace, which must occur once, and its replacement."""
-
-    old_string: Text
-    new_string: Text
-
-
 class DeletePage(WriteParameters):
     """The fields of every write; `revision` is the revision that the writer has read (empty: none)."""
 
@@ -120,22 +112,6 @@ def write_page(wiki: WikiSession, parameters: WritePage) -> PageWriteDocument:
     return report_saved(wiki, written, author, message)
 
 
-@WRITE_OPERATIONS.add("PATCH /pages/{path}", "patch_page")
-def edit_page(wiki: WikiSession, parameters: EditPage) -> PageWriteDocument:
-    """Replace the only occurrence of `old_string` in a page. Send the revision that you have read."""
-    if not parameters.revision:
-        raise InvalidPage(
-            "The revision is missing: at least 7 characters.",
-            hint="Read the page, then send its revision with the change.",
-        )
-    old, new = parameters.old_string, parameters.new_string
-    if old == new:
-        raise InvalidPage("old_string and new_string are identical.", hint="Send a different new_string.")
-    path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
-    written = wiki.handle.pages.replace_text(path, old, new, author, parameters.message, expected=parameters.expected)
-    return report_saved(wiki, written, author, parameters.message)
-
-
 def report_saved(wiki: WikiSession, written: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
     wiki.report_write(written, author, message)
     return build_document(PageWriteDocument, written, wiki.path_style)
@@ -147,7 +123,7 @@ def delete_page(wiki: WikiSession, parameters: DeletePage) -> PageDeleteDocument
     path, author = wiki.path_style.to_git_path(parameters.path), get_author(wiki, parameters.author)
     deleted = wiki.handle.pages.delete(path, author, parameters.message, expected=parameters.expected)
     wiki.report_write(deleted, author, parameters.message)
-    return build_delete_document(deleted, wiki.path_style)
+    return build_document(PageDeleteDocument, deleted, wiki.path_style, deleted=True)
 
 
 @WRITE_OPERATIONS.add("POST /pages/{path}/rename")
@@ -165,7 +141,29 @@ def rename_page(wiki: WikiSession, parameters: RenamePage) -> PageRenameDocument
         to_link_path=wiki.path_style.to_link_path,
     )
     wiki.report_write(renamed, author, parameters.message)
-    return build_rename_document(renamed, wiki.path_style)
+    path_style = wiki.path_style
+    return {
+        "name": path_style.to_display_title(renamed.name, renamed.path),
+        "old_path": path_style.to_display_path(renamed.old_path),
+        "new_path": path_style.to_display_path(renamed.path),
+        "revision": renamed.revision,
+        "updated_pages": [path_style.to_display_path(path) for path in renamed.updated],
+        "moved": [
+            {
+                "old_path": _to_display_file(moved.old, moved, path_style),
+                "new_path": _to_display_file(moved.new, moved, path_style),
+            }
+            for moved in renamed.moved
+        ],
+    }
+
+
+def _to_display_file(file: str, moved: MovedFile, path_style: PathStyle) -> str:
+    """The path of a page, or the file of an attachment, in the caller's form."""
+    if moved.is_page:
+        return path_style.to_display_path(get_page_path(file))
+    folder, _, name = file.rpartition("/")
+    return f"{path_style.to_display_path(folder)}/{name}"
 
 
 def get_author(wiki: WikiSession, named: CommitAuthor | None = None) -> Author:

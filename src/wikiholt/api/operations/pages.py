@@ -1,25 +1,24 @@
 """Reading pages: lists, contents, commits, and links between pages."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from wikiholt.api.documents.common import build_documents
+from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.api.documents.page_documents import (
     ChangelogDocument,
     CommitDocument,
+    EdgeDocument,
     GraphDocument,
     HistoryDocument,
     LinksDocument,
     OrphansDocument,
     PageDocument,
     PageListDocument,
-    build_changelog_document,
-    build_graph_document,
     build_links_document,
-    build_orphans_document,
+    build_listed_page_document,
     build_page_document,
-    build_page_list_document,
 )
 from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, Count, Flag, ListParameters, Parameters, Since
@@ -96,7 +95,9 @@ def list_pages(
         snapshot.pages.require_complete()
     pages = snapshot.pages if snapshot is not None else wiki.handle.pages
     where = wiki.to_git_filter(parameters.to_filter())
-    return build_page_list_document(pages.list(where, parameters.limit, parameters.offset), wiki.path_style)
+    found = pages.list(where, parameters.limit, parameters.offset)
+    listed = [build_listed_page_document(page, wiki.path_style) for page in found.pages]
+    return build_document(PageListDocument, found, pages=listed)
 
 
 @PAGE_OPERATIONS.add("GET /pages/{path}/history", "history", errors=(404,), page_instead="read_page")
@@ -123,7 +124,20 @@ def read_page(wiki: WikiSession, parameters: ReadParameters) -> PageDocument:
 def list_changes(wiki: WikiSession, parameters: ChangelogParameters) -> ChangelogDocument:
     """List the commits that changed pages, newest first: all, those of a folder, or since a date."""
     found, next_offset = _find_changes(wiki, parameters)
-    return build_changelog_document(found, wiki.path_style, next_offset)
+    to_display_path = wiki.path_style.to_display_path
+    return {
+        "entries": [
+            {
+                **build_document(CommitDocument, entry.commit),
+                "pages_affected": [to_display_path(get_page_path(file)) for file in entry.files],
+                "position": position,
+            }
+            for position, entry in found
+        ],
+        "total": len(found),  # as in otterwiki-api; the number of all of them would cost a walk of the history
+        "more": next_offset is not None,
+        "next_offset": next_offset,
+    }
 
 
 def _find_changes(wiki: WikiSession, parameters: ChangelogParameters) -> tuple[list[tuple[int, LogEntry]], int | None]:
@@ -149,7 +163,17 @@ def _find_changes(wiki: WikiSession, parameters: ChangelogParameters) -> tuple[l
 @LINK_OPERATIONS.add("GET /links", "graph", caching=Caching.VERSION)
 def get_link_graph(wiki: WikiSession, _: Parameters, snapshot: IndexSnapshot) -> GraphDocument:
     """List all pages and the links between them."""
-    return build_graph_document(snapshot.pages.build_graph(), wiki.path_style)
+    graph, to_display_path = snapshot.pages.build_graph(), wiki.path_style.to_display_path
+
+    def build_edges(pairs: Sequence[tuple[str, str]]) -> list[EdgeDocument]:
+        return [{"source": to_display_path(source), "target": to_display_path(target)} for source, target in pairs]
+
+    return {
+        "nodes": [to_display_path(page.path) for page in graph.pages],
+        "edges": build_edges(graph.edges),
+        "missing": build_edges(graph.missing),
+        "indexed_revision": graph.indexed_revision,
+    }
 
 
 @LINK_OPERATIONS.add("GET /links/{path}", "links", errors=(404,))
@@ -162,4 +186,5 @@ def get_page_links(wiki: WikiSession, parameters: PageParameters) -> LinksDocume
 @LINK_OPERATIONS.add("GET /orphans", "orphans")
 def find_orphans(wiki: WikiSession, _: Parameters) -> OrphansDocument:
     """List the pages that no other page links to."""
-    return build_orphans_document(wiki.handle.pages.find_orphans(), wiki.path_style)
+    pages = [build_listed_page_document(page, wiki.path_style) for page in wiki.handle.pages.find_orphans()]
+    return {"pages": pages, "total": len(pages)}

@@ -16,13 +16,13 @@ OPERATIONS_OF_WIKI = (
     *ASK_OPERATIONS,
     *ATTACHMENT_OPERATIONS,
     *PAGE_OPERATIONS,
+    *PART_OPERATIONS,
     *WRITE_OPERATIONS,
+    *EDIT_OPERATIONS,
     *LINK_OPERATIONS,
     *INDEX_OPERATIONS,
     *BACKUP_OPERATIONS,
     *KEY_OPERATIONS,
 )
 """Attachments and history come before the page itself, whose path can be any text."""
-OPERATIONS_WITHOUT_ROUTE = (*PART_OPERATIONS, *EDIT_OPERATIONS)
-"""What agents need to read and write with a limited budget."""
 OPERATIONS_OF_SERVICE = WIKI_OPERATIONS

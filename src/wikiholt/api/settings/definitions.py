@@ -200,6 +200,11 @@ class Settings:
     serve_public: bool = setting(
         False, "Whether wikis can be read without a key, unless a wiki's own setting says otherwise."
     )
+    serve_owner: bool = setting(
+        True,
+        "Whether the user that runs the service may do everything in a browser on this machine, after a link that"
+        " `wikiholt open` follows.",
+    )
     serve_trusted_proxies: tuple[str, ...] = setting(
         (), "Addresses of proxies whose X-Forwarded-For header is trusted."
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from threading import Lock
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class MemoryKeywordSearch:
         """`read_terms` reads the terms of the pages with these ids, in any order."""
         self._open_keywords = open_keywords
         self._read_terms = read_terms
+        self._following = Lock()
+        """Only one thread reads the index: for a large wiki that takes seconds."""
         self._state: KeywordState | None = None
 
     def search(
@@ -72,12 +75,16 @@ class MemoryKeywordSearch:
 
     def _get_state(self, version: int | None) -> KeywordState:
         state = self._state
-        if state is None or state.version != version:
-            with self._open_keywords() as snapshot:
-                state = follow_index(state, snapshot) if state is not None else None
-                if state is None:
-                    state = KeywordState(snapshot.version, build_postings(iter_page_counts(snapshot)))
-            self._state = state
+        if state is not None and state.version == version:
+            return state
+        with self._following:
+            state = self._state
+            if state is None or state.version != version:
+                with self._open_keywords() as snapshot:
+                    state = follow_index(state, snapshot) if state is not None else None
+                    if state is None:
+                        state = KeywordState(snapshot.version, build_postings(iter_page_counts(snapshot)))
+                self._state = state
         return state
 
     def _get_phrase(self, state: KeywordState, terms: Sequence[str], *, is_prefix: bool) -> PostingList:

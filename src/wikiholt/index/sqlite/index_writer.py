@@ -260,9 +260,9 @@ class _SqliteWriter:
 
     def _insert_terms(self, page_id: int, terms: PageTerms) -> None:
         sql = "INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)"
-        self._term_statements.append((sql, (page_id, *terms.fields)))
+        self._term_statements.append((sql, (page_id, terms.name, terms.headings, terms.body)))
 
     def _delete_terms(self, page_id: int, terms: PageTerms) -> None:
         """FTS5 needs exactly the terms that were inserted."""
         sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
-        self._term_statements.append((sql, (page_id, *terms.fields)))
+        self._term_statements.append((sql, (page_id, terms.name, terms.headings, terms.body)))

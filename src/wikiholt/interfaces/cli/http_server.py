@@ -27,7 +27,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from wikiholt.api.bootstrap import Application, WorkerParts, open_application, raise_file_limit
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
-from wikiholt.interfaces.cli.listeners import BACKLOG, open_listener, open_local_listener, print_address
+from wikiholt.interfaces.cli.listeners import (
+    BACKLOG,
+    offer_owner_link,
+    open_listener,
+    open_local_listener,
+    print_address,
+)
 from wikiholt.interfaces.cli.serve_command import log_start, report_progress
 from wikiholt.interfaces.cli.supervisor import (
     ALIVE,
@@ -132,6 +138,7 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
         with (
             open_listener(settings.serve_host, settings.serve_port) as listener,
             open_local_listener(settings.data / SOCKET_NAME) as local_listeners,
+            offer_owner_link(settings, listener) as owner_link,
             nullcontext() if as_json else report_progress(application.scheduler.get_progress),
         ):
             server = Server(build_config(application))
@@ -139,7 +146,7 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
             application.scheduler.start()
             Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
             try:
-                print_address(listener, as_json=as_json)
+                print_address(listener, owner_link, as_json=as_json)
                 server.run([listener, *local_listeners])
             finally:
                 _stop_scheduler(application)

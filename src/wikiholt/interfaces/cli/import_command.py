@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def run_import(context: CommandContext) -> int:
     visible = context.show_progress
     importer = Importer(context.service, settings.data, options, lambda slug: show_sync_progress(slug, visible=visible))
     report = importer.run(_make_opener(arguments, settings))
-    context.print_result(_build_import_document(report), _format_report(report, context.style))
+    context.print_result(_build_document(report), _format_report(report, context.style))
     if report.unclear:
         return _print_refusal(arguments, "")
     return SyncFailed.exit_code if report.failed else 0
@@ -122,7 +122,7 @@ def _import_documents(context: CommandContext) -> int:
         context.service, context.settings.data, options, lambda slug: show_sync_progress(slug, visible=visible)
     )
     report = importer.run(_make_opener(arguments, context.settings))
-    context.print_result(_build_document_import_document(report), _format_document_report(report, context.style))
+    context.print_result(_build_document(report), _format_document_report(report, context.style))
     if report.unclear:
         return _print_refusal(context.arguments, ", --create for new ones")
     if any(wiki.error for wiki in report.wikis):
@@ -233,59 +233,13 @@ def _format_wiki(result: WikiImport, style: TerminalStyle, *, dry_run: bool) -> 
     return f"{style.format_success('✓')} {result.slug}: {work}; verified: {verified}{problems}"
 
 
-# The reports as JSON documents.
-
-
-def _build_import_document(report: ImportReport) -> Mapping[str, Any]:
-    """Build the report of an import; `proof` is null in a dry run."""
-    return {
-        "source": report.source,
-        "dry_run": report.dry_run,
-        "rows": report.rows,
-        "dropped": {
-            why: {"rows": count, "pages": list(report.dropped.examples[why])}
-            for why, count in report.dropped.counts.items()
-        },
-        "unclear": _build_unclear_document(report.unclear),
-        "agreements": [asdict(agreement) for agreement in report.agreements],
-        "wikis": [
-            {"wiki" if name == "slug" else name: value for name, value in asdict(wiki).items()} for wiki in report.wikis
-        ],
-        "failed": [
-            {"wiki": slug, "error": {"code": code, "message": message}}
-            for slug, (code, message) in report.failed.items()
-        ],
-    }
-
-
-def _build_document_import_document(report: DocumentImportReport) -> Mapping[str, Any]:
-    """Build the report of an import of documents; `proof` is null in a dry run."""
-    return {
-        "source": report.source,
-        "dry_run": report.dry_run,
-        "rows": report.rows,
-        "excluded": report.excluded,
-        "unclear": _build_unclear_document(report.unclear),
-        "wikis": [
-            {
-                "wiki": wiki.slug,
-                "new": wiki.is_new,
-                "rows": wiki.rows,
-                "pages": dict(wiki.outcomes),
-                "failed": [{"page": page, "message": message} for page, message in wiki.failed.items()],
-                "proof": asdict(wiki.proof) if wiki.proof else None,
-                "error": {"code": wiki.error[0], "message": wiki.error[1]} if wiki.error else None,
-            }
-            for wiki in report.wikis
-        ],
-    }
-
-
-def _build_unclear_document(unclear: UnclearOwnership) -> Mapping[str, Any]:
-    return {
-        "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in unclear.pages.items()],
-        "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in unclear.tenants.items()],
-    }
+def _build_document(value: object) -> Any:
+    """The fields of a report as JSON has them; `proof` is null in a dry run."""
+    if is_dataclass(value):
+        return {field.name: _build_document(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _build_document(item) for name, item in value.items()}
+    return [_build_document(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # Pages from NDJSON.

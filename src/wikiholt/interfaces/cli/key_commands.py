@@ -64,6 +64,8 @@ def run_create(context: CommandContext) -> int:
             sys.stderr.write(f"This is the first key. From now on, reading needs a key in: {names}\n")
             hint = "hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n"
             sys.stderr.write(context.complete(hint))
+            if context.settings.serve_owner:
+                sys.stderr.write(context.complete("hint: your own browser needs no key: wikiholt open\n"))
     return 0
 
 

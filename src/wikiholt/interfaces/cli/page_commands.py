@@ -6,10 +6,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-import webbrowser
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -17,7 +16,6 @@ from urllib.parse import quote, urlsplit
 from wikiholt.api.documents.common import format_date
 from wikiholt.api.documents.page_documents import build_links_document, build_page_document
 from wikiholt.api.documents.search_documents import build_result_document
-from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredPage
@@ -26,6 +24,7 @@ from wikiholt.folder.source import FILE_AUTHOR
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
+from wikiholt.interfaces.cli.owner_link_command import open_in_browser, open_served_pages
 from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, list_pages, resolve_wiki
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.frontmatter import split_frontmatter
@@ -53,7 +52,12 @@ def add_arguments(commands: Subparsers) -> None:
     recent.add_argument("-n", type=int, default=10, metavar="N", help="number of pages, 1 to 1000 (default: 10)")
     recent.add_argument("--files", action="store_true", help="print only the files")
     open_page = add_command(commands, "open", run_open)
-    open_page.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
+    open_page.add_argument(
+        "page",
+        nargs="?",
+        metavar="PAGE",
+        help="path, file, title, FILE:LINE or PAGE#heading; without one, the running service, signed in as its owner",
+    )
     open_page.add_argument("--browser", action="store_true", help="open its address, from the setting url")
     for parser in (read, similar, links, recent, open_page):
         add_wiki_option(parser)
@@ -166,18 +170,18 @@ def run_links(context: CommandContext) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PageChange:
-    """The last change of a page."""
+    """The last change of a page. A directory has no author and no message."""
 
-    file: str
     name: str
-    commit: Commit
-    deleted: bool = False
-    former_file: str = ""
+    path: str
+    file: str
+    date: datetime
+    author: str
+    message: str
+    revision: str
+    deleted: bool
+    former_file: str | None
     """Its file before this change, if the change renamed it."""
-
-    @property
-    def is_snapshot(self) -> bool:
-        return (self.commit.author, self.commit.email) == (FILE_AUTHOR.name, FILE_AUTHOR.email)
 
 
 def run_recent(context: CommandContext) -> int:
@@ -189,17 +193,17 @@ def run_recent(context: CommandContext) -> int:
     places = FilePlaces.from_wiki(handle.wiki)
     lines = []
     for change in changes:
-        commit = change.commit
-        by = " · ".join(to_safe_line(text) for text in (commit.author, commit.message.partition("\n")[0]) if text)
+        by = " · ".join(to_safe_line(text) for text in (change.author, change.message.partition("\n")[0]) if text)
         state = style.format_warning("deleted  ") if change.deleted else ""
         former = to_safe_line(places.to_shown_path(change.former_file)) if change.former_file else ""
         state += style.format_dim(f"was {former}  ") if former else ""
         file = places.format(change.file, None, style)
-        row = f"{commit.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
+        row = f"{change.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
         lines.append(row + style.format_dim(f"  {by}") if by else row)
     if arguments.files:
         lines = [to_safe_line(places.to_shown_path(change.file)) for change in changes if not change.deleted]
-    context.print_result({"pages": [_build_change_document(change) for change in changes]}, lines)
+    documents = [{**asdict(change), "date": format_date(change.date)} for change in changes]
+    context.print_result({"pages": documents}, lines)
     return 0 if changes else NOTHING_FOUND_EXIT_CODE
 
 
@@ -215,12 +219,16 @@ def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageCha
     for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
         entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
         for entry in entries:
-            former = _find_renames(entry.files, existing, pages)
+            former, commit = _find_renames(entry.files, existing, pages), entry.commit
             renamed.update(former.values())
-            for file in (file for file in entry.files if file not in renamed):
-                name = pages[file].name if file in pages else make_page_name(file)
-                change = PageChange(file, name, entry.commit, file not in existing, former.get(file, ""))
-                changes.setdefault(file, change)
+            is_snapshot = (commit.author, commit.email) == (FILE_AUTHOR.name, FILE_AUTHOR.email)
+            by = ("", "") if is_snapshot else (commit.author, commit.message)
+            for file in (file for file in entry.files if file not in renamed and file not in changes):
+                name, path = pages[file].name if file in pages else make_page_name(file), get_page_path(file)
+                is_deleted = file not in existing
+                changes[file] = PageChange(
+                    name, path, file, commit.date, *by, commit.revision, is_deleted, former.get(file)
+                )
         if len(entries) < _COMMITS_PER_READ or len(changes) >= limit:
             break
     return _use_file_dates(list(changes.values()), source, head)[:limit]
@@ -235,30 +243,13 @@ def _find_renames(files: Sequence[str], existing: Container[str], pages: Mapping
 
 
 def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> list[PageChange]:
-    """Replace snapshots of a directory, which only tell when it was scanned, by the dates of the files."""
-    files = [change.file for change in changes if change.is_snapshot and not change.deleted]
+    """Replace the dates of snapshots of a directory, which only tell when it was scanned, by those of the files."""
+    files = [change.file for change in changes if not change.author and not change.deleted]
     if not files:
         return changes
     dates = source.get_change_dates(files, head, None)
-    for position, change in enumerate(changes):
-        if change.is_snapshot:
-            date = dates.get(change.file, change.commit.date)
-            changes[position] = replace(change, commit=replace(change.commit, date=date, author="", message=""))
-    return sorted(changes, key=lambda change: change.commit.date, reverse=True)
-
-
-def _build_change_document(change: PageChange) -> dict[str, object]:
-    return {
-        "name": change.name,
-        "path": get_page_path(change.file),
-        "file": change.file,
-        "date": format_date(change.commit.date),
-        "author": change.commit.author,
-        "message": change.commit.message,
-        "revision": change.commit.revision,
-        "deleted": change.deleted,
-        "former_file": change.former_file or None,
-    }
+    dated = [replace(change, date=dates.get(change.file, change.date)) for change in changes]
+    return sorted(dated, key=lambda change: change.date, reverse=True)
 
 
 # Opening a page in the editor or in the browser.
@@ -274,6 +265,8 @@ _LINE_ARGUMENTS = {
 
 
 def run_open(context: CommandContext) -> int:
+    if context.arguments.page is None:
+        return open_served_pages(context)
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
     heading = find_heading(handle.pages.read(target.path), target.heading) if target.heading else None
@@ -292,8 +285,7 @@ def run_open(context: CommandContext) -> int:
             document = {"path": target.path, "opened": "system", "command": [opener, str(path)]}
             return context.print_result(document, [f"Opened {to_safe_line(str(path))}"])
         raise _make_nothing_error(handle, target, browser=context.arguments.browser, on_disk=path)
-    if not webbrowser.open(address):
-        raise InvalidSetting(f"No browser could open {address}", hint="Set BROWSER, or open the address yourself.")
+    open_in_browser(address)
     document = {"path": target.path, "opened": "browser", "address": address}
     return context.print_result(document, [f"Opened {to_safe_line(address)}"])
 

@@ -19,13 +19,14 @@ from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from wikiholt.interfaces.cli.listeners import open_listener, open_local_listener, print_address
+from wikiholt.interfaces.cli.listeners import offer_owner_link, open_listener, open_local_listener, print_address
 from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
 
@@ -109,13 +110,14 @@ def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) 
     with (
         open_listener(settings.serve_host, settings.serve_port) as listener,
         open_local_listener(settings.data / SOCKET_NAME) as local_listeners,
+        offer_owner_link(settings, listener) as owner_link,
         TemporaryDirectory(prefix="wikiholt-", ignore_cleanup_errors=True) as directory,
     ):
         create_table(Path(directory) / BUCKETS_FILE)
         command = [sys.executable, "-P", "-m", _MODULE, *arguments]
         spawner = ChildSpawner(command, directory, [listener, *local_listeners])
-        supervisor = Supervisor(spawner, settings.serve_workers, lambda: print_address(listener, as_json=as_json))
-        return supervisor.run()
+        announce = partial(print_address, listener, owner_link, as_json=as_json)
+        return Supervisor(spawner, settings.serve_workers, announce).run()
 
 
 class ChildSpawner:

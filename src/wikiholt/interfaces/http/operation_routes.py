@@ -49,10 +49,10 @@ INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/we
 
 
 def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
-    """A router with a route for each operation."""
+    """A router for the operations that have a route."""
     router = APIRouter(prefix=prefix)
     by_name = {operation.name: operation for operation in operations}
-    for operation in operations:
+    for operation in filter(lambda operation: operation.route, operations):
         method, path = operation.route.split()
         responses: Responses = {
             status: {"model": model, "description": text} for status, (model, text) in operation.other_results.items()

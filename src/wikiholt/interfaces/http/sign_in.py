@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wikiholt.api.bootstrap import Application
 from wikiholt.domain.wiki import Key, Person, PersonOrigin
 from wikiholt.errors import Forbidden
+from wikiholt.interfaces.http.owner_link import find_owner
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +69,16 @@ def find_signed_in(application: Application, request: Request) -> SignedIn | Non
     person = _find_proxy_person(application, request)
     if person is not None:
         return SignedIn(person, SignInMethod.PROXY)
+    owner = find_owner(application, request)
+    if owner is not None:
+        return SignedIn(owner, SignInMethod.COOKIE)
     return next((found for token in get_cookie_tokens(request) if (found := _find_by_cookie(application, token))), None)
 
 
-def get_cookie_tokens(request: Request) -> list[str]:
-    """The tokens of all sign-in cookies, the most specific path first."""
+def get_cookie_tokens(request: Request, cookie: str = COOKIE_NAME) -> list[str]:
+    """The tokens of all cookies of this name, the most specific path first."""
     pairs = (pair.strip().partition("=") for header in request.headers.getlist("cookie") for pair in header.split(";"))
-    return [value for name, _, value in pairs if name == COOKIE_NAME and value][:_MAX_COOKIES]
+    return [value for name, _, value in pairs if name == cookie and value][:_MAX_COOKIES]
 
 
 def _find_by_cookie(application: Application, token: str) -> SignedIn | None:
@@ -105,13 +109,23 @@ def require_same_origin(request: Request) -> None:
         )
 
 
-def add_cookie(request: Request, response: Response, name: str, value: str, path: str, max_age_s: int | None) -> None:
+def add_cookie(
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    path: str,
+    max_age_s: int | None,
+    *,
+    is_strict: bool = False,
+) -> None:
     """Add a Set-Cookie header to the response. Without `max_age_s` the browser removes the cookie when it is closed.
 
-    SameSite is Lax, not Strict: links from other sites, and the way back from an OpenID provider, need the cookie.
+    Unless `is_strict`, links from other sites, and the way back from an OpenID provider, send the cookie.
     """
     is_secure = request.scope["scheme"] == "https"
-    response.set_cookie(name, value, max_age_s, path=path, secure=is_secure, httponly=True, samesite="Lax")  # type: ignore[arg-type]
+    same_site = "Strict" if is_strict else "Lax"
+    response.set_cookie(name, value, max_age_s, path=path, secure=is_secure, httponly=True, samesite=same_site)  # type: ignore[arg-type]
 
 
 # Headers of an authenticating proxy

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
@@ -40,9 +41,11 @@ def build_continuation(message: str, tool: str, arguments: dict[str, Any]) -> di
 # Searches. Text and structured content are the same, because some clients read only one of them.
 
 
-_SHORT_BYTES = 1600
-"""Size of eight hits, so that text and structured content have at most 4 kB; snippets that do not fit are left out."""
-_MIN_SNIPPET_BYTES = 400
+_DEFAULT_HITS = 8
+_SHORT_BYTES = 1950
+"""Size of an answer with the default number of hits; with the structured content it is 4 kB."""
+_MIN_SNIPPET_BYTES, _MIN_LINE_BYTES = 400, 80
+"""What snippets get at least in all, and a snippet so that it says something."""
 _LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence")
 _FULL_FIELDS = (*_LOCATION_FIELDS, "url", "score", "category", "tags", "last_updated", "text")
 _HIT_TEXTS = ("title", "section", "category", "tags")
@@ -75,47 +78,52 @@ def present_search(document: Any, call: ToolCall) -> Any:
         notes.append(_STALE_NOTE)
 
     def build(share: int) -> Any:
-        results, left_out = _fit_hits(hits, call.answer.detail, share)
         answer = {
-            "results": results,
             "notes": notes,
             "did_you_mean": truncate_text(document["did_you_mean"] or "", share // 4),
             "indexed_revision": (document["indexed_revision"] or "")[:12],
-            "stale": document["stale"],
-            "nothing_relevant": is_irrelevant,
+            "nothing_relevant": is_irrelevant or None,
+            "stale": document["stale"] or None,
             "notice": DATA_NOTICE,
         }
+        answer = _drop_empty(answer)
+        size = _SHORT_BYTES * max(len(hits), _DEFAULT_HITS) // _DEFAULT_HITS - _count_bytes(answer)
+        results, left_out = _fit_hits(hits, call.answer.detail, share, size)
         if left_out:
             arguments = {**call.sent, "max_tokens": min(50_000, call.budget * 3)}
             answer["continuation"] = build_continuation(left_out, call.tool, arguments)
-        return _drop_empty(answer) | {"results": results}
+        return {"results": results, **answer}
 
     return fit_to_budget(build, format_compact_json, call.budget)
 
 
-def _fit_hits(hits: Sequence[Any], detail: str, budget: int) -> tuple[list[Any], str]:
-    """The hits in order, and a note if some or their passages are left out."""
-    shown = [_build_hit(hit, detail, budget) for hit in hits]
-    fitting = take_fitting(shown, budget)
+def _count_bytes(value: Any) -> int:
+    return len(format_compact_json(value).encode())
+
+
+def _fit_hits(hits: Sequence[Any], detail: str, budget: int, size: int) -> tuple[list[Any], str]:
+    """The hits in order, and a note if some or their passages are left out. Snippets end where `size` does."""
+    fitting = take_fitting([_build_hit(hit, detail, budget) for hit in hits], budget)
     omitted = len(hits) - len(fitting)
     note = f"{omitted} more results did not fit; use more max_tokens, or narrow the search." if omitted else ""
     if detail == "ids":
         return fitting, note
-    used = len(format_compact_json(fitting).encode())
-    remaining = max(_MIN_SNIPPET_BYTES, _SHORT_BYTES * max(len(hits), 8) // 8 - used)
     tokens = budget - estimate_tokens(format_compact_json(fitting))
+    remaining = max(_MIN_SNIPPET_BYTES, size - _count_bytes(fitting)) if detail == "short" else sys.maxsize
     for hit, source in zip(fitting, hits, strict=False):
         text = source["snippet"] if detail == "short" else source["text"]
-        cost = estimate_tokens(text) if detail == "full" else len(text.encode())
-        limit = tokens if detail == "full" else remaining
-        if cost > limit:
+        if len(text.encode()) > remaining:
+            if remaining < _MIN_LINE_BYTES:
+                break
+            text = f"{text.encode()[:remaining].decode(errors='ignore').rpartition(' ')[0]}…"
+        if estimate_tokens(text) > tokens:
             note = note or ("Some passages did not fit; read the pages." if detail == "full" else "")
             if hit is not fitting[0]:
                 continue
             text = truncate_text(text, max(1, min(tokens, budget // 2)))
         hit["text"] = text
         tokens -= estimate_tokens(text)
-        remaining -= len(text.encode())
+        remaining -= len(text.encode()) + len(',"text":""')
     return fitting, note
 
 
@@ -146,7 +154,7 @@ def present_answer(document: Any, call: ToolCall) -> Any:
 
     def build(share: int) -> Any:
         answer = {
-            "results": take_shortened(results, ("id", "title", "text"), share),
+            "results": take_shortened(results, ("title", "text"), share),
             "answered": document["answered"],
             "probability": document["probability"],
             "notes": notes,
@@ -210,7 +218,6 @@ def _cut_page(page: Any, call: ToolCall, share: int) -> dict[str, Any]:
         kept = {name: call.sent[name] for name in ("revision", "max_tokens") if name in call.sent}
         end = {"to_line": last} if last < page["total_lines"] else {}
         cut["continuation"] = _continue_text(part, last, "read_page", {"paths": [page["path"]], **kept, **end})
-    if part.last - part.first + 1 < page["total_lines"]:
         cut["outline"] = take_fitting(page["outline"][:_MAX_HEADINGS], share // 4, at_least=0)
     cut = shorten_fields(cut, ("title", "category", "tags", "warnings"), share // 8)
     if "://" not in cut["url"]:
@@ -306,6 +313,7 @@ def format_diff(answer: Any) -> str:
 
 
 _BASE64_CHARS_PER_TOKEN = 2
+_HIDDEN_FIELDS = ("file", "email", "indexed_revision", "position", "more", "next_offset")
 _LONG_FIELDS = ("name", "category", "tags", "author", "email", "message", "pages_affected")
 
 
@@ -320,6 +328,8 @@ def present_lists(document: Any, call: ToolCall) -> Any:
     start, end = (paging.offset, paging.offset + paging.limit) if is_whole else (0, paging.limit)
     totals = {"totals": {name: len(items) for name, items in lists.items()}} if is_whole and len(lists) > 1 else {}
 
+    hidden = (*_HIDDEN_FIELDS, "total") if "next_offset" in document else _HIDDEN_FIELDS
+
     def build(share: int) -> Any:
         shown = {
             name: take_shortened(items[start:end], _LONG_FIELDS, share // len(lists)) for name, items in lists.items()
@@ -327,7 +337,8 @@ def present_lists(document: Any, call: ToolCall) -> Any:
         cut = [len(shown[name]) for name, items in lists.items() if start + len(shown[name]) < len(items)]
         if cut:
             shown = {name: items[: min(cut)] for name, items in shown.items()}
-        answer = {**document, **shown, **totals}
+        shown = {name: [_clean_entry(item) for item in items] for name, items in shown.items()}
+        answer = {name: value for name, value in document.items() if name not in hidden} | shown | totals
         following = _find_next_offset(document, lists, paging.offset, min(cut) if cut else None, is_whole=is_whole)
         if following is not None:
             arguments = {**call.sent, "offset": following}
@@ -335,6 +346,14 @@ def present_lists(document: Any, call: ToolCall) -> Any:
         return answer
 
     return fit_to_budget(build, format_lines, call.budget)
+
+
+def _clean_entry(entry: Any) -> Any:
+    """The entry without what is of no use to an agent; 12 digits of a commit are enough for every tool."""
+    if not isinstance(entry, dict):
+        return entry
+    kept = {name: value for name, value in entry.items() if name not in _HIDDEN_FIELDS}
+    return _drop_empty(kept | {"revision": kept["revision"][:12]} if "revision" in kept else kept)
 
 
 def _find_next_offset(

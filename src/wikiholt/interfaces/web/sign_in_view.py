@@ -15,8 +15,15 @@ from starlette.responses import RedirectResponse, Response
 from wikiholt.api.public_messages import get_public_message
 from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.wiki import Key, Person
-from wikiholt.errors import SignInUnavailable, Unauthorized, WikiholtError
+from wikiholt.errors import Forbidden, SignInUnavailable, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
+from wikiholt.interfaces.http.owner_link import (
+    OWNER_COOKIE_NAME,
+    SIGN_IN_PATH,
+    OwnerLink,
+    is_own_request,
+    make_owner,
+)
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.responses import NO_STORE
 from wikiholt.interfaces.http.sign_in import (
@@ -33,6 +40,7 @@ _MAX_NEXT_CHARS = 2000
 """It is part of a cookie, which browsers limit to 4096 bytes."""
 _OIDC_COOKIE_NAME = "wikiholt_oidc"
 _OIDC_TIMEOUT_S = 600
+_OWNER_LIFETIME = timedelta(days=30)
 
 
 def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
@@ -47,6 +55,8 @@ def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
 
         app.state.oidc = OidcClient(settings)
         routes += [("/oidc-sign-in", handle_oidc_start, ["GET"]), ("/oidc-callback", handle_oidc_callback, ["GET"])]
+    if settings.serve_owner:
+        routes.append((f"/{SIGN_IN_PATH}", handle_owner, ["GET"]))
     if routes or settings.people_proxy_user_header:
         routes.append(("/sign-out", handle_sign_out, ["POST"]))
     for path, handler, methods in routes:
@@ -90,6 +100,25 @@ def _sign_in(request: Request, client: Key | Person, path: str, next_url: str, d
     return response
 
 
+def handle_owner(request: Request) -> Response:
+    """Sign in the owner of the data directory with the link from its file, and go to the start page."""
+    context = get_request_context(request)
+    context.count_request()
+    application = request.app.state.application
+    if not is_own_request(request):
+        raise Forbidden(
+            "This link works only in a browser of the user that runs the service, on the same machine.",
+            hint="Use a key, or sign in.",
+        )
+    if not OwnerLink(application.settings.data).redeem(request.query_params.get("token", "")):
+        raise Unauthorized("This link was used already, or is not the current one. Run `wikiholt open` for another.")
+    _, token = application.service.registry.sign_ins.create(make_owner(), _OWNER_LIFETIME)
+    response = RedirectResponse(_get_service_path(request), 303, NO_STORE)
+    max_age_s = int(_OWNER_LIFETIME.total_seconds())
+    add_cookie(request, response, OWNER_COOKIE_NAME, token, _get_service_path(request), max_age_s, is_strict=True)
+    return response
+
+
 def handle_sign_out(request: Request) -> Response:
     """End the sign-in on the server and remove its cookies."""
     require_same_origin(request)
@@ -102,13 +131,14 @@ def handle_sign_out(request: Request) -> Response:
         url = request.app.state.oidc.make_sign_out_url(_make_url(request, ""))
     response = _render_signed_out(request, url)
     for path in {_get_service_path(request), f"{request.scope.get('root_path', '')}/"}:
-        add_cookie(request, response, COOKIE_NAME, "", path, 0)
+        for name in (COOKIE_NAME, OWNER_COOKIE_NAME):
+            add_cookie(request, response, name, "", path, 0)
     return response
 
 
 def end_sign_ins(request: Request) -> None:
     """End the sign-ins of all cookies of the request."""
-    for token in get_cookie_tokens(request):
+    for token in (*get_cookie_tokens(request), *get_cookie_tokens(request, OWNER_COOKIE_NAME)):
         request.app.state.application.service.registry.sign_ins.end(token)
 
 

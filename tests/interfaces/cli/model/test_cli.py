@@ -13,7 +13,6 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
-from wikiholt.interfaces.cli.output import to_safe_text
 from wikiholt.models import DEFAULT_MODEL
 
 
@@ -86,31 +85,6 @@ def test_json_is_one_document_and_nothing_else(synced: CommandRunner) -> None:
     assert answer["indexed_revision"] == answer["head_revision"]
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
-def test_modes_can_be_chosen(synced: CommandRunner, mode: str) -> None:
-    answer = parse_document(synced("search", "-w", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
-    assert answer["mode"] == mode
-    assert answer["results"][0]["path"] == "ops/coffee"
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
-        ("--tag", "OPS", {"ops/backup"}),
-        ("--category", "runbook", {"ops/backup"}),
-        ("--path", "ops", {"ops/backup", "ops/coffee"}),
-        ("--since", "2023-01-01", {"Home", "ops/backup"}),
-        ("--where", "Category=runbook", {"ops/backup"}),
-        ("--offset", "3", set()),
-    ],
-)
-def test_filters_narrow_the_search(synced: CommandRunner, option: str, value: str, expected: set[str]) -> None:
-    answer = parse_document(
-        synced("search", "-w", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
-    )
-    assert {hit["path"] for hit in answer["results"]} == expected
-
-
 def test_every_command_has_json(synced: CommandRunner) -> None:
     assert parse_document(synced("list", "--json")[1])["wikis"][0]["slug"] == "night"
     assert parse_document(synced("status", "--json")[1])["wikis"][0]["pages"] == 3
@@ -127,17 +101,6 @@ def test_every_command_has_json(synced: CommandRunner) -> None:
     removed = parse_document(synced("remove", "night", "--yes", "--json")[1])
     assert removed["removed"]
     assert parse_document(synced("list", "--json")[1]) == {"wikis": []}
-
-
-def test_text_for_people(synced: CommandRunner) -> None:
-    assert "3 pages" in synced("status")[1]
-    assert "at HEAD" in synced("status", "night")[1]
-    assert "night" in synced("list")[1]
-    assert "✓ model" in synced("doctor")[1]
-    code, out, _ = synced("remove", "night", "--yes")
-    assert code == 0
-    assert "was not touched" in out
-    assert f"{synced.program} add" in synced("list")[1]
 
 
 @pytest.mark.parametrize(
@@ -166,22 +129,6 @@ def test_bad_input_gets_an_error_with_a_hint(
     last = err.strip().splitlines()[-1]
     assert last.startswith("hint: ")
     assert len(last) > len("hint: ")
-
-
-def test_adding_a_slug_twice_is_refused(synced: CommandRunner, wiki: Repository) -> None:
-    code, _, err = synced("add", "night", str(wiki.path))
-    assert code == 4
-    assert "hint:" in err
-
-
-@pytest.mark.parametrize("arguments", [["search", "-w", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
-def test_grammar_errors_exit_with_two(run: CommandRunner, arguments: list[str]) -> None:
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    error, hint = err.splitlines()
-    assert error.startswith("error: ")
-    assert hint.startswith("hint: ")
-    assert "--help`" in hint
 
 
 def test_no_results_has_its_own_exit_code(synced: CommandRunner) -> None:
@@ -231,14 +178,6 @@ def test_status_and_doctor_report_problems(synced: CommandRunner, wiki: Reposito
     assert code == 0
     assert "hint:" in out
     assert synced("doctor")[0] == 10
-
-
-def test_a_data_directory_that_cannot_be_written_is_an_error(place: Path, wiki: Repository, run: CommandRunner) -> None:
-    (place / "data").write_text("a file where the directory should be")
-    code, _, err = run("add", "night", str(wiki.path))
-    assert code == 7
-    assert "hint:" in err
-    assert (place / "data").read_text() == "a file where the directory should be"
 
 
 def test_a_model_that_is_missing_or_broken_indexes_nothing(
@@ -318,10 +257,6 @@ def test_the_demo_finds_what_it_promises(place: Path, run: CommandRunner) -> Non
     assert "28" not in err
     assert "14 unchanged" in out
     assert "What to do next" in out
-
-
-def test_page_text_cannot_control_the_terminal() -> None:
-    assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 
 
 def test_a_closed_pipe_prints_no_traceback(synced: CommandRunner, place: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_import_command_plans_runs_and_verifies(
     code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
     planned = json.loads(out)
     assert code == 0
-    assert {wiki["wiki"]: (wiki["matched"], wiki["to_embed"]) for wiki in planned["wikis"]} == {
+    assert {wiki["slug"]: (wiki["matched"], wiki["to_embed"]) for wiki in planned["wikis"]} == {
         "garden": (2, 0),
         "harbour": (3, 0),
     }
