@@ -24,7 +24,7 @@ from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
 from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
-from wikiholt.git.mirror import SharedHead
+from wikiholt.git.mirror import NO_OTHER_NODES, SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import DiscoveryCache, find_repositories
@@ -358,14 +358,9 @@ def _get_mirror_directory(wiki: Wiki, backend: Backend) -> Path | None:
     return backend.store.get_directory(wiki.id) if wiki.id else None
 
 
-def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
-    """The HEAD of a mirror, shared between nodes as a note in the store; None if there are no other nodes."""
-    if not wiki.id or not backend.is_shared:
-        return None
-    store = backend.store
-    return SharedHead(
-        lambda: store.get_note(wiki.id, "head"), lambda head: store.set_note(wiki.id, "head", head, create=True)
-    )
+def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead:
+    """The HEAD of a mirror, shared between nodes if there are several."""
+    return SharedHead(backend.store, wiki.id) if wiki.id and backend.is_shared else NO_OTHER_NODES
 
 
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
