@@ -79,6 +79,19 @@ def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(
     assert "Welcome" in get_document(page)["content"]
 
 
+def test_search_and_fetch_have_the_form_that_connectors_of_chatgpt_expect(
+    served: ServedApplication, reader: Agent
+) -> None:
+    served.application.service.configure("alpha", {"url": "https://wiki.example/{path}"})
+    hit = json.loads(get_text(reader.call("search", query="drum worn out")))["results"][0]
+    assert (hit["id"], hit["title"]) == ("Equipment/Printer", "Printer")
+    assert hit["url"].startswith("https://wiki.example/Equipment/Printer")
+    page = json.loads(get_text(reader.call("fetch", id=hit["id"])))
+    assert page.keys() == {"id", "title", "text", "url", "metadata"}
+    assert (page["id"], page["url"]) == (hit["id"], "https://wiki.example/Equipment/Printer")
+    served.application.service.configure("alpha", {"url": ""})
+
+
 def test_a_search_answers_as_much_as_is_asked_for(served: ServedApplication, reader: Agent) -> None:
     text = "\n\n".join(f"{'The gauge and the valve of the pump are checked. ' * 8}{n}" for n in range(3))
     served.alpha.commit(
