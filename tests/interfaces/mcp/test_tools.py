@@ -79,6 +79,19 @@ def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(
     assert "Welcome" in get_document(page)["content"]
 
 
+def test_search_and_fetch_have_the_form_that_connectors_of_chatgpt_expect(
+    served: ServedApplication, reader: Agent
+) -> None:
+    served.application.service.configure("alpha", {"url": "https://wiki.example/{path}"})
+    hit = json.loads(get_text(reader.call("search", query="drum worn out")))["results"][0]
+    assert (hit["id"], hit["title"]) == ("Equipment/Printer", "Printer")
+    assert hit["url"].startswith("https://wiki.example/Equipment/Printer")
+    page = json.loads(get_text(reader.call("fetch", id=hit["id"])))
+    assert page.keys() == {"id", "title", "text", "url", "metadata"}
+    assert (page["id"], page["url"]) == (hit["id"], "https://wiki.example/Equipment/Printer")
+    served.application.service.configure("alpha", {"url": ""})
+
+
 def test_a_search_answers_as_much_as_is_asked_for(served: ServedApplication, reader: Agent) -> None:
     text = "\n\n".join(f"{'The gauge and the valve of the pump are checked. ' * 8}{n}" for n in range(3))
     served.alpha.commit(
@@ -127,11 +140,17 @@ def test_nothing_relevant_is_said_plainly(reader: Agent) -> None:
     assert "Nothing relevant was found" in get_text(result)
 
 
-def test_other_names_and_types_of_arguments_are_accepted(reader: Agent) -> None:
+def test_other_names_and_types_of_arguments_are_accepted(
+    served: ServedApplication, reader: Agent, writer: Agent
+) -> None:
     assert len(reader.get("search", q="printer", limit="1", fresh="false", prefix="", tag="")["results"]) == 1
     assert reader.get("read_page", page="Home", start_line="3", to_line="3", revision=None)["lines"] == [3, 3]
     assert reader.get("list_pages", folder="Equipment", updated_since="2001-01-01")["total"] == 1
+    assert len(reader.get("read_page", paths='["Home", "Coffee"]')["pages"]) == 2
     assert reader.fail("read_page", page="Home", path="Coffee").startswith("invalid-input: page: ")
+    served.alpha.commit({"Text.md": "a a\n"})
+    writer.get("edit_page", path="Text", old_str="a", new_str="b", replace_all="true", message="m")
+    assert reader.get("read_page", path="Text")["content"] == "b b\n"
 
 
 def test_lists_and_searches_say_how_to_continue(served: ServedApplication, reader: Agent) -> None:
