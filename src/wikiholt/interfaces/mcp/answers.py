@@ -314,6 +314,7 @@ def format_diff(answer: Any) -> str:
 
 _BASE64_CHARS_PER_TOKEN = 2
 _HIDDEN_FIELDS = ("file", "email", "indexed_revision", "position", "more", "next_offset")
+_RENAMED_FIELDS = {"content_length": "words"}
 _LONG_FIELDS = ("name", "category", "tags", "author", "email", "message", "pages_affected")
 
 
@@ -352,7 +353,7 @@ def _clean_entry(entry: Any) -> Any:
     """The entry without what is of no use to an agent; 12 digits of a commit are enough for every tool."""
     if not isinstance(entry, dict):
         return entry
-    kept = {name: value for name, value in entry.items() if name not in _HIDDEN_FIELDS}
+    kept = {_RENAMED_FIELDS.get(name, name): value for name, value in entry.items() if name not in _HIDDEN_FIELDS}
     return _drop_empty(kept | {"revision": kept["revision"][:12]} if "revision" in kept else kept)
 
 
