@@ -115,7 +115,8 @@ def _fit_hits(hits: Sequence[Any], detail: str, budget: int, size: int) -> tuple
         if len(text.encode()) > remaining:
             if remaining < _MIN_LINE_BYTES:
                 break
-            text = f"{text.encode()[:remaining].decode(errors='ignore').rpartition(' ')[0]}…"
+            start = text.encode()[:remaining].decode(errors="ignore")
+            text = f"{start.rpartition(' ')[0] or start}…"
         if estimate_tokens(text) > tokens:
             note = note or ("Some passages did not fit; read the pages." if detail == "full" else "")
             if hit is not fitting[0]:
