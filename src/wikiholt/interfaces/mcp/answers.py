@@ -3,7 +3,7 @@
 import json
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field
@@ -315,7 +315,7 @@ def format_diff(answer: Any) -> str:
 
 _BASE64_CHARS_PER_TOKEN = 2
 _HIDDEN_FIELDS = ("file", "email", "indexed_revision", "position", "more", "next_offset")
-_RENAMED_FIELDS = {"content_length": "words"}
+_RENAMED_FIELDS: Mapping[str, str] = {"content_length": "words"}
 _LONG_FIELDS = ("name", "category", "tags", "author", "email", "message", "pages_affected")
 
 
