@@ -247,6 +247,8 @@ def test_a_page_cannot_contain_the_placeholder_for_code() -> None:
 )
 def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
     assert to_plain_text(fragment) == expected
+    shown = build_snippet(fragment, parse_query("")).text
+    assert shown.replace(" ·", "").split() == expected.split()
 
 
 def test_no_separator_is_beside_an_ellipsis() -> None:

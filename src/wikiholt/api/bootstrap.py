@@ -199,7 +199,7 @@ def open_application(
     else:
         assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     scheduler = _build_scheduler(settings, roots, service, only_slug, assignments, publishes_state=publishes_state)
-    service.on_damage = scheduler.request_repair
+    service.listen_for_damage(scheduler.request_repair)
     return Application(
         service=service,
         access=AccessPolicy(

@@ -59,7 +59,8 @@ def _is_likely_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
     """Whether more fences are well placed if the fragment begins inside a code block than if it does not."""
     if not fences or fences[0][2].strip():
         return False
-    return _count_well_placed(markdown, fences, fences[0][1]) > _count_well_placed(markdown, fences, "")
+    inside, outside = (_count_well_placed(markdown, fences, fence) for fence in (fences[0][1], ""))
+    return inside > outside or (inside == outside and _is_start_in_code(markdown, fences))
 
 
 def _count_well_placed(markdown: str, fences: list[re.Match[str]], fence: str) -> int:

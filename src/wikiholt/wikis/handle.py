@@ -126,12 +126,14 @@ class WikiHandle:
         previous: str = "",
         where: PageFilter | None = None,
         *,
+        explain: bool = False,
         interface: SearchInterface | None = None,
         snapshot: IndexSnapshot | None = None,
     ) -> Answer:
         """The sentences of pages that answer a question, or the closest pages. Recorded like a search."""
         with self._use_live_index() as live_index:
-            request = live_index.searcher.make_answer_request(question, previous, where or PageFilter())
+            searcher = live_index.searcher
+            request = searcher.make_answer_request(question, previous, where or PageFilter(), explain=explain)
         result = self.search(request, interface=interface, snapshot=snapshot)
         with self._use_live_index() as live_index:
             return live_index.searcher.answer(result, question)
