@@ -52,7 +52,7 @@ from wikiholt.interfaces.mcp import prompts, resources
 from wikiholt.interfaces.mcp.errors import format_error, format_invalid_arguments
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
 from wikiholt.interfaces.mcp.tool import Tool, adapt_names
-from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_definition, get_tools
+from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_tools
 from wikiholt.interfaces.mcp.wiki_description import describe_wiki
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -140,7 +140,7 @@ class _ServerHandlers:
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self._tools.get(name)
-        return get_definition(tool).input_schema if tool else None
+        return tool.definition.input_schema if tool else None
 
     async def list_tools(self, ctx: McpContext, _: PaginatedRequestParams | None) -> ListToolsResult:
         tool_context = self._get_tool_context(ctx)
@@ -265,10 +265,9 @@ class _ServerHandlers:
 
 def _describe_tool(tool: Tool, about: str) -> Described:
     """The definition; that of a search also says what the wikis are about."""
-    definition = get_definition(tool)
     if tool.name != "search":
-        return definition
-    return definition.model_copy(update={"description": f"{definition.description}\n{about}"})
+        return tool.definition
+    return tool.definition.model_copy(update={"description": f"{tool.definition.description}\n{about}"})
 
 
 def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolResult:
