@@ -32,7 +32,6 @@ def open_test_service(settings: Settings) -> WikiService:
     components = Components(
         store,
         lambda: embedder,
-        lambda _, __: None,
         lambda index, wiki_id: None,
         0.05,
     )

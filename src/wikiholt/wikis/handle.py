@@ -461,7 +461,7 @@ class WikiHandle:
                 or self._live_index.generation != published
                 or self._live_index.has_outgrown_caches()
             ):
-                new = LiveIndex(self.wiki.id, self._config, self._components)
+                new = LiveIndex(self.wiki, self._config, self._components)
                 old, self._live_index = self._live_index, new
             live_index = self._live_index
             live_index.acquire()

@@ -225,7 +225,7 @@ class _ServerHandlers:
         return await _LISTENERS.listen(self._get_tool_context(ctx), ctx, params)
 
     async def list_prompts(self, _: McpContext, __: PaginatedRequestParams | None) -> ListPromptsResult:
-        return ListPromptsResult(prompts=prompts.list_prompts())
+        return ListPromptsResult(prompts=[*prompts.PROMPTS.values()])
 
     async def get_prompt(self, _: McpContext, params: GetPromptRequestParams) -> GetPromptResult:
         try:
@@ -236,8 +236,7 @@ class _ServerHandlers:
     async def complete(self, ctx: McpContext, params: CompleteRequestParams) -> CompleteResult:
         name, value = params.argument.name, params.argument.value
         if isinstance(params.ref, PromptReference):
-            template = prompts.PROMPT_TEMPLATES.get(params.ref.name)
-            if template is None or name != "topic" or name not in template.arguments:
+            if (params.ref.name, name) != ("find_contradictions", "topic"):
                 return CompleteResult(completion=Completion(values=[]))
             completion = await self._run_for_wiki(ctx, lambda wiki: resources.complete_topic(wiki, value))
             return CompleteResult(completion=completion)

@@ -104,7 +104,7 @@ class Tool:
         fields = self.operation.parameters.model_fields
         # Some agents send an empty text for what they leave out.
         given = {name: value for name, value in values.items() if value != "" or fields[name].is_required()}
-        parameters = self.operation.parameters.model_validate({**self.defaults, **given})
+        parameters = self.operation.parameters.model_validate({**self.defaults, **given}, strict=False)
         budget = getattr(answer, "max_tokens", None) or max_tokens
         return ToolCall(self.name, sent, answer, parameters, budget)
 
