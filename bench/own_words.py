@@ -74,15 +74,24 @@ class Wikis:
 
     def has_answer(self, question: Question, result: SearchResult) -> bool:
         """Whether the snippet of the first hit has words of an answering line."""
+        shown = fold_words(result.hits[0].snippet.text)
+        return any(fold_words(run) in shown for run in self.find_answer_runs(question))
+
+    def find_answer_runs(self, question: Question) -> frozenset[str]:
+        """The runs of SNIPPET_WORDS words of the answering lines, or fewer if a line has no more."""
         lines = (self._wikis / str(question["wiki"]) / str(question["page"])).read_text("utf-8").split("\n")
-        shown = f" {' '.join(_WORD.findall(result.hits[0].snippet.text.lower()))} "
+        runs: set[str] = set()
         for line in lines[int(question["line"]) - 1 : int(question["last_line"])]:
             words = _WORD.findall(_LINK_TARGET.sub(" ", line).lower())
             length = min(SNIPPET_WORDS, len(words))
-            runs = (" ".join(words[at : at + length]) for at in range(len(words) - length + 1))
-            if length > 1 and any(f" {run} " in shown for run in runs):
-                return True
-        return False
+            if length > 1:
+                runs.update(" ".join(words[at : at + length]) for at in range(len(words) - length + 1))
+        return frozenset(runs)
+
+
+def fold_words(text: str) -> str:
+    """The words of a text in small letters, with a space before and after each."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def read_lines(path: Path | None) -> list[Question]:

@@ -20,6 +20,8 @@ class AnswerSentence:
     anchor: str
     line: int
     last_line: int
+    explanation: str = ""
+    """Why it was chosen, if the request asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,8 @@ class Hit:
     """Ranges of the name that match the query."""
     heading_matches: tuple[tuple[Span, ...], ...] = ()
     """The same for each heading of `heading_path`."""
+    explanation: str = ""
+    """Why it is there, if the request asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

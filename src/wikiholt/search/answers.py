@@ -15,6 +15,7 @@ from urllib.parse import quote
 from wikiholt.domain.answer import Answer, AnswerSentence
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.search import Hit, SearchResult
+from wikiholt.search.explanations import explain_sentence
 from wikiholt.search.hits import find_mentions, get_stems
 from wikiholt.search.ranking import compute_logistic
 from wikiholt.text.dialect import Dialect
@@ -65,7 +66,7 @@ class SentenceFeatures(NamedTuple):
 
 
 SHORT_WORDS = 6
-SENTENCE_WEIGHTS = SentenceFeatures(4.98, 18.5, 1.08, 0.73, 1.84, -1.44)
+SENTENCE_WEIGHTS = SentenceFeatures(3.06, 18.1, 0.99, 0.94, 1.42, -1.23)
 
 
 class ProbabilityFeatures(NamedTuple):
@@ -77,8 +78,8 @@ class ProbabilityFeatures(NamedTuple):
     """The score of the best page."""
 
 
-PROBABILITY_WEIGHTS = ProbabilityFeatures(0.38, 1.6)
-PROBABILITY_BIAS = 6.1
+PROBABILITY_WEIGHTS = ProbabilityFeatures(0.397, 1.615)
+PROBABILITY_BIAS = 5.79
 """What is subtracted from the weighted sum."""
 
 
@@ -104,8 +105,14 @@ class RatedSentence(NamedTuple):
     features: SentenceFeatures
 
     @property
+    def contributions(self) -> list[tuple[str, float]]:
+        """The features by name, each times its weight."""
+        pairs = zip(SENTENCE_WEIGHTS, self.features, strict=True)
+        return list(zip(self.features._fields, (weight * value for weight, value in pairs), strict=True))
+
+    @property
     def rank(self) -> float:
-        return sum(weight * value for weight, value in zip(SENTENCE_WEIGHTS, self.features, strict=True))
+        return sum(value for _, value in self.contributions)
 
 
 def resolve_follow_up(question: str, previous: str, language: str) -> str:
@@ -133,7 +140,7 @@ def build_answer(result: SearchResult, judge: SentenceJudge) -> Answer:
         result.query,
         answered,
         round(probability, 4),
-        tuple(_build_sentence(result.hits[each.hit], each.text) for each in ordered),
+        tuple(_build_sentence(result.hits[each.hit], each) for each in ordered),
         tuple(islice(pages.values(), CLOSEST_PAGES)),
         result,
     )
@@ -199,7 +206,8 @@ def _order_sentences(chosen: Sequence[RatedSentence], hits: Sequence[Hit]) -> li
     return sorted(chosen, key=lambda each: (pages[hits[each.hit].path], hits[each.hit].chunk_index, each.place))
 
 
-def _build_sentence(hit: Hit, text: str) -> AnswerSentence:
+def _build_sentence(hit: Hit, rated: RatedSentence) -> AnswerSentence:
+    text = rated.text
     first, last = find_lines(hit.text, text)
     return AnswerSentence(
         text,
@@ -211,6 +219,7 @@ def _build_sentence(hit: Hit, text: str) -> AnswerSentence:
         hit.anchor,
         hit.first_line + first,
         hit.first_line + last,
+        explain_sentence(rated) if hit.explanation else "",
     )
 
 

@@ -350,6 +350,8 @@ class Candidate(NamedTuple):
     likelihood: float = 0.0
     """How likely this is the page wanted."""
     confidence: Confidence = Confidence.LOW
+    boost: float = 1.0
+    """The factor on its rank."""
 
 
 def to_candidates(rows: Candidates) -> list[Candidate]:

@@ -41,6 +41,8 @@ class SearchRequest:
     sort: SortOrder = SortOrder.RELEVANCE
     facets: tuple[str, ...] = ()
     """Frontmatter properties whose values are counted."""
+    explain: bool = False
+    """Whether each hit says why it is there."""
 
     @property
     def depth(self) -> int:

@@ -31,6 +31,7 @@ from wikiholt.search.candidates import (
     find_passages,
     search_by_meaning,
 )
+from wikiholt.search.explanations import explain_hit
 from wikiholt.search.filter_notes import explain_query
 from wikiholt.search.hits import HitBuilder, choose_passages
 from wikiholt.search.index_reader import IndexReader, IndexView
@@ -150,10 +151,12 @@ class Searcher:
                 ranked = self._rank(reader, query, words, embedded.vector if embedded else None, order)
             return self._present(reader, query, ranked, embedded, known, began, notes=notes)
 
-    def make_answer_request(self, question: str, previous: str, where: PageFilter = _NO_FILTER) -> SearchRequest:
+    def make_answer_request(
+        self, question: str, previous: str, where: PageFilter = _NO_FILTER, *, explain: bool = False
+    ) -> SearchRequest:
         """The search for an answer. A question without words of its own is asked with those of the previous one."""
         query = resolve_follow_up(question, previous, self._language)
-        return SearchRequest(query, ANSWER_PASSAGES, where=where, chunks_per_page=PASSAGES_PER_PAGE)
+        return SearchRequest(query, ANSWER_PASSAGES, where=where, chunks_per_page=PASSAGES_PER_PAGE, explain=explain)
 
     def answer(self, result: SearchResult, question: str) -> Answer:
         """The sentences of the hits of such a search that answer. Reads no page."""
@@ -259,6 +262,12 @@ class Searcher:
         pages = {page_id: known_page.page for page_id, known_page in reader.view.get_pages(page_ids).items()}
         shown = choose_passages(self._index, query, ranked.candidates, pages, nearest, self._scale)
         hits = tuple(self._hit_builder.build(query, shown, embedded.sentence_scorer if embedded else None))
+        if request.explain:
+            boosts = {pages[each.page_id].path: each.boost for each in ranked.candidates if each.page_id in pages}
+            hits = tuple(
+                replace(hit, explanation=explain_hit(hit, ranked.answer, boosts[hit.path], reranked=ranked.reranked))
+                for hit in hits
+            )
         if state.revision is None:
             reader.report_fault("the index is being built; some pages are missing")
         head, head_note = self._read_head(state.version, known)

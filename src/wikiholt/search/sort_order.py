@@ -133,7 +133,8 @@ def sort_boosted(candidates: Sequence[Candidate], factors: Mapping[int, float]) 
         # The scores of reranked and other pages differ; no page may overtake another without a boost.
         lowest = min(lowest, max(candidate.rank, 0.0))
         keys.append(lowest * factors.get(candidate.page_id, 1.0))
-    return [candidates[i] for i in sorted(range(len(candidates)), key=lambda i: -keys[i])]
+    order = sorted(range(len(candidates)), key=lambda i: -keys[i])
+    return [candidates[i]._replace(boost=factors.get(candidates[i].page_id, 1.0)) for i in order]
 
 
 def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[Candidate]:

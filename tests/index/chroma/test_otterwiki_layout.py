@@ -97,7 +97,7 @@ def test_a_removed_wiki_leaves_no_byte_and_the_other_wiki_unchanged(fixture: Chr
         gone, stays = fixture.open_cache(engine), fixture.open_cache(engine, OTHER_WIKI_ID, "other")
         wait_until(lambda: is_helped_by_chroma(gone) and is_helped_by_chroma(stays), "both use Chroma")
         chroma = engine.client
-        before = chroma.find_collection(stays._collection._name)
+        before = chroma.find_collection(stays._name)
         gone.close()
         fixture.open_indexes.pop(WIKI_ID).close()
         engine.delete_wiki(WIKI_ID, "one")

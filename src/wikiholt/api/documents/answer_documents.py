@@ -21,6 +21,7 @@ class AnswerSentenceDocument(TypedDict):
     line: int
     last_line: int
     commit: str | None
+    explanation: str | None
 
 
 class AnswerDocument(TypedDict):
@@ -57,5 +58,10 @@ def build_answer_document(answer: Answer, path_style: PathStyle = STORED_PATHS) 
 
 def _build_sentence(sentence: AnswerSentence, commit: str | None, path_style: PathStyle) -> AnswerSentenceDocument:
     return build_document(
-        AnswerSentenceDocument, sentence, path_style, url=path_style.to_url(sentence.url), commit=commit
+        AnswerSentenceDocument,
+        sentence,
+        path_style,
+        url=path_style.to_url(sentence.url),
+        commit=commit,
+        explanation=sentence.explanation or None,
     )

@@ -92,6 +92,7 @@ class HitDocument(TypedDict):
     wiki: str | None
     name_matches: list[list[int]]
     heading_matches: list[list[list[int]]]
+    explanation: str | None
 
 
 class SearchResultDocument(TypedDict):
@@ -147,6 +148,7 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         section_path=" > ".join(hit.heading_path) or None,
         page_word_count=hit.page_words,
         wiki=hit.wiki or None,
+        explanation=hit.explanation or None,
     )
 
 

@@ -92,6 +92,8 @@ class SearchParameters(FacetParameters):
         description="Whether the reranker rescores the best pages; default: with rerank.model, for unclear answers.",
     )
 
+    explain: Flag = Field(False, description="Whether each hit says in one line why it is there.")
+
     @property
     def waits_for_index(self) -> bool:
         return bool(self.fresh or self.at_least)
@@ -107,6 +109,7 @@ class SearchParameters(FacetParameters):
             self.offset,
             self.sort,
             tuple(self.facets),
+            self.explain,
         )
 
 

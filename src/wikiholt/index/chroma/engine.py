@@ -24,12 +24,13 @@ from wikiholt.index.chroma.client import (
     ChromaMetrics,
     ChromaTimeout,
     ChromaUnavailable,
+    CollectionInfo,
     ForeignCollection,
     make_connector,
 )
-from wikiholt.index.chroma.collection import Cancelled, CollectionBusy, CollectionOwner, CollectionSync
+from wikiholt.index.chroma.collection import Cancelled, CollectionBusy
 from wikiholt.index.chroma.layout import LAYOUTS
-from wikiholt.index.chroma.searcher import ChromaSearcher
+from wikiholt.index.chroma.searcher import STOP_TIMEOUT_S, ChromaSearcher
 from wikiholt.index.chroma.server import OwnServer
 from wikiholt.index.sqlite.index import SqliteIndex
 
@@ -39,8 +40,6 @@ _RETRY_DELAY_S, _MAX_RETRY_DELAY_S, _MAX_ERROR_RETRY_DELAY_S = 0.5, 60.0, 600.0
 """The delay after a failure doubles up to the second, and after repeated errors of one collection up to the third."""
 _FAILURE_RESET_S = 120.0
 """Time without a failure after which the delay is short again."""
-_STOP_TIMEOUT_S = 2.0
-"""How long stopping waits for a request in progress. One that takes longer is abandoned: Chroma may hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class ChromaEngine:
             write_timeout_s=config.write_timeout_s,
         )
         self.is_closing = False
-        self._layout = LAYOUTS[config.layout]
+        self.layout = LAYOUTS[config.layout]
         self._owner_file = owner_file
         self._get_wiki_ids = get_wiki_ids
         self._unavailable_reason = ""
@@ -105,10 +104,7 @@ class ChromaEngine:
         is_published: Callable[[], bool] = lambda: True,
     ) -> ChromaSearcher:
         """Return the searcher of one wiki. `is_published` tells whether searches still use this index."""
-        name = self._layout.format_collection_name(wiki_id, slug)
-        owner = self._make_owner(wiki_id, is_published)
-        collection = CollectionSync(index, directory, name, owner, self._layout, self.metrics)
-        return ChromaSearcher(self, index, collection)
+        return ChromaSearcher(self, index, directory, wiki_id, slug, is_published)
 
     def delete_wiki(self, wiki_id: str, slug: str) -> None:
         """Delete the collection of a wiki and its files. If Chroma is unavailable, that happens on reconnection."""
@@ -116,7 +112,7 @@ class ChromaEngine:
             if self._unavailable_reason:
                 raise ChromaUnavailable(self._unavailable_reason)
             self._start_server()
-            collection = self.client.find_collection(self._layout.format_collection_name(wiki_id, slug))
+            collection = self.client.find_collection(self.layout.format_collection_name(wiki_id, slug))
             if collection is not None and collection.metadata.get("wikiholt_wiki") == wiki_id:
                 self._delete_collections([collection.name])
         except (WikiholtError, OSError) as error:
@@ -148,10 +144,24 @@ class ChromaEngine:
         self.is_closing = True
         self._queue.put(None)
         if self._thread is not None and self._process_id == os.getpid():
-            self._thread.join(_STOP_TIMEOUT_S)
+            self._thread.join(STOP_TIMEOUT_S)
         self.client.close()
         if self._server is not None:
             self._server.close()
+
+    @property
+    def installation_id(self) -> str:
+        """Marks the collections of this installation; empty if it cannot be saved."""
+        return _read_installation_id(self._owner_file)
+
+    def is_orphan(self, collection: CollectionInfo) -> bool:
+        """Whether a removed wiki of this installation left the collection."""
+        owner = collection.metadata.get("wikiholt_owner")
+        return (
+            bool(owner)
+            and owner == self.installation_id
+            and (collection.metadata.get("wikiholt_wiki") not in set(self._get_wiki_ids()))
+        )
 
     # ── the thread that syncs ────────────────────────────────────────────────────────────────────
 
@@ -169,10 +179,6 @@ class ChromaEngine:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="wikiholt-chroma", daemon=True)
                 self._thread.start()
-
-    def wait_for_cancellation(self, searcher: ChromaSearcher) -> None:
-        """Wait a few seconds for the end of the sync of a searcher that was closed."""
-        searcher.idle.wait(_STOP_TIMEOUT_S)
 
     def _run(self) -> None:
         while (searcher := self._queue.get()) is not None:
@@ -233,8 +239,7 @@ class ChromaEngine:
             if self._instance_id is not None:
                 self._record_failure()  # it was restarted in the meantime: limit how often that happens
             self.client.ensure_database()
-            owner = self._make_owner("")
-            self._delete_collections([found.name for found in self.client.iter_collections() if owner.is_orphan(found)])
+            self._delete_collections([found.name for found in self.client.iter_collections() if self.is_orphan(found)])
             self._instance_id = instance_id
         return instance_id
 
@@ -255,11 +260,6 @@ class ChromaEngine:
                 self._server.remove_leftovers()
             except (OSError, sqlite3.Error) as error:
                 _LOG.warning("the files of a removed wiki stay in Chroma's directory: %s", error)
-
-    def _make_owner(self, wiki_id: str, is_published: Callable[[], bool] = lambda: True) -> CollectionOwner:
-        return CollectionOwner(
-            wiki_id, _read_installation_id(self._owner_file), lambda: set(self._get_wiki_ids()), is_published
-        )
 
 
 def _get_delay(failures: int, most_s: float = _MAX_RETRY_DELAY_S) -> float:

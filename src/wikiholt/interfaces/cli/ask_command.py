@@ -37,6 +37,7 @@ def add_arguments(commands: Subparsers) -> None:
     text = "the previous question, whose words count if this one has none of its own or refers back"
     parser.add_argument("--after", default="", metavar="QUESTION", help=text)
     add_filter_options(parser)
+    parser.add_argument("--explain", action="store_true", help="say in one line why each sentence or page is there")
     parser.add_argument("--no-sync", action="store_true", help="ask the index as it is, without syncing it first")
 
 
@@ -53,7 +54,9 @@ def run_ask(context: CommandContext) -> int:
     errors = dict(failures)
     for handle in handles:
         try:
-            answers[handle.wiki.slug] = handle.ask(question, arguments.after, where, interface=SearchInterface.CLI)
+            answers[handle.wiki.slug] = handle.ask(
+                question, arguments.after, where, explain=arguments.explain, interface=SearchInterface.CLI
+            )
         except WikiholtError as error:
             errors[handle.wiki.slug] = error
     if not answers:
@@ -78,13 +81,20 @@ def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePl
             place = places.format(sentence["file"], sentence["line"], style)
             yield from wrap(to_safe_line(sentence["text"]), width)
             yield _INDENT + style.format_dim(label + place + commit)
+            yield from _explain(sentence["explanation"], style)
     elif document["closest"]:
         yield style.format_warning("This wiki does not say. The closest pages are:")
         for number, hit in enumerate(document["closest"], 1):
             place = places.format(hit["file"], hit["lines"][0], style)
             yield f"{number}. {style.format_bold(to_safe_line(hit['name']))}  {style.format_dim(label + place)}"
+            yield from _explain(hit["explanation"], style)
             yield from wrap(to_safe_line(hit["snippet"]), width, initial_indent="   ", subsequent_indent="   ")
     else:
         yield style.format_warning("This wiki does not say.")
     yield style.format_dim(f"{document['probability']:.0%} likely · {document['took_ms']:.0f} ms")
     yield from (style.format_warning(f"note: {to_safe_line(note)}") for note in document["notes"])
+
+
+def _explain(explanation: str | None, style: TerminalStyle) -> Iterator[str]:
+    if explanation:
+        yield _INDENT + style.format_dim(to_safe_line(explanation))

@@ -226,7 +226,8 @@ def _format_hit(
     room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
     where = place(hit, style) + _format_headings(hit, style, room)
     rows = _format_passage(hit, style) if full else _format_snippet(hit, style)
-    return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
+    why = [f"   {style.format_dim(to_safe_line(hit['explanation']))}"] if hit["explanation"] else []
+    return [head, f"   {where}", *why, *(f"   {row}".rstrip() for row in rows), ""]
 
 
 def _format_headings(hit: HitDocument, style: TerminalStyle, room: int) -> str:

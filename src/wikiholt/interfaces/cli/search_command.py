@@ -44,6 +44,7 @@ def add_arguments(commands: Subparsers) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: for unclear answers, if rerank.model is set)",
     )
+    parser.add_argument("--explain", action="store_true", help="say in one line why each hit is there")
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
     add_hit_options(parser)
 
@@ -86,6 +87,7 @@ def _build_request(arguments: argparse.Namespace) -> SearchRequest:
         offset=arguments.offset,
         sort=SortOrder(arguments.sort),
         facets=tuple(arguments.facets),
+        explain=arguments.explain,
     )
 
 
