@@ -3,10 +3,9 @@
 Any thread may read. A write is one transaction; the writer's lease ensures that only one process writes.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ from wikiholt.index.postgres.queries import build_where_clause
 from wikiholt.index.postgres.rows import GenerationState
 from wikiholt.index.postgres.schema import GenerationTables
 from wikiholt.index.rows import decode_terms, to_datetime, to_id_array
-from wikiholt.text.bm25 import split_terms
 
 Row = tuple[Any, ...]
 
@@ -219,9 +217,7 @@ class PostgresIndex:
             yield KeywordSnapshot(version, keys, lambda page_ids: self._iter_page_terms(db, page_ids))
 
     def count_terms(self) -> tuple[int, Mapping[str, int]]:
-        with self.open_keywords() as snapshot:
-            pages = (set(chain.from_iterable(map(split_terms, terms.fields))) for _, terms in snapshot.iter_terms())
-            return snapshot.version, dict(sorted(Counter(chain.from_iterable(pages)).items()))
+        return self._keywords.count_terms(self._version)
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
