@@ -35,7 +35,6 @@ class ServiceFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda _, __: None,
             lambda index, wiki_id: FileKeywordCache(index, self.store.get_directory(wiki_id)),
             0.05,
         )

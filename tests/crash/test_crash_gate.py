@@ -257,7 +257,7 @@ def test_a_damaged_mirror_is_recreated_by_the_fetch_after_the_damage_was_found(
     for _ in range(2):
         try:
             wiki.fetch()
-            report = wiki.reindex()
+            report = wiki.sync(from_scratch=True)
         except Exception as error:  # noqa: BLE001 - the first attempt may fail with any error
             noticed = error
     assert (report.revision, report.problems) == (head, ()), noticed

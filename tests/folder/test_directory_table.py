@@ -23,6 +23,7 @@ from wikiholt.errors import (
 from wikiholt.folder.files_on_disk import hash_content
 from wikiholt.folder.source import DirectorySource
 from wikiholt.git.mirror import SharedHead
+from wikiholt.index.sqlite.store import SqliteStore
 
 
 def test_a_stopped_scan_changes_nothing(vault: Vault) -> None:
@@ -101,7 +102,15 @@ def test_changes_are_known_between_equal_revisions_only(vault: Vault) -> None:
 
 def test_a_node_scans_when_another_one_has_seen_a_change(vault: Vault, tmp_path: Path) -> None:
     published: list[str] = []
-    shared = SharedHead(lambda: published[-1] if published else None, published.append)
+
+    class Notes(SqliteStore):
+        def get_note(self, wiki_id: str, name: str) -> str | None:
+            return published[-1] if published else None
+
+        def set_note(self, wiki_id: str, name: str, text: str, *, create: bool = False) -> None:
+            published.append(text)
+
+    shared = SharedHead(Notes(tmp_path), "wiki")
     vault.write("Home.md", "one")
     nodes = [DirectorySource(vault.path, tmp_path / name, shared_head=shared) for name in "ab"]
     assert nodes[0].get_head() == nodes[1].get_head() == published[-1]

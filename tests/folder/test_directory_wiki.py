@@ -41,7 +41,6 @@ def open_test_service(settings: Settings) -> WikiService:
     components = Components(
         backend.store,
         lambda: embedder,
-        lambda _, __: None,
         lambda index, wiki_id: None,
         5.0,
     )

@@ -12,19 +12,23 @@ from wikiholt.errors import SourceError, SourceMissing
 from wikiholt.git import mirror
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
+from wikiholt.index.sqlite.store import SqliteStore
 
 LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout_s=TIMEOUT_S)
 
 
-class FakeSharedHead:
+class FakeSharedHead(SqliteStore):
     """The heads that nodes have published."""
 
     def __init__(self) -> None:
         self.published: str | None = None
-        self.shared_head = SharedHead(lambda: self.published, self._publish)
+        self.shared_head = SharedHead(self, "wiki")
 
-    def _publish(self, revision: str) -> None:
-        self.published = revision
+    def get_note(self, wiki_id: str, name: str) -> str | None:
+        return self.published
+
+    def set_note(self, wiki_id: str, name: str, text: str, *, create: bool = False) -> None:
+        self.published = text
 
 
 def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:

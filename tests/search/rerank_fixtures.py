@@ -67,7 +67,6 @@ class RerankFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda _, __: None,
             lambda index, wiki_id: None,
             1,
             scale=lambda _: scale or CosineScale(),

@@ -63,7 +63,6 @@ class SpellingFixture:
         components = Components(
             self.store,
             lambda: self.embedder,
-            lambda _, __: None,
             words,
             1,
             **({"lexicon": LexiconProvider} if correct else {}),

@@ -46,7 +46,6 @@ class SentenceFixture:
         components = Components(
             store,
             self._get_embedder,
-            lambda _, __: None,
             lambda index, wiki_id: None,
             1,
         )

@@ -11,10 +11,8 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import CosineScale, IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.index import rows
 from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
-from wikiholt.search import hits
 from wikiholt.search.candidates import Passage
 from wikiholt.search.hits import HitBuilder, choose_passages, count_mentions, get_stems, strip_leading_headings
 from wikiholt.search.query import Query
@@ -79,28 +77,6 @@ def test_the_chunk_with_the_word_is_shown_in_every_spelling(show: Show, typed: s
 def test_marks_that_are_not_accents_distinguish_words(show: Show) -> None:
     hit = show(f"# Page\n\nかく {FILLER}\n\n## Menu\n\nがく {FILLER}\n", "がく")
     assert hit.anchor == "menu"
-
-
-@pytest.mark.slow
-def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = list[int]()
-    whole = rows.to_stored_chunk
-    monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 50)
-    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", 100)
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(150))
-    assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= hits._MAX_LEAD_CHUNKS
-
-
-@pytest.mark.parametrize(("read", "anchor"), [(3, "part-0"), (9, "part-8")])
-def test_the_page_of_the_first_hit_is_read_up_to_a_limit_of_its_own(
-    show: Show, monkeypatch: pytest.MonkeyPatch, read: int, anchor: str
-) -> None:
-    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
-    monkeypatch.setattr(hits, "_MAX_LEAD_CHUNKS", read)
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
-    assert show(page, "word8 ").anchor == anchor
 
 
 def test_a_query_without_a_word_has_no_mentions() -> None:

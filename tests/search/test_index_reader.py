@@ -11,8 +11,7 @@ from tests.index.brute_force_index import random_vectors
 from wikiholt.domain.index import IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import DatabaseUnavailable, NothingIndexed
-from wikiholt.search import index_reader
-from wikiholt.search.index_reader import MAX_KNOWN_MEANS, IndexReader, IndexView
+from wikiholt.search.index_reader import IndexReader, IndexView
 
 VECTOR = random_vectors(1, seed=9)[0]
 
@@ -53,34 +52,6 @@ class CountingIndex:
 
 def open_view(index: CountingIndex) -> IndexView:
     return IndexView(cast(Any, index), "english")
-
-
-def test_pages_and_their_names_are_read_once() -> None:
-    index = CountingIndex()
-    view = open_view(index)
-    assert view.get_pages([1])[1].names["english"][0].name == {"page", "1"}
-    assert set(view.get_pages([1, 2, 500])) == {1, 2}
-    assert index.read == [1, 2, 500]
-
-
-def test_of_many_pages_half_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_reader, "MAX_KNOWN_PAGES", 10)
-    index = CountingIndex()
-    view = open_view(index)
-    assert view.get_pages(range(12)) == view.get_pages(range(12))
-    assert index.read == [*range(12), *range(5)]
-
-
-def test_means_are_read_once_and_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    index = CountingIndex()
-    view = open_view(index)
-    first = view.get_page_means(np.array([1, 2]))
-    assert view.get_page_means(np.array([1, 2, 3]))[:2].tolist() == first.tolist()
-    assert index.means_read == [1, 2, 3]
-    assert MAX_KNOWN_MEANS > 3
-    monkeypatch.setattr(index_reader, "MAX_KNOWN_MEANS", 2)
-    view.get_page_means(np.array([1]))
-    assert index.means_read == [1, 2, 3, 1]
 
 
 def test_an_index_without_pages_is_an_error() -> None:

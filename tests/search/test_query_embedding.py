@@ -126,14 +126,3 @@ def test_any_other_error_is_raised_in_the_caller(wiki: WikiHandle, embedder: Sta
     embedder.error = RuntimeError("out of memory")
     with pytest.raises(RuntimeError, match="out of memory"):
         wiki.search(SearchRequest("gathers leaves"))
-
-
-def test_a_query_started_with_another_model_is_not_used(
-    wiki: WikiHandle, embedder: StartingEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = StartingEmbedder()
-    models = iter([other])
-    searcher = wiki._live_index.searcher  # type: ignore[union-attr]
-    monkeypatch.setattr(searcher._query_embedder, "_get_embedder", lambda: next(models, embedder))
-    assert wiki.search(SearchRequest("gathers leaves")).hits
-    assert (other.started, other.waited, embedder.called) == (["gathers leaves"], [], ["gathers leaves"])

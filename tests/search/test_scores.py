@@ -142,22 +142,6 @@ def test_words_count_less_in_a_sentence_and_more_for_a_code() -> None:
     assert score(SearchMode.HYBRID, [near, worded], name)[0].page_id == 2
 
 
-def test_the_shape_of_a_query_tells_names_from_sentences() -> None:
-    assert make_query_shape(("boiler",), 1) == QueryShape(0.0, 1 / 12, 1.0, 0.0)
-    assert make_query_shape(("pump", "clean"), 8).function_words == 0.75
-    assert make_query_shape((), 0).function_words == 0.0
-    assert [make_query_shape((term,), 1).code for term in ("xj4711", "2024", "ipv6", "v2", "pump")] == [1, 0, 1, 0, 0]
-
-
-def test_the_likelihood_of_the_reranker_is_kept() -> None:
-    read, unread = Row(1, 1, 0.2, 0.9, likelihood=0.125), Row(2, 2, 0.4, 0.5)
-    ranked = rank_candidates(SearchMode.HYBRID, make_rows([read, unread]), PLAIN, SCALE)
-    verdict = judge_answer(SearchMode.HYBRID, ranked, PLAIN, SCALE)
-    first, second = with_likelihoods(ranked, verdict)["likelihood"].tolist()
-    assert first == 0.125
-    assert 0 < second < 1
-
-
 def test_passages_of_one_page_do_not_compete() -> None:
     passages = [Row(1, chunk, 0.2, 0.8, title=TitleMatch(0.5, 0.5)) for chunk in (1, 2, 3)]
     alone, several = (score(SearchMode.HYBRID, found)[0] for found in (passages[:1], passages))

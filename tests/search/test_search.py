@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
-from wikiholt.domain.protocols import KeywordCache, VectorCache
+from wikiholt.domain.protocols import KeywordCache
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -42,13 +43,13 @@ class SearchFixture:
         self.repository = Repository(directory / "wiki")
         self.store = SqliteStore(directory / "data")
         self.embedder = FakeEmbedder()
-        self.vector_cache: Callable[[WikiIndex, str], VectorCache | None] = lambda index, wiki_id: None
+        self.vector_engine: Any = None
         self.word_cache: Callable[[WikiIndex, str], KeywordCache | None] = lambda index, wiki_id: None
 
     def open_handle(self) -> WikiHandle:
         wiki = Wiki(WIKI_ID, "garden", str(self.repository.path), datetime.now(UTC))
         parts = WikiConfig(GitSource(self.repository.path), TextPipeline(), "/wiki/{path}")
-        components = Components(self.store, lambda: self.embedder, self.vector_cache, self.word_cache, 1)
+        components = Components(self.store, lambda: self.embedder, self.word_cache, 1, vector_engine=self.vector_engine)
         return WikiHandle(wiki, parts, components)
 
 
@@ -275,12 +276,15 @@ def test_without_a_loadable_model_search_uses_keywords(garden: SearchFixture, wi
     other.close()
 
 
-class BrokenVectorCache:
-    """A cache that fails with the given fault."""
+class BrokenVectorEngine:
+    """An engine and its cache, which fails with the given fault."""
 
     def __init__(self, fault: Exception | None) -> None:
         self._error = fault
         self.version = None
+
+    def open_searcher(self, *_: object) -> "BrokenVectorEngine":
+        return self
 
     def refresh(self) -> None:
         if self._error:
@@ -299,7 +303,7 @@ class BrokenVectorCache:
 @pytest.mark.parametrize("fault", [None, OSError("disk"), ValueError("bad file"), MemoryError()])
 def test_a_failing_cache_only_costs_speed(garden: SearchFixture, wiki: WikiHandle, fault: Exception | None) -> None:
     good = wiki.search(SearchRequest("oil the handle of a spade", n=100))
-    garden.vector_cache = lambda index, wiki_id: BrokenVectorCache(fault)
+    garden.vector_engine = BrokenVectorEngine(fault)
     broken = garden.open_handle()
     answer = broken.search(SearchRequest("oil the handle of a spade", n=100))
     assert [(h.path, h.score) for h in answer.hits] == [(h.path, h.score) for h in good.hits]

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.candidate_fixtures import Row, make_rows
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
-from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.models import load_embedder
-from wikiholt.search.ranking import QueryShape, TitleMatch, rank_candidates
+from wikiholt.search.ranking import TitleMatch
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.title_match import PATH_SHARE, analyse_names, score_titles, split_path_words
+from wikiholt.search.title_match import analyse_names, score_titles, split_path_words
 from wikiholt.text.keyword_query import parse_query
 
 
@@ -120,21 +118,6 @@ def measure_path_overlap(typed: str, name: str, path: str, aliases: tuple[str, .
     return measure_page_overlap(typed, make_stored_page(1, name)._replace(path=path, aliases=aliases))
 
 
-@pytest.mark.parametrize(
-    ("path", "shared"),
-    [
-        ("kitchen/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 0.8),
-        ("house/kitchen/ground-floor/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 4 / 7),
-        ("kitchen/house/ground-floor/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 2 / 7),
-        ("machine", 0.5),
-        ("2024/05/31", 0.5),
-    ],
-    ids=["a directory names it", "further directories", "a directory too far up", "no directory", "a date"],
-)
-def test_the_last_parts_of_a_path_belong_to_the_title(path: str, shared: float) -> None:
-    assert measure_path_overlap("kitchen machine", "Coffee machine", path) == pytest.approx(shared)
-
-
 def test_the_name_of_a_page_is_a_complete_match_in_any_directory() -> None:
     for path in ("machine", "kitchen/machine", "a/deep/path/to/some/machine"):
         assert measure_path_overlap("coffee machines", "Coffee machine", path) == 1.0
@@ -161,20 +144,3 @@ def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> 
     notes.repository.commit({"rules.md": "# Coffee machine\n\nBe quiet after ten.\n"})
     notes.sync()
     assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "rules"
-
-
-def test_of_a_sentence_a_name_counts_more_the_nearer_the_page_is() -> None:
-    sentence, named = QueryShape(function_words=0.5), TitleMatch(1.0, 1.0)
-    gained = []
-    for distance in (0.9, 0.5):
-        rows = [make_rows([Row(1, 1, distance, 0.3, title=title)]) for title in (TitleMatch(), named)]
-        bare, match = (rank_candidates(SearchMode.HYBRID, each, sentence, CosineScale())["rank"][0] for each in rows)
-        gained.append(match - bare)
-    assert gained[0] < gained[1]
-
-
-def test_semantic_search_ignores_names() -> None:
-    bare = Row(1, 1, distance=0.4)
-    rows = make_rows([bare, bare._replace(title=TitleMatch(1.0, 1.0))])
-    first, second = rank_candidates(SearchMode.SEMANTIC, rows, QueryShape(), CosineScale())["rank"]
-    assert first == second

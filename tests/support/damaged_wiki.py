@@ -98,7 +98,7 @@ class DamagedWiki:
         scheduler = Scheduler(
             self.service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=checks, get_interval=lambda _: 0.2)
         )
-        self.service.on_damage = scheduler.request_repair
+        self.service.listen_for_damage(scheduler.request_repair)
         self.schedulers.append(scheduler)
         scheduler.start()
         return scheduler

@@ -50,7 +50,6 @@ class IndexedWiki:
         shop = Components(
             self.store,
             embedder or (lambda: fake),
-            lambda _, __: None,
             lambda index, wiki_id: None,
             5,
             scale=get_scale,

@@ -92,7 +92,7 @@ def make_cached_service(
         return WikiConfig(source, pipeline, "/w/{path}")
 
     reranking = RerankConfig(FakeReranker, 60.0)
-    shop = Components(store, lambda: embedder, lambda _, __: None, words, lock_timeout_s, reranking=reranking)
+    shop = Components(store, lambda: embedder, words, lock_timeout_s, reranking=reranking)
     return WikiService(Registry(data / "registry.sqlite"), shop, parts)
 
 

@@ -73,7 +73,6 @@ class SchedulerFixture:
             self.store,
             lambda: self.embedder,
             lambda _, __: None,
-            lambda _, __: None,
             30.0,
         )
         return WikiService(Registry(self.data / "registry.sqlite"), components, self.make_config)

@@ -85,7 +85,6 @@ class _SecondProcess:
             fixture.store,
             self._load_model,
             lambda _, __: None,
-            lambda _, __: None,
             30.0,
             identity=lambda: fixture.embedder,
         )

@@ -20,7 +20,6 @@ from wikiholt.index.sqlite.connections import open_connection
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sqlite.vector_file import read_vector_header
 from wikiholt.index.sqlite.vectors import get_vector_path
-from wikiholt.sync import tasks
 from wikiholt.sync.scheduler import Scheduler
 
 IDLE_WIKI_COUNT = choose(2000, 150)
@@ -182,51 +181,3 @@ def test_an_index_that_another_process_changed_is_noticed_in_a_wiki_at_rest(
     shutil.copy2(index, index.with_suffix(".copy"))  # the same size, time and bytes, but another inode
     index.with_suffix(".copy").replace(index)
     wait_until(lambda: entry.change_token not in ("", token) and entry.revision is not None)
-
-
-def test_a_probe_expires(
-    fixture: SchedulerFixture, complete_checks: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fixture.create_repository("wiki", {"A.md": "# A\n\nIdle pages.\n"})
-    scheduler = fixture.make_scheduler(interval=0.02)
-    wait_for_rest(scheduler, complete_checks)
-    entry = scheduler._state.get(fixture.get_wiki_id("wiki"))
-    assert entry is not None
-    monkeypatch.setattr(tasks, "_PROBE_TTL_S", 0.0)
-    entry.probe_until = 0.0
-    wait_until(lambda: len(complete_checks) >= 3)
-
-
-def test_a_probe_is_not_used_for_other_settings(fixture: SchedulerFixture, complete_checks: list[Path]) -> None:
-    fixture.create_repository("wiki", {"A.md": "# A\n\nIdle pages.\n"})
-    other = Repository(fixture.data.parent / "other")
-    head = other.commit({"A.md": "# A\n\nOther pages.\n"})
-    scheduler = fixture.make_scheduler(interval=0.02, discover_interval=1000.0)
-    wait_for_rest(scheduler, complete_checks)
-    entry = scheduler._state.get(fixture.get_wiki_id("wiki"))
-    assert entry is not None
-    probe = entry.head_probe
-    moved = replace(entry.wiki, source=str(other.path))
-    scheduler._state.add(moved, entry.interval_s)
-    wait_until(lambda: other.path in complete_checks)
-    wait_until(lambda: entry.head_probe not in (None, probe))
-    assert entry.head_probe is not None
-    assert entry.head_probe.read_head() == head
-
-
-@pytest.mark.parametrize("interval", [0.5, 60.0, 3600.0])
-def test_checks_share_wake_ups_but_are_never_late(
-    fixture: SchedulerFixture, monkeypatch: pytest.MonkeyPatch, interval: float
-) -> None:
-    repositories = [fixture.create_repository(slug, {"A.md": "# A\n\nIdle.\n"}) for slug in ("home", "wiki")]
-    scheduler = fixture.make_scheduler(interval=interval, start=False)
-    scheduler._discovery.scan()
-    entries = scheduler._state.list_entries()
-    assert len(entries) == len(repositories)
-    early = min(1.0, interval / 60)
-    for entry, now in zip(entries, (7000.1 * early, 7000.8 * early), strict=True):
-        entry.checked = True
-        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
-        scheduler._tasks.check_head(entry)
-        assert now + interval - early < entry.due_at <= now + interval
-    assert len({round(entry.due_at, 6) for entry in entries}) == 1

@@ -1,9 +1,7 @@
 """A scheduler on one of several nodes: it syncs its assigned wikis, and sends messages for the others."""
 
-import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, closing
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,11 @@ from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.sync.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from wikiholt.domain.storage_protocols import NodeMessage
-from wikiholt.errors import DatabaseUnavailable, LockTimeout, WikiNotFound
+from wikiholt.errors import DatabaseUnavailable, WikiNotFound
 from wikiholt.sync import tasks, wiki_records
 from wikiholt.sync.reindex_job import ReindexState
 from wikiholt.sync.scheduler import Scheduler
-from wikiholt.sync.wiki_records import SchedulerConfig, WikiEntry
+from wikiholt.sync.wiki_records import SchedulerConfig
 
 
 class FakeAssignments:
@@ -226,23 +224,6 @@ def test_an_invalid_state_note_is_ignored(
         assert scheduler.get_sync_state(theirs).failures == 0
 
 
-def test_the_registry_is_read_again_only_when_it_has_changed(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = register_two(fixture)
-    reads = list[int]()
-    list_wikis = fixture.service.registry.list_wikis
-    monkeypatch.setattr(fixture.service.registry, "list_wikis", lambda: reads.append(1) or list_wikis())
-    assignments.assigned = {mine}
-    for _ in range(5):
-        scheduler._discovery.scan()
-    assert len(reads) == 1
-    fixture.service.registry.update_settings("mine", {"interval": "7"})
-    for _ in range(5):
-        scheduler._discovery.scan()
-    assert len(reads) == 2
-
-
 def test_a_removed_wiki_of_another_node_is_not_discovered_again(
     fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler
 ) -> None:
@@ -253,35 +234,6 @@ def test_a_removed_wiki_of_another_node_is_not_discovered_again(
     for _ in range(3):
         scheduler._discovery.scan()
     assert [wiki.slug for wiki in fixture.service.registry.list_wikis()] == ["mine"]
-
-
-def test_an_idle_node_rarely_reads_change_tokens_and_then_notices_other_writers(
-    fixture: SchedulerFixture, assignments: FakeAssignments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = register_two(fixture)
-    token_reads = list[str]()
-    get_change_token = fixture.store.get_change_token
-    monkeypatch.setattr(
-        fixture.store, "get_change_token", lambda wiki_id: token_reads.append(wiki_id) or get_change_token(wiki_id)
-    )
-    scheduler = Scheduler(fixture.service, SchedulerConfig(1, 0.1, 3600.0, lambda _: 0.01), assignments=assignments)
-    fixture.schedulers.append(scheduler)
-    assignments.assigned = {mine}
-    scheduler.start()
-    wait_until(lambda: scheduler.get_counters().syncs == 1 and not scheduler.get_counters().running)
-    looks = scheduler.get_counters().head_checks
-    wait_until(lambda: scheduler.get_counters().head_checks > looks + 5)
-    reads_before = len(token_reads)
-    wait_until(lambda: scheduler.get_counters().head_checks > looks + 50)
-    assert len(token_reads) <= reads_before + 2
-    # Another process writes the index. The scheduler notices when it reads the change token again.
-    with closing(fixture.service.open_with_embedder("mine", fixture.embedder)) as other_handle:
-        other_handle.reindex()
-    monkeypatch.setattr(tasks, "_TOKEN_TTL_S", 0.0)
-    entry = scheduler._state.get(mine)
-    assert entry is not None
-    entry.trusted_until = 0.0
-    wait_until(lambda: entry.change_token == get_change_token(mine))
 
 
 def test_an_unavailable_database_is_not_a_failure_of_the_wiki(
@@ -304,38 +256,3 @@ def test_an_unavailable_database_is_not_a_failure_of_the_wiki(
     assert len(attempts) == 4
     assert scheduler.get_counters().failures == 0
     assert scheduler.get_sync_state(mine).error is None
-
-
-def test_retries_of_a_wiki_locked_in_the_database_back_off_until_a_sync_succeeds(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = register_two(fixture)
-    write_lock, attempts, delays = fixture.store.write_lock, list[float](), list[float]()
-    schedule = scheduler._state.schedule
-
-    def failing_write_lock(wiki_id: str, timeout_s: float) -> AbstractContextManager[None]:
-        attempts.append(time.monotonic())
-        if len(attempts) < 5:
-            raise LockTimeout("locked")
-        return write_lock(wiki_id, timeout_s)
-
-    def recording_schedule(entry: WikiEntry, at: float) -> None:
-        if entry.lock_timeouts > len(delays):
-            delays.append(at - time.monotonic())
-        schedule(entry, at)
-
-    monkeypatch.setattr(fixture.store, "write_lock", failing_write_lock)
-    monkeypatch.setattr(scheduler._state, "schedule", recording_schedule)
-    monkeypatch.setattr(tasks, "_BUSY_RETRY_S", 0.1)
-    monkeypatch.setattr(tasks, "_MAX_LOCK_DELAY_S", 0.5)
-    scheduler.start()
-    assignments.assign(mine)
-    wait_until(lambda: fixture.can_find("mine", "about", "Home"))
-    expected = [0.2, 0.4, 0.5, 0.5]
-    assert len(delays) == len(expected)
-    # On a busy machine less of a delay is left when it is recorded, and the next attempt comes later.
-    assert all(delay <= most + 0.001 for delay, most in zip(delays, expected, strict=True))
-    waited = [after - before for before, after in pairwise(attempts)]
-    assert all(seconds >= least for seconds, least in zip(waited, expected, strict=True))
-    wait_until(lambda: scheduler._get_entry(mine).lock_timeouts == 0)
-    assert scheduler.get_counters().failures == 0

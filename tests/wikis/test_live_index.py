@@ -44,7 +44,7 @@ def test_the_caches_of_replaced_copies_are_closed(tmp_path: Path) -> None:
             keyword_cache=lambda index, _: CountedCache(index, tmp_path),
             open_copy=lambda _: RebuiltCopy(wiki),
         )
-        live_index = LiveIndex(WIKI_ID, wiki.handle._config, components)
+        live_index = LiveIndex(wiki.handle.wiki, wiki.handle._config, components)
         searchers = {live_index.searcher for _ in range(6)}
         assert len(searchers) == 6
         assert CountedCache.count == 3, "of the index, of the copy, and of the copy before, which may be searched"

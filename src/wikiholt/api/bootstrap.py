@@ -4,7 +4,6 @@ import importlib.util
 import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from wikiholt.api.models import load_embedder, make_embedder_loader, make_identi
 from wikiholt.api.settings.definitions import Settings, WikiSettings
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.git import DiscoveredRepository
-from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
+from wikiholt.domain.protocols import KeywordCache, Source
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
@@ -24,7 +23,7 @@ from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
 from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
-from wikiholt.git.mirror import SharedHead
+from wikiholt.git.mirror import NO_OTHER_NODES, SharedHead
 from wikiholt.git.remote import FetchLimits, RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import DiscoveryCache, find_repositories
@@ -87,7 +86,6 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         query_log_writer=QueryLogWriter(
             backend.open_query_log, QueryRetention(settings.queries_keep_days, settings.queries_max_entries)
         ),
-        vector_cache=_open_no_cache if chroma is None else _make_chroma_cache_opener(chroma, backend),
         keyword_cache=_make_keyword_cache_opener(backend),
         open_copy=backend.open_copy,
         lexicon=LexiconProvider,
@@ -118,7 +116,10 @@ def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
 
 def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence[Question]") -> WikiHandle:
     """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
-    terms = service.get_handle(slug).build_terms_without(questions)
+    from wikiholt.wikis.evaluation.mined_questions import build_terms_without  # noqa: PLC0415 - few commands need it
+
+    with service.get_handle(slug).open_contents() as contents:
+        terms = build_terms_without(*contents, questions)
     return service.open_with_keyword_cache(slug, lambda index: build_patched_cache(index, terms))
 
 
@@ -199,7 +200,7 @@ def open_application(
     else:
         assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     scheduler = _build_scheduler(settings, roots, service, only_slug, assignments, publishes_state=publishes_state)
-    service.on_damage = scheduler.request_repair
+    service.listen_for_damage(scheduler.request_repair)
     return Application(
         service=service,
         access=AccessPolicy(
@@ -358,14 +359,9 @@ def _get_mirror_directory(wiki: Wiki, backend: Backend) -> Path | None:
     return backend.store.get_directory(wiki.id) if wiki.id else None
 
 
-def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
-    """The HEAD of a mirror, shared between nodes as a note in the store; None if there are no other nodes."""
-    if not wiki.id or not backend.is_shared:
-        return None
-    store = backend.store
-    return SharedHead(
-        lambda: store.get_note(wiki.id, "head"), lambda head: store.set_note(wiki.id, "head", head, create=True)
-    )
+def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead:
+    """The HEAD of a mirror, shared between nodes if there are several."""
+    return SharedHead(backend.store, wiki.id) if wiki.id and backend.is_shared else NO_OTHER_NODES
 
 
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
@@ -386,39 +382,10 @@ def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))
 
 
-def _open_no_cache(_: WikiIndex, __: str) -> VectorCache | None:
-    """None: the index itself finds the nearest chunks."""
-    return None
-
-
-def _make_chroma_cache_opener(
-    chroma: "ChromaEngine", backend: Backend
-) -> Callable[[WikiIndex, str], VectorCache | None]:
-    def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache | None:
-        if not isinstance(index, SqliteIndex):
-            return None
-        generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
-        directory = _get_cache_directory(backend, wiki_id)
-        return chroma.open_searcher(
-            index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
-        )
-
-    return open_cache
-
-
 def _make_keyword_cache_opener(backend: Backend) -> Callable[[WikiIndex, str], KeywordCache | None]:
     def open_cache(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
         if not isinstance(index, SqliteIndex) or index.get_state().pages <= backend.keyword_cache_min_pages:
             return None
-        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id))
+        return FileKeywordCache(index, backend.store.get_directory(wiki_id))
 
     return open_cache
-
-
-def _get_cache_directory(backend: Backend, wiki_id: str) -> Path:
-    """The cache directory of a wiki. With a database it may not exist yet on this machine."""
-    directory = backend.store.get_directory(wiki_id)
-    if backend.is_shared:
-        with suppress(OSError):  # caches work without a directory
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return directory

@@ -155,9 +155,12 @@ class FileTable:
                 yield None
                 return
             with closing(sqlite3.connect(self._file, _LOCK_TIMEOUT_S, isolation_level=None)) as db:
-                if not is_new and db.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-                    raise sqlite3.DatabaseError("another version")
-                yield db
+                if is_new or db.execute("PRAGMA user_version").fetchone() == (_VERSION,):
+                    yield db
+                    return
+            move_away(self._file)  # of an earlier version
+            with self._open(create=create) as new:
+                yield new
         except sqlite3.OperationalError as error:
             raise StorageError(
                 f"The table of the directory's files cannot be used: {error}.",

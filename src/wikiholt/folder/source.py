@@ -50,7 +50,7 @@ from wikiholt.folder.files_on_disk import (
     read_current_file,
     read_file,
 )
-from wikiholt.git.mirror import MirrorRefresher, SharedHead, lock_copy
+from wikiholt.git.mirror import NO_OTHER_NODES, MirrorRefresher, SharedHead, lock_copy
 from wikiholt.git.objects import decode_file_name, find_free_name
 from wikiholt.git.source import make_page_files
 from wikiholt.git.tree_editor import validate_page_file
@@ -82,7 +82,7 @@ class DirectorySource:
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
         max_bytes: int = 10 * 1024 * 1024,
-        shared_head: SharedHead | None = None,
+        shared_head: SharedHead = NO_OTHER_NODES,
     ) -> None:
         """`data_directory` contains the table; it is None while the wiki is only validated.
 
@@ -97,7 +97,7 @@ class DirectorySource:
         self._table = FileTable(self._data / TABLE_FILE)
         has_exceptions = any(pattern.strip().startswith("!") for pattern in ignore)
         self._scanner = DirectoryScanner(self._root, self._table, files, has_exceptions, max_bytes, _TIMEOUT_S)
-        self._shared_head = shared_head or SharedHead()
+        self._shared_head = shared_head
         self._refresher = MirrorRefresher(self.fetch)
 
     # Revisions.

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 
+from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.errors import IndexUnavailable, NoCommits, SourceCorrupt, StorageError, WikiholtError
 from wikiholt.git.journal import lock_file
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
 
 MIRROR_DIRECTORY = "mirror.git"
+_HEAD_NOTE = "head"
 MIRROR_BRANCH = "refs/heads/mirror"
 _SUSPECT_MARKER = "wikiholt.doubt"
 _READER_TIMEOUT_S = 20.0
@@ -28,22 +30,24 @@ _MIN_FETCH_INTERVAL_S = 10.0
 """No second fetch for the same HEAD within this time."""
 
 
-def _ignore(_: str) -> None:
-    """Default for `SharedHead.write` where there are no other nodes."""
-
-
 @dataclass(frozen=True, slots=True)
 class SharedHead:
-    """Reads and publishes the HEAD that any node fetched last."""
+    """The HEAD that any node fetched last: a note with the wiki's index. Without a store, there are no other nodes."""
 
-    read: Callable[[], str | None] = lambda: None
-    write: Callable[[str], None] = _ignore
+    store: IndexStore | None = None
+    wiki_id: str = ""
+
+    def read(self) -> str | None:
+        return self.store.get_note(self.wiki_id, _HEAD_NOTE) if self.store is not None else None
 
     def publish(self, get_head: Callable[[], str]) -> None:
         """Publish this node's HEAD to the other nodes if it is new."""
         with suppress(NoCommits, IndexUnavailable):  # published after the next fetch instead
-            if (head := get_head()) != self.read():
-                self.write(head)
+            if self.store is not None and (head := get_head()) != self.read():
+                self.store.set_note(self.wiki_id, _HEAD_NOTE, head, create=True)
+
+
+NO_OTHER_NODES = SharedHead()
 
 
 @contextmanager

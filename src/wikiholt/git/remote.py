@@ -25,6 +25,7 @@ from wikiholt.errors import Busy, NoCommits, NotWritable, SourceCorrupt, SourceE
 from wikiholt.git.mirror import (
     MIRROR_BRANCH,
     MIRROR_DIRECTORY,
+    NO_OTHER_NODES,
     MirrorRefresher,
     SharedHead,
     combine_packs,
@@ -273,7 +274,7 @@ class RemoteSource(GitSource):
         subdirectory: str = "",
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
-        shared_head: SharedHead | None = None,
+        shared_head: SharedHead = NO_OTHER_NODES,
     ) -> None:
         """`directory` contains the mirror. It is None while the wiki is only validated."""
         self._remote_url = parse_remote_url(url, limits.schemes)
@@ -288,7 +289,7 @@ class RemoteSource(GitSource):
 
     def get_head(self) -> str:
         """The mirror's HEAD; fetches first if another node has a different one."""
-        shared = self._shared_head.read() if self._shared_head else None
+        shared = self._shared_head.read()
         if shared is not None and self._path.exists():
             with suppress(NoCommits):
                 if super().get_head() == shared:
@@ -301,7 +302,7 @@ class RemoteSource(GitSource):
 
     def get_last_known_head(self) -> str:
         """The HEAD that any node fetched last."""
-        if self._shared_head and (shared := self._shared_head.read()) is not None:
+        if (shared := self._shared_head.read()) is not None:
             return shared
         self._require_mirror()
         return super().get_head()
@@ -310,8 +311,7 @@ class RemoteSource(GitSource):
         """Update the mirror, creating it if needed; return whether anything changed."""
         with lock_copy(self._directory, "mirror.lock", self._limits.timeout_s):
             has_changed = self._update_mirror(stop)
-            if self._shared_head is not None:
-                self._shared_head.publish(super().get_head)
+            self._shared_head.publish(super().get_head)
             return has_changed
 
     read_tree = _mark_damage(GitSource.read_tree)
@@ -412,7 +412,7 @@ class RemoteSource(GitSource):
         return match[1].decode() if match else None
 
     def _find_location(self) -> RepositoryLocation:
-        if not self._path.exists() and self._shared_head is not None:
+        if not self._path.exists() and self._shared_head.store is not None:
             failure = self._refresher.refresh(self._shared_head.read())
             if failure is not None:
                 raise failure

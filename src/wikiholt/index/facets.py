@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import ALL_PROPERTIES, Facet, PropertyFacets
 from wikiholt.index.rows import Row, decode_strings, translate_damage
-from wikiholt.text.properties import fold_property_name
+from wikiholt.text.properties import fold_property_name, fold_tag
 
 
 def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
@@ -22,14 +22,15 @@ def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -
         if category is not None:
             categories[category] += 1
         if encoded != "[]":
-            tags.update(decode_strings(encoded))
+            # A page counts once for a tag that it has in two spellings.
+            tags.update({fold_tag(tag): tag for tag in decode_strings(encoded)}.values())
         folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
         if slash:
             folders[start + folder] += 1
     return Facets(
         count,
-        _merge_case(categories),
-        _merge_case(tags),
+        _merge_spellings(categories),
+        _merge_spellings(tags, fold_tag),
         _sort_facets(folders.items()),
         _count_property_values(encoded_properties, properties),
     )
@@ -48,14 +49,14 @@ def _count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tupl
             kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
             # A page counts once for a value that it has twice.
             spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
-    return tuple(PropertyFacets(name, _merge_case(counts[name])) for name in counts)
+    return tuple(PropertyFacets(name, _merge_spellings(counts[name])) for name in counts)
 
 
-def _merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
-    """Merge values that differ only in case, as filters do, under their most frequent spelling."""
+def _merge_spellings(counts: Counter[str], fold: Callable[[str], str] = str.casefold) -> tuple[Facet, ...]:
+    """Merge values that filters do not tell apart under their most frequent spelling."""
     spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for value, count in counts.items():
-        spellings[value.casefold()].append((-count, value))
+        spellings[fold(value)].append((-count, value))
     return _sort_facets((min(same)[1], -sum(count for count, _ in same)) for same in spellings.values())
 
 

@@ -266,19 +266,21 @@ class TreeReader:
 
 
 class DialectDetector:
-    """Detects the dialect of one wiki: in the first sync of a process, and in each sync while the wiki is small."""
+    """Detects the dialect of one wiki: in the first sync of a process, and in a small one if its files are others."""
 
     def __init__(self, source: Source, trees: TreeReader) -> None:
         self._source = source
         self._trees = trees
-        self._page_count: int | None = None
+        self._is_large = False
+        self._files: tuple[Collection[str], Collection[str]] | None = None
+        """The pages and the other files of a small wiki at the last detection."""
 
     def update(self, pipeline: TextPipeline, revision: str, state: IndexState | None) -> TextPipeline:
         """The pipeline with the dialect of the wiki at this revision, if it detects dialects.
 
         `state` is that of the published index, if it can be read.
         """
-        if not pipeline.detects_dialect or (self._page_count or 0) > MAX_SAMPLE_PAGES:
+        if not pipeline.detects_dialect or self._is_large:
             return pipeline
         if state is not None:
             # The indexed dialect stays without clear evidence for another one.
@@ -286,8 +288,12 @@ class DialectDetector:
             if state.revision == revision and _is_detected(state.recipe):
                 return pipeline
         tree, other_files = self._trees.read_with_others(revision)
+        files = (list(tree), other_files)
+        if files == self._files:
+            return pipeline
         dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
-        self._page_count = len(tree)
+        self._is_large = len(tree) > MAX_SAMPLE_PAGES
+        self._files = None if self._is_large else files
         return replace(pipeline, dialect=dialect)
 
     def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:

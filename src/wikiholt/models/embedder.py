@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,6 +51,8 @@ class OnnxEmbedder:
         self._threads = max(1, threads if threads is not None else count_available_cores())
         # A second thread for one search in two cores: more would only compete with other searches.
         self._free_query_threads = threading.Semaphore(self._threads // 2)
+        self._query_pools: dict[int, ThreadPoolExecutor] = {}
+        """The threads by process id: they do not survive a fork."""
         self._tested_at: tuple[int, float] | None = None
         """Process id and time of the last passed self-test."""
 
@@ -89,17 +91,13 @@ class OnnxEmbedder:
         """Start to embed a query in another thread; None if enough of them run, or if there is only one core."""
         if not self._free_query_threads.acquire(blocking=False):
             return None
-        future: Future[FloatArray] = Future()
-
-        def embed() -> None:
-            try:
-                future.set_result(self.embed_query(text))
-            except BaseException as error:  # noqa: BLE001 - raised where the vector is needed
-                future.set_exception(error)
-            finally:
-                self._free_query_threads.release()
-
-        threading.Thread(target=embed, name="wikiholt-query", daemon=True).start()
+        pool = self._query_pools.get(os.getpid()) or ThreadPoolExecutor(self._threads // 2, "wikiholt-query")
+        try:
+            future = self._query_pools.setdefault(os.getpid(), pool).submit(self.embed_query, text)
+        except RuntimeError:  # the interpreter ends
+            self._free_query_threads.release()
+            return None
+        future.add_done_callback(lambda _: self._free_query_threads.release())
         return future.result
 
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:

@@ -66,7 +66,7 @@ class SentenceFeatures(NamedTuple):
 
 
 SHORT_WORDS = 6
-SENTENCE_WEIGHTS = SentenceFeatures(4.98, 18.5, 1.08, 0.73, 1.84, -1.44)
+SENTENCE_WEIGHTS = SentenceFeatures(3.06, 18.1, 0.99, 0.94, 1.42, -1.23)
 
 
 class ProbabilityFeatures(NamedTuple):
@@ -78,8 +78,8 @@ class ProbabilityFeatures(NamedTuple):
     """The score of the best page."""
 
 
-PROBABILITY_WEIGHTS = ProbabilityFeatures(0.38, 1.6)
-PROBABILITY_BIAS = 6.1
+PROBABILITY_WEIGHTS = ProbabilityFeatures(0.397, 1.615)
+PROBABILITY_BIAS = 5.79
 """What is subtracted from the weighted sum."""
 
 

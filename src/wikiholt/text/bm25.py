@@ -8,9 +8,14 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from wikiholt.domain.page import Page, PageTerms
-from wikiholt.text.analysis import get_analyser, remove_url_schemes, strip_accents
-from wikiholt.text.languages import detect_page_language
+from wikiholt.text.analysis import get_analyser, remove_url_schemes, split_languages, strip_accents
+from wikiholt.text.language_names import find_language
+from wikiholt.text.languages import guess_language
 from wikiholt.text.page_names import strip_page_extension
+
+_CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
+_MAX_SAMPLE_CHARS = 20_000
+"""Characters of a page that are used to detect its language."""
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -81,6 +86,21 @@ _LINK_TARGET = re.compile(r"\]\([^()\s]*+(?>(?:\([^()\s]*+\)[^()\s]*+){0,9999})"
 def to_terms(text: str, language: str = "english") -> list[str]:
     """The terms of a text, in order: lower case, no accents, stemmed; identifiers in full and in parts; CJK bigrams."""
     return get_analyser(language).to_terms(text)
+
+
+def detect_page_language(page: Page, language: str) -> str:
+    """The language to stem a page in, one of the languages of its wiki.
+
+    The language declared by the page counts. If it is not one of the wiki's languages, no query would be analysed in
+    it, so the page is stemmed in the main language; so is a page without a clear language.
+    """
+    main_language, *other_languages = split_languages(language)
+    if not other_languages:
+        return main_language
+    declared = find_language(page.metadata.language) if page.metadata.language else None
+    if declared is not None:
+        return declared if declared in other_languages else main_language
+    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), main_language, other_languages)
 
 
 def build_page_terms(page: Page, language: str = "english") -> PageTerms:

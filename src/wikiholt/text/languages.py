@@ -4,14 +4,11 @@ Queries drop these words. For languages other than English a short list is suffi
 occurs on most pages of its wiki and so has little weight.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from wikiholt.domain.page import Page
 from wikiholt.text.analysis import TOKEN_PATTERN, normalize_term, split_languages
-from wikiholt.text.language_names import find_language
 
 _STOPWORDS = {
     "english": """a about an and are as at be been but by can could did do does for from had has have how i if in
@@ -95,6 +92,8 @@ _STOPWORDS = {
         sebagai secara sebuah sudah tidak untuk yang""",
 }
 
+_MIN_STOPWORDS = 4
+"""Minimum number of stopwords of a language for a detection."""
 _MIN_QUERY_STOPWORDS = 2
 """Minimum number of stopwords that show the language of a query."""
 
@@ -151,30 +150,6 @@ def guess_query_language(query: str) -> str:
 def is_text_in_other_language(text: str, language: str) -> bool:
     """Whether a text is clearly in another language, also in one that the wiki does not have."""
     return guess_language(text, language, tuple(_STOPWORDS)) != language
-
-
-# The language of a page: as declared, or as detected by stopwords.
-
-_CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
-_MAX_SAMPLE_CHARS = 20_000
-"""Characters of a page that are used to detect its language."""
-_MIN_STOPWORDS = 4
-"""Minimum number of stopwords of a language for a detection."""
-
-
-def detect_page_language(page: Page, language: str) -> str:
-    """The language to stem a page in, one of the languages of its wiki.
-
-    The language declared by the page counts. If it is not one of the wiki's languages, no query would be analysed in
-    it, so the page is stemmed in the main language; so is a page without a clear language.
-    """
-    main_language, *other_languages = split_languages(language)
-    if not other_languages:
-        return main_language
-    declared = find_language(page.metadata.language) if page.metadata.language else None
-    if declared is not None:
-        return declared if declared in other_languages else main_language
-    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), main_language, other_languages)
 
 
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
+from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.query import StartedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
@@ -89,8 +91,6 @@ class Components:
 
     store: IndexStore
     embedder: Callable[[], Embedder]
-    vector_cache: Callable[[WikiIndex, str], VectorCache | None]
-    """Opens what finds the nearest chunks instead of the index; None if the index does."""
     keyword_cache: Callable[[WikiIndex, str], KeywordCache | None]
     lock_timeout_s: float
     backup_policy: BackupPolicy = field(default_factory=BackupPolicy)
@@ -133,15 +133,15 @@ class IndexSnapshot:
 class LiveIndex:
     """An open generation with its caches. Closed after `close_when_idle`, when the last search has ended."""
 
-    def __init__(self, wiki_id: str, config: WikiConfig, components: Components) -> None:
-        self.index = components.store.open(wiki_id)
+    def __init__(self, wiki: Wiki, config: WikiConfig, components: Components) -> None:
+        self.index = components.store.open(wiki.id)
         self.generation = self.index.generation
         state = self.index.get_state()
         self._recipe = state.recipe
         self._initial_pages = state.pages
         self._components = components
         self._previous_model: Embedder | None = None
-        self._wiki_id = wiki_id
+        self._wiki = wiki
         self._config = config
         self._searcher, self._caches = self._make_searcher(self.index)
         self._copy = components.open_copy(self.index)
@@ -170,8 +170,8 @@ class LiveIndex:
 
     def _make_searcher(self, index: WikiIndex) -> tuple[Searcher, list[VectorCache | KeywordCache]]:
         components, config = self._components, self._config
-        vectors = components.vector_cache(index, self._wiki_id)
-        keywords = components.keyword_cache(index, self._wiki_id)
+        vectors = self._open_vectors(index)
+        keywords = components.keyword_cache(index, self._wiki.id)
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
         pipeline = TextPipeline.from_recipe(self._recipe) or config.pipeline
         language = pipeline.language
@@ -189,6 +189,16 @@ class LiveIndex:
             boost_rules=config.boost_rules,
         )
         return searcher, [cache for cache in (vectors, keywords) if cache is not None]
+
+    def _open_vectors(self, index: WikiIndex) -> VectorCache | None:
+        """What finds the nearest chunks instead of the index; None if the index does."""
+        engine, store, wiki = self._components.vector_engine, self._components.store, self._wiki
+        if engine is None or not isinstance(index, SqliteIndex):
+            return None
+        generation, directory = index.generation, store.get_directory(wiki.id)
+        return engine.open_searcher(
+            index, directory, wiki.id, wiki.slug, lambda: store.get_published(wiki.id) == generation
+        )
 
     def _get_embedder(self) -> Embedder:
         """The model of this generation: the configured one, or else the one it was built with."""

@@ -69,8 +69,7 @@ class WikiService:
         self._config_for = config_for
         self._max_open = max_open
         self._handles: OrderedDict[str, WikiHandle] = OrderedDict()
-        self.on_damage: Callable[[str], None] = lambda _: None
-        """Called with the id of a wiki whose index proves damaged."""
+        self._damage_listener: Callable[[str], None] | None = None
         self._lock = Lock()
         self._identities = SourceIdentities()
         self._managed_repositories = managed_repositories or RepositoryDirectory(registry.repositories)
@@ -269,11 +268,6 @@ class WikiService:
                     removed.append(self.remove(wiki.slug, wiki.id))
         return removed
 
-    def get_handle_in_use(self, wiki_id: str) -> WikiHandle | None:
-        """The handle of a wiki if it is open, else None."""
-        with self._lock:
-            return self._handles.get(wiki_id)
-
     def open_with_embedder(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A separate handle with this embedder. The caller has to close it."""
         return self._create_handle(self._get_checked(slug), replace(self.components, embedder=lambda: embedder))
@@ -333,9 +327,17 @@ class WikiService:
             components,
             is_registered=lambda: self._is_registered(wiki),
             is_being_removed=partial(self.registry.revoked_list.has_wiki, wiki.id),
-            on_damage=lambda: self.on_damage(wiki.id),
+            on_damage=partial(self._report_damage, wiki.id),
             save_pages=self._make_page_saver(wiki),
         )
+
+    def listen_for_damage(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the id of a wiki whenever its index proves damaged."""
+        self._damage_listener = listener
+
+    def _report_damage(self, wiki_id: str) -> None:
+        if self._damage_listener is not None:
+            self._damage_listener(wiki_id)
 
     def _make_page_saver(self, wiki: Wiki) -> Callable[[Path], None] | None:
         """The function that adds the pages of a managed wiki to a directory of backups; None for other wikis."""

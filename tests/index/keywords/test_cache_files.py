@@ -83,17 +83,6 @@ def test_a_damaged_file_is_replaced_when_opened(tmp_path: Path, damage: Callable
     assert_agree(open_cache(index, tmp_path), index)
 
 
-@pytest.mark.parametrize("damage", [cut, flip, zero])
-def test_a_file_damaged_in_use_is_not_read_and_soon_replaced(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    index = create_index(tmp_path, make_random_pages(100))
-    cache = open_cache(index, tmp_path)
-    damage(get_only_file(tmp_path))
-    with pytest.raises(CacheBroken):
-        cache.search(KeywordQuery(("disk",)), 5, None)
-    cache.refresh()
-    assert_agree(cache, index)
-
-
 def test_a_file_of_another_generation_or_wiki_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = create_index(tmp_path, make_random_pages(50))
     open_cache(index, tmp_path).close()
@@ -166,24 +155,6 @@ def test_a_draft_of_a_killed_writer_is_used_again_and_that_of_a_live_one_is_not(
     (tmp_path / WIKI / "g000001.keywords.writing").write_bytes(b"half" * 9_000)
     assert_agree(open_cache(index, tmp_path), index)
     assert list_files(tmp_path) == ["g000001.keywords"]
-
-
-def test_a_file_that_another_process_built_is_used_instead_of_building(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = create_index(tmp_path, make_random_pages(30))
-    mine = open_cache(index, tmp_path, background=True)
-    mine.wait_idle(TIMEOUT_S)
-    mine.refresh()
-    index.apply(IndexChange(tuple(make_random_pages(400, seed=2))))
-    open_cache(index, tmp_path)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("built again")
-
-    monkeypatch.setattr(keyword_cache, "build_postings", refuse)
-    mine.refresh()
-    assert_agree(mine, index)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -57,12 +57,6 @@ def test_a_large_page_is_prepared_as_in_this_process() -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_no_process_starts_for_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PageProcess, "_start", lambda self: pytest.fail("a process was started"))
-    with PageProcess(TextPipeline(), FakeEmbedder()) as pages:
-        assert isinstance(pages.prepare(make_task(b"word " * 10_000)), PreparedPage)
-
-
 def test_a_page_that_takes_too_long_is_listed_and_the_others_are_indexed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

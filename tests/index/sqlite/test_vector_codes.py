@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.index.brute_force_index import assert_same, measure_recall, normalize, random_vectors
 from tests.index.sqlite.vector_index import VectorIndex, flip_byte
@@ -18,7 +16,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.errors import MissingDependency
 from wikiholt.index.sqlite import vector_codes
 from wikiholt.index.sqlite.faiss_codes import FaissCodes, make_codes_choice
-from wikiholt.index.sqlite.vector_codes import EXCLUDED_DIFFERENCE, QuantizedCodes, select_closest
+from wikiholt.index.sqlite.vector_codes import QuantizedCodes
 
 KINDS = ["exact", "faiss"]
 DIMENSIONS = 96
@@ -221,14 +219,6 @@ assert not list(directory.glob("*.exact*"))
 
 def test_a_full_disk_ends_no_process_that_writes_codes(tmp_path: Path) -> None:
     assert "could not be written" in run_on_small_disk(tmp_path, FULL_DISK_SCRIPT)
-
-
-@given(st.lists(st.integers(0, 192) | st.just(EXCLUDED_DIFFERENCE), min_size=1, max_size=400), st.integers(-1, 410))
-def test_the_closest_rows_are_those_up_to_the_last_chosen_difference(values: list[int], count: int) -> None:
-    differences = np.array(values, np.uint8)
-    chosen = sorted(value for value in values if value < EXCLUDED_DIFFERENCE)[: max(0, count)]
-    highest = chosen[-1] if chosen else -1
-    assert select_closest(differences, count).tolist() == [value <= highest for value in values]
 
 
 # ── the choice ───────────────────────────────────────────────────────────────────────────────────

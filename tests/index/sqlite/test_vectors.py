@@ -1,6 +1,7 @@
 """The file of vectors changes together with the index, whatever is killed, and damage in it gives no wrong answer."""
 
 import os
+import signal
 import sqlite3
 import threading
 from contextlib import closing
@@ -11,6 +12,7 @@ import pytest
 
 from tests.index.brute_force_index import DIMENSIONS, assert_same, random_vectors
 from tests.index.sqlite.vector_index import VectorIndex, flip_byte
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray, VectorRows, compute_page_means
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, InvalidQuery, StorageError
 from wikiholt.index.sqlite import index_writer, vector_file
@@ -317,6 +319,18 @@ def test_a_lost_row_is_noticed_when_the_index_is_opened(vectors: VectorIndex) ->
     vectors.vector_file.write_bytes(content[:position] + bytes(8) + content[position + 8 :])
     with pytest.raises(IndexCorrupt, match="vectors"):
         vectors.open()
+
+
+def test_a_child_that_is_forked_while_a_thread_reads_the_vectors_can_search(vectors: VectorIndex) -> None:
+    with vectors.index._vectors._lock:  # of a thread that the child does not have
+        child = os.fork()
+        if not child:
+            signal.alarm(round(TIMEOUT_S))
+            with closing(vectors.open()) as index:
+                index._vectors = vectors.index._vectors
+                found = len(index.search_vectors(QUERY, 5, None).chunk_ids)
+            os._exit(0 if found == 5 else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────

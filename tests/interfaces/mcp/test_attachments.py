@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import BlobResourceContents, TextResourceContents
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http
+from tests.interfaces.mcp.mcp_client import Agent, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp import resources
@@ -30,83 +29,72 @@ OTTERWIKI_MCP_TOOLS = {
 
 
 @pytest.fixture(scope="module")
-def attached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     with serve_application(tmp_path_factory.mktemp("attachments"), {"mcp.aliases": True}) as served:
         served.alpha.commit(FILES)
-        with run_server(served.app) as address:
-            yield served, f"{address}/mcp"
+        yield served
 
 
-def read(url: str, token: str, uri: str) -> Any:
+@pytest.fixture(scope="module")
+def base(served: ServedApplication) -> Iterator[str]:
+    with run_server(served.app) as address:
+        yield address
+
+
+def read(agent: Agent, uri: str) -> Any:
     async def work(client: Client) -> Any:
         return (await client.read_resource(uri)).contents[0]
 
-    return run_over_http(url, token, work)
+    return run_over_http(agent.url, agent.token, work)
 
 
-def test_listed_attachments_are_read_as_resources_of_safe_types(attached: tuple[ServedApplication, str]) -> None:
-    served, url = attached
-    token = served.tokens["read"]
-    document = get_document(call_tool(url, token, "list_attachments", page="Home"))
-    found = {file["filename"]: read(url, token, file["uri"]) for file in document["attachments"]}
+def test_listed_attachments_are_read_as_resources_of_safe_types(reader: Agent) -> None:
+    document = reader.get("list_attachments", page="Home")
+    found = {file["filename"]: read(reader, file["uri"]) for file in document["attachments"]}
     assert document["total"] == len(found) == len(FILES)
-    assert isinstance(found["a b?.png"], BlobResourceContents)
-    assert (found["a b?.png"].mime_type, b64decode(found["a b?.png"].blob)) == ("image/png", PNG)
-    assert isinstance(found["page.html"], TextResourceContents)
-    assert {name: content.mime_type for name, content in found.items() if name != "a b?.png"} == {
+    assert b64decode(found["a b?.png"].blob) == PNG
+    assert "alert" in found["page.html"].text
+    assert {name: content.mime_type for name, content in found.items()} == {
+        "a b?.png": "image/png",
         "page.html": "text/plain",
         "drawing.svg": "application/octet-stream",
         "notes.csv": "text/plain",
     }
 
 
-@pytest.mark.parametrize(
-    "uri", ["wiki://attachment/Home/none.png", "wiki://attachment/x", "wiki://attachment/Home/..%2FHome.md"]
-)
-def test_what_is_no_attachment_is_refused(attached: tuple[ServedApplication, str], uri: str) -> None:
-    served, url = attached
+@pytest.mark.parametrize("path", ["Home/none.png", "x", "Home/..%2FHome.md"])
+def test_what_is_no_attachment_is_refused(reader: Agent, path: str) -> None:
     with pytest.raises(MCPError):
-        read(url, served.tokens["read"], uri)
+        read(reader, f"wiki://attachment/{path}")
 
 
-def test_a_large_attachment_is_refused(
-    attached: tuple[ServedApplication, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served, url = attached
+def test_a_large_attachment_is_refused(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "_MAX_ATTACHMENT_BYTES", 3)
     with pytest.raises(MCPError, match="limit"):
-        read(url, served.tokens["read"], "wiki://attachment/Home/notes.csv")
+        read(reader, "wiki://attachment/Home/notes.csv")
 
 
-def test_all_names_of_otterwiki_mcp_work(attached: tuple[ServedApplication, str]) -> None:
-    served, url = attached
+def test_all_names_of_otterwiki_mcp_work(served: ServedApplication, reader: Agent, writer: Agent) -> None:
     assert set(get_tools(aliases=True)) >= OTTERWIKI_MCP_TOOLS
-    token, content = served.tokens["write"], b64encode(b"hello").decode()
-    file = {"path": "Home", "filename": "hello.txt"}
-    assert get_document(call_tool(url, token, "upload_attachment", **file, content_b64=content))["created"]
-    assert get_document(call_tool(url, token, "download_attachment", **file))["content"] == content
-    assert get_document(call_tool(url, token, "delete_attachment", **file, commit_message="Not needed"))["deleted"]
+    content, file = b64encode(b"hello").decode(), {"path": "Home", "filename": "hello.txt"}
+    assert writer.get("upload_attachment", **file, content_b64=content)["created"]
+    assert writer.get("download_attachment", **file)["content"] == content
+    assert writer.get("delete_attachment", **file, commit_message="Not needed")["deleted"]
     assert served.alpha.run_git("log", "-1", "--format=%an %s") == b"alpha write Not needed"
-    gone = call_tool(url, token, "download_attachment", **file)
-    assert gone.is_error
-    assert "attachment-not-found" in get_text(gone)
-    assert call_tool(url, token, "upload_attachment", **file, content="not base64!").is_error
-    assert call_tool(url, served.tokens["read"], "upload_attachment", **file, content=content).is_error
+    assert "attachment-not-found" in writer.fail("download_attachment", **file)
+    writer.fail("upload_attachment", **file, content="not base64!")
+    reader.fail("upload_attachment", **file, content=content)
 
 
-def test_a_file_that_exceeds_the_budget_is_named_as_a_resource(attached: tuple[ServedApplication, str]) -> None:
-    served, url = attached
+def test_a_file_that_exceeds_the_budget_is_named_as_a_resource(served: ServedApplication, reader: Agent) -> None:
     served.alpha.commit({"Coffee/large.bin": b"x" * 50_000})
-    arguments = {"path": "Coffee", "filename": "large.bin", "max_tokens": 300}
-    result = call_tool(url, served.tokens["read"], "download_attachment", **arguments)
-    assert result.is_error
-    assert "wiki://attachment/Coffee/large.bin" in get_text(result)
+    text = reader.fail("download_attachment", path="Coffee", filename="large.bin", max_tokens=300)
+    assert "wiki://attachment/Coffee/large.bin" in text
 
 
-def test_a_rename_keeps_to_its_budget(attached: tuple[ServedApplication, str]) -> None:
-    served, url = attached
+def test_a_rename_keeps_to_its_budget(served: ServedApplication, writer: Agent) -> None:
     served.alpha.commit({"Hub.md": "# Hub\n", **{f"Hub/Sub {n}.md": f"# {n}\n" for n in range(300)}})
-    result = call_tool(url, served.tokens["write"], "rename_page", path="Hub", new_path="Centre", max_tokens=400)
+    result = writer.call("rename_page", path="Hub", new_path="Centre", max_tokens=400)
     document = get_document(result)
     assert len(document["moved"]) + document["left_out"] == 300
     assert document["left_out"] > 200

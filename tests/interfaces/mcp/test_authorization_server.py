@@ -4,8 +4,9 @@ import base64
 import hashlib
 import json
 import secrets
+import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,7 +28,6 @@ from tests.support.wait import TIMEOUT_S
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
-from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.mcp import authorization_server
 from wikiholt.wikis import oauth_grants
 from wikiholt.wikis.oauth_grants import GrantKind
@@ -127,32 +127,13 @@ def list_tool_names(response: Any) -> set[str]:
 def test_the_client_of_the_sdk_registers_gets_a_token_and_uses_the_wiki(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    settings = {"mcp.oauth": True, "oauth.resource": BASE}
-    with (
-        serve_application(tmp_path_factory.mktemp("sdk"), settings) as served,
-        run_server(_LateApp(served)) as address,  # type: ignore[arg-type]
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    settings = {"mcp.oauth": True, "oauth.resource": address}
+    with serve_application(tmp_path_factory.mktemp("sdk"), settings) as served, run_server(served.app, port=port):
         token = served.tokens["read"]
         assert "Welcome" in run_in_thread(lambda: _use_sdk(f"{address}/w/alpha/mcp", token))
-
-
-class _LateApp:
-    """The application, made with the address of its server when the first request comes."""
-
-    def __init__(self, served: ServedApplication) -> None:
-        self._served = served
-        self._app: Any = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._served.app(scope, receive, send)
-            return
-        if self._app is None:
-            host, port = scope["server"]
-            application = self._served.application
-            settings = replace(application.settings, oauth_resource=f"http://{host}:{port}")
-            self._app = create_app(replace(application, settings=settings))
-        await self._app(scope, receive, send)
 
 
 class _MemoryStorage(TokenStorage):
@@ -293,34 +274,23 @@ def test_a_redirect_uri_must_match_exactly(served: ServedApplication, agent: Age
     assert agent.http.post("/oauth/consent", data=form).status_code == 422
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "http://agent.example.org/x",
-        "https://agent.example.org/#x",
-        "https://claude.ai@evil.example/x",
-        "https://claude.ai:443@evil.example/x",
-        "http://localhost@evil.example/x",
-        *("javascript:alert(1)", "data:text/html,x", "view-source:https://agent.example.org", "mailto:a@example.org"),
-        *("filesystem:https://agent.example.org/x", "chrome://settings", "intent://x", "ms-settings:privacy"),
-    ],
+UNSAFE_URIS = (
+    *("http://agent.example.org/x", "https://agent.example.org/#x", "https://claude.ai@evil.example/x"),
+    *("https://claude.ai:443@evil.example/x", "http://localhost@evil.example/x", "javascript:alert(1)"),
+    *("data:text/html,x", "view-source:https://agent.example.org", "mailto:a@example.org", "chrome://settings"),
+    *("filesystem:https://agent.example.org/x", "intent://x", "ms-settings:privacy"),
 )
-def test_unsafe_redirect_uris_cannot_be_registered(agent: Agent, uri: str) -> None:
-    assert agent.register(uri).status_code == 400
+URIS_ON_THE_DEVICE = (
+    *("http://127.0.0.1:49152/callback", "http://localhost/callback", "http://[::1]:7/callback"),
+    *("org.example.agent:/callback", "cursor://anysphere.cursor-mcp/oauth/callback"),
+)
 
 
 @pytest.mark.parametrize(
-    "uri",
-    [
-        "http://127.0.0.1:49152/callback",
-        "http://localhost/callback",
-        "http://[::1]:7/callback",
-        "org.example.agent:/callback",
-        "cursor://anysphere.cursor-mcp/oauth/callback",
-    ],
+    ("uri", "status"), [*((uri, 400) for uri in UNSAFE_URIS), *((uri, 201) for uri in URIS_ON_THE_DEVICE)]
 )
-def test_redirect_uris_of_programs_on_the_device_can_be_registered(agent: Agent, uri: str) -> None:
-    assert agent.register(uri).status_code == 201
+def test_only_safe_redirect_uris_can_be_registered(agent: Agent, uri: str, status: int) -> None:
+    assert agent.register(uri).status_code == status
 
 
 def test_a_client_of_an_earlier_version_with_an_unsafe_redirect_uri_gets_no_code(

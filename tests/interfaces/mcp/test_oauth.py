@@ -16,9 +16,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from mcp.client.client import Client
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http
+from tests.interfaces.mcp.mcp_client import Agent, make_message
+from tests.interfaces.mcp.test_tools import READ_TOOLS
 from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
@@ -27,7 +27,6 @@ from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp import oauth
 from wikiholt.interfaces.mcp.oauth import KeySet
-from wikiholt.interfaces.mcp.tool_registry import READ_TOOLS
 from wikiholt.wikis.rate_limit import _SECRET_BYTES
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
@@ -105,15 +104,18 @@ def test_a_token_grants_its_scope_on_the_wiki_of_its_audience(
 ) -> None:
     served, base = issued
     url = f"{base}/w/alpha/mcp"
-    assert "Welcome" in get_document(call_tool(url, sign(), "read_page", path="Home"))["content"]
-    assert get_document(call_tool(url, sign("ec"), "search", query="coffee"))["results"]
-    assert call_tool(url, sign(), "write_page", path="Mine", content="x").is_error
-    token = sign(scope="read write", name="Ada <L>", email="ada@example.org")
-    get_document(call_tool(url, token, "write_page", path="Mine", content="x"))
+    reader, writer = Agent(url, sign()), Agent(url, sign(scope="read write", name="Ada <L>", email="ada@example.org"))
+    assert "Welcome" in reader.get("read_page", path="Home")["content"]
+    assert Agent(url, sign("ec")).get("search", query="coffee")["results"]
+    reader.fail("write_page", path="Mine", content="x")
+    writer.get("write_page", path="Mine", content="x")
     assert served.alpha.run_git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
-    assert get_document(call_tool(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
+    assert Agent(f"{base}/mcp", sign()).get("read_page", path="Home")["title"] == "Home"
     both = sign(aud=["https://elsewhere.example", f"{BASE}/w/alpha/mcp"], scope=None, scp=["write"])
     assert get_status(url, both) == 200
+    # The HTTP API takes no such token.
+    headers = {"Authorization": f"Bearer {sign()}"}
+    assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -168,13 +170,6 @@ def test_forged_tokens_are_rejected(issued: tuple[ServedApplication, str], sign:
     assert get_status(url, good) == 200
 
 
-def test_oauth_tokens_are_rejected_by_the_http_api(issued: tuple[ServedApplication, str], sign: Sign) -> None:
-    served, base = issued
-    forget_wrong_keys(served)
-    headers = {"Authorization": f"Bearer {sign()}"}
-    assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
-
-
 def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
     served, base = issued
     body, headers = make_message("tools/list")
@@ -191,16 +186,12 @@ def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedA
     assert nowhere.json() == json.loads(json.dumps(document).replace("alpha", "no-such"))
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
     # API keys still work.
-    get_document(call_tool(f"{base}/w/alpha/mcp", served.tokens["read"], "read_page", path="Home"))
+    Agent(f"{base}/w/alpha/mcp", served.tokens["read"]).get("read_page", path="Home")
 
 
 def test_without_issuers_there_is_no_metadata_route(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == len(READ_TOOLS)
-
-
-async def _list_tools(client: Client) -> int:
-    return len((await client.list_tools()).tools)
+    assert [tool.name for tool in Agent(f"{base}/mcp", served.tokens["read"]).list_tools()] == READ_TOOLS
 
 
 def test_new_issuer_keys_work_once_they_are_in_the_file(
@@ -221,13 +212,16 @@ def test_new_issuer_keys_work_once_they_are_in_the_file(
 
 
 class _KeyServer(BaseHTTPRequestHandler):
-    """A JWKS server of an issuer that counts its requests."""
+    """A JWKS server of an issuer that counts its requests; after the first one it can wait."""
 
     document: ClassVar[bytes] = b""
-    requests: ClassVar[int] = 0
+    requests: ClassVar[list[str]] = []
+    may_answer: ClassVar[Event] = Event()
 
     def do_GET(self) -> None:
-        type(self).requests += 1
+        self.requests.append(self.path)
+        if len(self.requests) > 1:
+            self.may_answer.wait(TIMEOUT_S)
         self.send_response(200 if self.path == "/keys" else 302)
         self.send_header("Location", "/keys")
         self.send_header("Content-Length", str(len(self.document)))
@@ -238,55 +232,44 @@ class _KeyServer(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+@pytest.fixture
+def key_server(signing: dict[str, Any]) -> Iterator[str]:
+    _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
+    _KeyServer.requests.clear()
+    _KeyServer.may_answer.set()
+    with run_handler(_KeyServer) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
 def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(
-    signing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    key_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oauth, "_MIN_REFETCH_INTERVAL_S", TIMEOUT_S)
-    _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
-    with run_handler(_KeyServer) as port:
-        base = f"http://127.0.0.1:{port}"
-        keys = KeySet(f"{base}/keys")
-        assert keys.get_key("rsa").key_id == "rsa"
-        for _ in range(20):
-            with pytest.raises(ValueError, match="no such key"):
-                keys.get_key("made up")
-            assert keys.get_key("rsa").key_id == "rsa"
-        assert _KeyServer.requests == 1
-        moved = KeySet(f"{base}/elsewhere")  # redirects are not followed
+    keys = KeySet(f"{key_server}/keys")
+    assert keys.get_key("rsa").key_id == "rsa"
+    for _ in range(20):
         with pytest.raises(ValueError, match="no such key"):
-            moved.get_key("rsa")
-    with pytest.raises(ValueError, match="no such key"):
-        KeySet(f"{base}/keys").get_key("rsa")
+            keys.get_key("made up")
+        assert keys.get_key("rsa").key_id == "rsa"
+    assert len(_KeyServer.requests) == 1
+    for address in (f"{key_server}/elsewhere", "http://127.0.0.1:1/keys"):  # a redirect, and nobody there
+        with pytest.raises(ValueError, match="no such key"):
+            KeySet(address).get_key("rsa")
 
 
-def test_an_issuer_that_no_longer_answers_delays_no_token(
-    signing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document, asked, answered = {"keys": [_make_public_key(signing["rsa"], "rsa")]}, list[int](), Event()
-
-    class Silent(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(1)
-            if len(asked) > 1:
-                answered.wait(TIMEOUT_S)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with run_handler(Silent) as port, ThreadPoolExecutor(1) as pool:
-        keys = KeySet(f"http://127.0.0.1:{port}/")
+def test_an_issuer_that_no_longer_answers_delays_no_token(key_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _KeyServer.may_answer.clear()
+    with ThreadPoolExecutor(1) as pool:
+        keys = KeySet(f"{key_server}/keys")
         first = keys.get_key("rsa")
         monkeypatch.setattr(oauth, "_CACHE_TTL_S", 0.0)
         waits = pool.submit(keys.get_key, "rsa")
-        wait_until(lambda: len(asked) == 2)
+        wait_until(lambda: len(_KeyServer.requests) == 2)
         assert keys.get_key("rsa") is first
         with pytest.raises(ValueError, match="no such key"):
             keys.get_key("unknown")
         assert not waits.done()
-        answered.set()
+        _KeyServer.may_answer.set()
         assert waits.result().key_id == "rsa"
 
 

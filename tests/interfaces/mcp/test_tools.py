@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from tests.interfaces.mcp.mcp_client import Agent, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from wikiholt.interfaces.mcp import mcp_server
 
 READ_TOOLS = [
     *("search", "ask", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
@@ -39,7 +40,9 @@ def test_tools_are_described_in_a_stable_order_and_in_few_bytes(reader: Agent, w
     assert len(sent.encode()) <= MAX_DEFINITION_BYTES
 
 
-def test_an_agent_with_several_servers_can_choose(served: ServedApplication, base: str) -> None:
+def test_an_agent_with_several_servers_can_choose(
+    served: ServedApplication, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = served.application.service
 
     async def introduce(client: Client) -> tuple[str, str]:
@@ -62,6 +65,8 @@ def test_an_agent_with_several_servers_can_choose(served: ServedApplication, bas
     assert all("beta: 2 pages; tags: watch" in text and "Ignore" not in text for text in texts)
     both = f"{served.tokens['read']},{served.tokens['other']}"
     assert all("alpha: " in text and "beta: " in text for text in run_over_http(f"{base}/mcp", both, introduce))
+    monkeypatch.setattr(mcp_server, "_MAX_DESCRIBED_WIKIS", 1)
+    assert all("and 1 more" in text for text in run_over_http(f"{base}/mcp", both, introduce))
 
 
 def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(reader: Agent) -> None:
@@ -77,6 +82,19 @@ def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(
     page = reader.call("read_page", paths=["Home"])
     assert "Welcome" in get_text(page)
     assert "Welcome" in get_document(page)["content"]
+
+
+def test_search_and_fetch_have_the_form_that_connectors_of_chatgpt_expect(
+    served: ServedApplication, reader: Agent
+) -> None:
+    served.application.service.configure("alpha", {"url": "https://wiki.example/{path}"})
+    hit = json.loads(get_text(reader.call("search", query="drum worn out")))["results"][0]
+    assert (hit["id"], hit["title"]) == ("Equipment/Printer", "Printer")
+    assert hit["url"].startswith("https://wiki.example/Equipment/Printer")
+    page = json.loads(get_text(reader.call("fetch", id=hit["id"])))
+    assert page.keys() == {"id", "title", "text", "url", "metadata"}
+    assert (page["id"], page["url"]) == (hit["id"], "https://wiki.example/Equipment/Printer")
+    served.application.service.configure("alpha", {"url": ""})
 
 
 def test_a_search_answers_as_much_as_is_asked_for(served: ServedApplication, reader: Agent) -> None:
@@ -114,7 +132,8 @@ def test_filters_modes_and_paging_are_those_of_other_interfaces(reader: Agent) -
     assert find(n=1) != find(n=1, offset=1)
     newest = reader.get("search", query="printer", sort="date", detail="full")["results"]
     assert [hit["last_updated"] for hit in newest] == sorted((hit["last_updated"] for hit in newest), reverse=True)
-    assert reader.get("list_pages", category="Equipment")["total"] == 1
+    (page,) = reader.get("list_pages", category="Equipment")["pages"]
+    assert (page["path"], page["words"], page["tags"]) == ("Equipment/Printer", 20, ["paper", "repair"])
     assert reader.get("list_pages", since="2099-01-01")["total"] == 0
     similar = reader.get("similar_pages", path="Home", prefix="Equipment")["results"]
     assert [hit["id"] for hit in similar] == ["Equipment/Printer"]
@@ -127,11 +146,17 @@ def test_nothing_relevant_is_said_plainly(reader: Agent) -> None:
     assert "Nothing relevant was found" in get_text(result)
 
 
-def test_other_names_and_types_of_arguments_are_accepted(reader: Agent) -> None:
+def test_other_names_and_types_of_arguments_are_accepted(
+    served: ServedApplication, reader: Agent, writer: Agent
+) -> None:
     assert len(reader.get("search", q="printer", limit="1", fresh="false", prefix="", tag="")["results"]) == 1
     assert reader.get("read_page", page="Home", start_line="3", to_line="3", revision=None)["lines"] == [3, 3]
     assert reader.get("list_pages", folder="Equipment", updated_since="2001-01-01")["total"] == 1
+    assert len(reader.get("read_page", paths='["Home", "Coffee"]')["pages"]) == 2
     assert reader.fail("read_page", page="Home", path="Coffee").startswith("invalid-input: page: ")
+    served.alpha.commit({"Text.md": "a a\n"})
+    writer.get("edit_page", path="Text", old_str="a", new_str="b", replace_all="true", message="m")
+    assert reader.get("read_page", path="Text")["content"] == "b b\n"
 
 
 def test_lists_and_searches_say_how_to_continue(served: ServedApplication, reader: Agent) -> None:
@@ -193,20 +218,15 @@ def test_changes_are_filtered_by_folder_and_date(served: ServedApplication, read
         ("read_page", {"path": "Home", "section": "Nowhere"}, r"invalid-page: .*\nNext: its headings are: 'Home'"),
         ("read_page", {"path": "Home#Nowhere"}, r"invalid-page: .*\nNext: its headings are: 'Home'"),
         ("read_page", {"path": "Home", "from_line": 999}, r"invalid-page: .*\nNext: it has 3 lines"),
-        ("read_page", {"path": "../../etc/passwd"}, r"(page-not-found|invalid-page): "),
         ("read_page", {"paths": []}, r"invalid-input: paths: "),
-        ("read_page", {"path": "Home", "revision": "deadbeef"}, r"[a-z-]+: .*\nNext: "),
         ("diff_page", {"path": "Home", "from_revision": "deadbeef"}, r"[a-z-]+: .*\nNext: "),
         ("search", {}, r"invalid-input: query: Field required"),
         ("search", {"query": "x", "n": "five"}, r"invalid-input: n: "),
-        ("search", {"query": "x", "n": 0}, r"invalid-input: n: "),
         ("search", {"query": "x", "q": "y"}, r"invalid-input: q: there is no such argument"),
         ("search", {"query": "   "}, r"invalid-input: query: "),
         ("search", {"query": "x", "wiki": "beta"}, r"invalid-input: wiki: there is no such argument"),
         ("search", {"query": "x", "since": "soon"}, r"invalid-input: since: .*write 2024-05-31"),
         ("search", {"query": "x", "detail": "much"}, r"invalid-input: detail: .*'ids', 'short' or 'full'"),
-        ("page_history", {"path": "Never"}, r"page-not-found: "),
-        ("list_pages", {"limit": 50_000}, r"invalid-input: limit: "),
     ],
 )
 def test_errors_say_what_is_wrong_and_what_to_do_next(
@@ -261,75 +281,19 @@ def test_a_write_is_a_commit_with_author_and_message_and_the_next_search_sees_it
     assert writer.get("page_history", path="Fauna/Birds")["history"][0]["message"].strip() == "Flown"
 
 
-def test_a_rename_moves_the_sub_pages(served: ServedApplication, writer: Agent) -> None:
-    served.alpha.commit({"Trees.md": "[o](Trees/Oak.md)\n", "Trees/Oak.md": "# Oak\n", "Trees/leaf.png": b"\xff\0"})
-    moved = writer.call("rename_page", path="Trees", new_path="Wood")
-    assert get_document(moved)["moved"] == [
-        {"old_path": "Trees/Oak", "new_path": "Wood/Oak"},
-        {"old_path": "Trees/leaf.png", "new_path": "Wood/leaf.png"},
-    ]
-    assert "- old_path: Trees/Oak; new_path: Wood/Oak" in get_text(moved)
-    assert writer.get("rename_page", path="Wood", new_path="Timber", move_subpages=False)["moved"] == []
-    assert writer.get("read_page", path="Timber")["content"] == "[o](Wood/Oak.md)\n"
-
-
-def test_a_write_with_a_missing_or_old_revision_is_rejected(served: ServedApplication, writer: Agent) -> None:
-    served.alpha.commit({"Careful.md": "one two two\n"})
+def test_a_rejected_write_names_the_revision_to_send(served: ServedApplication, writer: Agent) -> None:
+    served.alpha.commit({"Careful.md": "one two\n"})
     revision = writer.get("read_page", path="Careful")["revision"]
-    served.alpha.commit({"Careful.md": "one two two three\n"})
+    served.alpha.commit({"Careful.md": "one two three\n"})
     before = served.alpha.get_head()
     for tool, arguments in [
         ("write_page", {"content": "mine"}),
-        ("write_page", {"content": "mine", "revision": revision}),
-        ("edit_page", {"old_string": "one", "new_string": "1", "revision": revision}),
         ("append_to_page", {"text": "more", "revision": revision}),
         ("delete_page", {"revision": revision}),
-        ("rename_page", {"new_path": "Elsewhere", "revision": revision}),
     ]:
         text = writer.fail(tool, path="Careful", **arguments)
         assert text.startswith("revision-mismatch: ")
         assert f"at revision {before} now. Call read_page, then send its revision." in text
-    for old, new in [("two", "2"), ("six", "6"), ("one", "one")]:
-        text = writer.fail("edit_page", path="Careful", old_string=old, new_string=new)
-        assert text.startswith("invalid-page: ")
-    writer.fail("rename_page", path="Careful", new_path="Home")
-    writer.fail("write_page", path="../Out", content="x")
-    writer.fail("write_page", path="Big", content="x" * (11 * 1024 * 1024))
-    assert writer.fail("delete_page", path="Nowhere").startswith("page-not-found: ")
-    assert served.alpha.get_head() == before
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_section_lines_or_all_places_are_replaced(served: ServedApplication, writer: Agent, end: str) -> None:
-    text = "# T\n\n## A\n\none one\n\n### Deep\n\nx\n\n## B\n\ntwo\n"
-    served.alpha.commit({"Parts.md": text.replace("\n", end)})
-
-    def edit(**arguments: Any) -> tuple[str, str]:
-        """The revision and the content after an edit."""
-        revision = writer.get("edit_page", path="Parts", **arguments)["revision"]
-        content = (served.alpha.path / "Parts.md").read_bytes().decode()
-        assert content.count("\n") == content.count(end)
-        return revision, content.replace(end, "\n")
-
-    assert "\n1 1\n" in edit(old_string="one", new_string="1", replace_all=True)[1]
-    assert edit(section="A", new_string="## A\n\nnew")[1] == "# T\n\n## A\n\nnew\n\n## B\n\ntwo\n"
-    revision, content = edit(section="B", new_string="## B\n\nlast\n")
-    assert content == "# T\n\n## A\n\nnew\n\n## B\n\nlast\n"
-    _, content = edit(from_line=5, to_line=5, new_string="newer\nand newest", revision=revision)
-    assert content == "# T\n\n## A\n\nnewer\nand newest\n\n## B\n\nlast\n"
-    before = served.alpha.get_head()
-    wrong: list[dict[str, Any]] = [
-        {},
-        {"old_string": "last", "section": "B"},
-        {"from_line": 1},
-        {"from_line": 99, "revision": before},
-        {"section": "C"},
-        {"old_string": "absent", "replace_all": True},
-    ]
-    for arguments in wrong:
-        assert writer.fail("edit_page", path="Parts", new_string="x", **arguments).startswith("invalid-page: ")
-    old = {"path": "Parts", "section": "B", "new_string": "x", "revision": revision}
-    assert writer.fail("edit_page", **old).startswith("revision-mismatch: ")
     assert served.alpha.get_head() == before
 
 

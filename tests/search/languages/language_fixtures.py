@@ -40,7 +40,6 @@ class LanguageFixture:
             Components(
                 store,
                 lambda: embedder,
-                lambda _, __: None,
                 words,
                 1,
                 lexicon=LexiconProvider,

@@ -11,8 +11,9 @@ from wikiholt.domain.search import Confidence, SearchMode
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.analysis import join_languages
+from wikiholt.text.bm25 import detect_page_language
 from wikiholt.text.language_names import LANGUAGES, find_language
-from wikiholt.text.languages import detect_page_language, guess_language
+from wikiholt.text.languages import guess_language
 
 LANGUAGE = "english+french+german"
 PAGES = {

@@ -42,7 +42,6 @@ class BackupFixture:
             store,
             lambda: self.embedder,
             lambda _, __: None,
-            lambda _, __: None,
             self.lock_timeout_s,
             self.plan,
         )

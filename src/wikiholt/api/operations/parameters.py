@@ -1,7 +1,9 @@
 """The base class of parameter models, the types of their fields, and the page filters."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -36,10 +38,13 @@ def _parse_date(value: Any, parse: Callable[[str], datetime]) -> Any:
 
 
 def to_list(value: Any) -> Any:
-    """Accept a string for a list of one, and an empty string for an empty list, as some agents send."""
-    if isinstance(value, str):
-        return [value] if value else []
-    return value
+    """Accept a string for a list of one, an empty one for an empty list, and a list as JSON, as some agents send."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith('["') and value.endswith('"]'):
+        with suppress(ValueError):
+            return json.loads(value)
+    return [value] if value else []
 
 
 NO_NUL_PATTERN = r"^[^\x00]*$"

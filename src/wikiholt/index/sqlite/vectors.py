@@ -282,7 +282,7 @@ class IndexVectors:
         self._check = check
         self._known: tuple[int, VectorTable] | None = None
         """The number of the file, and the table."""
-        self._lock = Lock()
+        self._lock, self._process_id = Lock(), os.getpid()
 
     def get_known(self, version: int) -> VectorTable | None:
         """The vectors at this version, if that was the last one that was read."""
@@ -296,6 +296,8 @@ class IndexVectors:
     def read(self, db: sqlite3.Connection) -> VectorTable:
         """The vectors at the version of the open snapshot. Raises IndexCorrupt."""
         version, *columns = db.execute(f"SELECT version, {VECTOR_COLUMNS} FROM state").fetchone()
+        if self._process_id != os.getpid():  # the thread that holds the lock may not exist in a forked child
+            self._lock, self._process_id = Lock(), os.getpid()
         with self._lock:
             return self._load(db, version, VectorState._make(columns))
 

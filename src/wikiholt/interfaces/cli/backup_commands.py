@@ -142,14 +142,13 @@ def _list_backups(context: CommandContext) -> int:
         lines.extend(_format_backups(slug, backups, context.style))
         return {"wiki": slug, "backups": [build_backup_document(backup) for backup in backups]}
 
-    documents, exit_code = context.run_for_each(_get_slugs(context), list_backups)
+    documents, _ = context.run_for_each(_get_slugs(context), list_backups)
     document: dict[str, Any] = {} if arguments.registry else {"wikis": documents}
     if not arguments.slug:
         registry_backups = service.registry.backups.list()
         document["registry"] = [build_registry_backup_document(backup) for backup in registry_backups]
         lines += _format_backups(_REGISTRY_LABEL, registry_backups, context.style)
-    context.print_result(documents[0] if arguments.slug else document, lines)
-    return exit_code
+    return context.print_result(documents[0] if arguments.slug else document, lines)
 
 
 def _format_backups(name: str, backups: Sequence[Backup] | Sequence[RegistryBackup], style: TerminalStyle) -> list[str]:

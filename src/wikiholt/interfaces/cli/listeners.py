@@ -80,9 +80,17 @@ def offer_owner_link(settings: "Settings", listener: socket.socket) -> Iterator[
 @contextmanager
 def open_local_listener(path: Path) -> Iterator[list[socket.socket]]:
     """The Unix socket, removed at the end; none if another service answers there, or if the path is too long."""
-    if _is_answered(path):
-        yield []
-        return
+    listeners = [] if _is_answered(path) else _bind_local(path)
+    try:
+        yield listeners
+    finally:
+        for listener in listeners:
+            listener.close()
+            if not _is_answered(path):  # else another service listens there now
+                path.unlink(missing_ok=True)
+
+
+def _bind_local(path: Path) -> list[socket.socket]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -94,14 +102,8 @@ def open_local_listener(path: Path) -> Iterator[list[socket.socket]]:
     except OSError as error:
         _log.info("commands on this machine cannot search through this service: %s", error)
         listener.close()
-        yield []
-        return
-    try:
-        yield [listener]
-    finally:
-        listener.close()
-        if not _is_answered(path):  # else another service listens there now
-            path.unlink(missing_ok=True)
+        return []
+    return [listener]
 
 
 def _is_answered(path: Path) -> bool:

@@ -25,9 +25,6 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.output import format_columns, format_count, to_safe_line
 
-_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
-"""Options of `add` whose value is that of the setting."""
-
 
 def add_arguments(commands: Subparsers) -> None:
     add = add_command(commands, "add", run_add, changes_registry=True)
@@ -35,9 +32,8 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument(
         "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
     )
-    add.add_argument(
-        "--worktree", action="store_true", help="index the files on disk, with uncommitted edits, instead of HEAD"
-    )
+    text = "index the files on disk, with uncommitted edits, instead of HEAD"
+    add.add_argument("--worktree", action="store_const", const="directory", dest="kind", help=text)
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
     create = add_command(commands, "create", run_create, changes_registry=True)
     add_slug(create)
@@ -49,8 +45,8 @@ def add_arguments(commands: Subparsers) -> None:
         parser.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
         parser.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
         parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
-        parser.add_argument("--public", action="store_true", help="allow reading without a key")
-        add_repeatable(parser, "--host", metavar="NAME", text="host name of the wiki; repeatable")
+        parser.add_argument("--public", action="store_const", const="true", help="allow reading without a key")
+        add_repeatable(parser, "--host", dest="hosts", metavar="NAME", text="host name of the wiki; repeatable")
         parser.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
     change = add_command(commands, "set", run_set, changes_registry=True)
@@ -73,8 +69,6 @@ def add_arguments(commands: Subparsers) -> None:
 def run_add(context: CommandContext) -> int:
     arguments = context.arguments
     settings = _get_settings(arguments)
-    if arguments.worktree:
-        settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
     slug = arguments.slug
     if slug is None:
@@ -107,16 +101,10 @@ def run_create(context: CommandContext) -> int:
 
 
 def _get_settings(arguments: Namespace) -> dict[str, str]:
-    """The settings of a new wiki from the options."""
-    settings = {name: value for name in _PLAIN_OPTIONS if (value := getattr(arguments, name, None)) is not None}
-    for name in ("ignore", "hide"):
-        if patterns := getattr(arguments, name):
-            settings[name] = "\n".join(patterns)
-    if arguments.host:
-        settings["hosts"] = ", ".join(arguments.host)
-    if arguments.public:
-        settings["public"] = "true"
-    return settings
+    """The settings of a new wiki, from the options with their names."""
+    settings = {name: value for name in WIKI_SETTINGS if (value := getattr(arguments, name, None))}
+    separators = {"ignore": "\n", "hide": "\n", "hosts": ", "}
+    return {name: separators[name].join(value) if name in separators else value for name, value in settings.items()}
 
 
 def run_set(context: CommandContext) -> int:

@@ -52,7 +52,7 @@ from wikiholt.interfaces.mcp import prompts, resources
 from wikiholt.interfaces.mcp.errors import format_error, format_invalid_arguments
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
 from wikiholt.interfaces.mcp.tool import Tool, adapt_names
-from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_definition, get_tools
+from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_tools
 from wikiholt.interfaces.mcp.wiki_description import describe_wiki
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -90,7 +90,9 @@ class ToolContext:
     def describe(self) -> str:
         """What the wikis are about, a line for each."""
         sessions = self.wikis.sessions if self.wikis is not None else [self.open()]
-        return "\n".join(map(describe_wiki, sessions[:_MAX_DESCRIBED_WIKIS]))
+        others = len(sessions) - _MAX_DESCRIBED_WIKIS
+        lines = [*map(describe_wiki, sessions[:_MAX_DESCRIBED_WIKIS]), *([f"and {others} more"] if others > 0 else [])]
+        return "\n".join(lines)
 
 
 def make_server(
@@ -140,7 +142,7 @@ class _ServerHandlers:
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self._tools.get(name)
-        return get_definition(tool).input_schema if tool else None
+        return tool.definition.input_schema if tool else None
 
     async def list_tools(self, ctx: McpContext, _: PaginatedRequestParams | None) -> ListToolsResult:
         tool_context = self._get_tool_context(ctx)
@@ -225,7 +227,7 @@ class _ServerHandlers:
         return await _LISTENERS.listen(self._get_tool_context(ctx), ctx, params)
 
     async def list_prompts(self, _: McpContext, __: PaginatedRequestParams | None) -> ListPromptsResult:
-        return ListPromptsResult(prompts=prompts.list_prompts())
+        return ListPromptsResult(prompts=[*prompts.PROMPTS.values()])
 
     async def get_prompt(self, _: McpContext, params: GetPromptRequestParams) -> GetPromptResult:
         try:
@@ -236,8 +238,7 @@ class _ServerHandlers:
     async def complete(self, ctx: McpContext, params: CompleteRequestParams) -> CompleteResult:
         name, value = params.argument.name, params.argument.value
         if isinstance(params.ref, PromptReference):
-            template = prompts.PROMPT_TEMPLATES.get(params.ref.name)
-            if template is None or name != "topic" or name not in template.arguments:
+            if (params.ref.name, name) != ("find_contradictions", "topic"):
                 return CompleteResult(completion=Completion(values=[]))
             completion = await self._run_for_wiki(ctx, lambda wiki: resources.complete_topic(wiki, value))
             return CompleteResult(completion=completion)
@@ -265,10 +266,9 @@ class _ServerHandlers:
 
 def _describe_tool(tool: Tool, about: str) -> Described:
     """The definition; that of a search also says what the wikis are about."""
-    definition = get_definition(tool)
     if tool.name != "search":
-        return definition
-    return definition.model_copy(update={"description": f"{definition.description}\n{about}"})
+        return tool.definition
+    return tool.definition.model_copy(update={"description": f"{tool.definition.description}\n{about}"})
 
 
 def _make_result(document: Any, format_text: Callable[[Any], str]) -> CallToolResult:

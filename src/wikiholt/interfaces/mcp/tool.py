@@ -104,7 +104,7 @@ class Tool:
         fields = self.operation.parameters.model_fields
         # Some agents send an empty text for what they leave out.
         given = {name: value for name, value in values.items() if value != "" or fields[name].is_required()}
-        parameters = self.operation.parameters.model_validate({**self.defaults, **given})
+        parameters = self.operation.parameters.model_validate({**self.defaults, **given}, strict=False)
         budget = getattr(answer, "max_tokens", None) or max_tokens
         return ToolCall(self.name, sent, answer, parameters, budget)
 
@@ -133,12 +133,13 @@ class Tool:
                 raise
             return {**self.operation.run(wiki, call.parameters), "stale": False}
 
-    def describe(self, description: str = "") -> Described:
-        """The definition for clients, with another description if there is one."""
+    @cached_property
+    def definition(self) -> Described:
+        """The definition for clients. It is built once, because schemas take time."""
         return Described(
             name=self.name,
             title=self.title,
-            description=description or self.description or self.operation.description,
+            description=self.description or self.operation.description,
             input_schema=self._describe_arguments(),
             annotations=ToolAnnotations(
                 read_only_hint=not self.is_write,

@@ -1,11 +1,9 @@
 """The tools that agents get, in the order of their list, and the names of other servers for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
-
-from mcp_types import Tool as Described
 
 from wikiholt.api.filter_params import FILTER_PARAMS
 from wikiholt.api.operations.table import OPERATIONS_OF_WIKI
@@ -18,157 +16,115 @@ from wikiholt.interfaces.mcp.tool import (
     AnswerArguments,
     NoArguments,
     PagedArguments,
+    Presenter,
     Tool,
 )
 
 _OPERATIONS = {operation.name: operation for operation in OPERATIONS_OF_WIKI}
-_FILTERS = tuple(param.name for param in FILTER_PARAMS)
-_PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS)
+_FILTERS = " ".join(param.name for param in FILTER_PARAMS)
+_PLAIN_FILTERS = (*PLAIN_ARGUMENTS, *_FILTERS.split())
 """Filters are described once, in the tool `search`."""
 
 
-def _make_search(name: str, title: str, description: str, operation: str, *arguments: str, **options: Any) -> Tool:
-    return Tool(
-        name,
-        title,
-        _OPERATIONS[operation],
-        arguments,
-        answers.present_search,
-        format_compact_json,
-        answers.SearchArguments,
-        f"{description} {DATA_NOTE}",
-        {"n": 8},
-        reads_index=True,
-        **options,
-    )
+def _make_tool(
+    name: str,
+    title: str,
+    operation: str,
+    arguments: str,
+    present: Presenter = present_lists,
+    format_text: Callable[[Any], str] = format_lines,
+    **options: Any,
+) -> Tool:
+    """A tool with these arguments, by default one that returns lists."""
+    return Tool(name, title, _OPERATIONS[operation], tuple(arguments.split()), present, format_text, **options)
 
 
-def _make_list(name: str, title: str, operation: str, *arguments: str, **options: Any) -> Tool:
-    return Tool(
-        name,
-        title,
-        _OPERATIONS[operation],
-        arguments,
-        options.pop("present", present_lists),
-        format_lines,
-        **{"reads_index": True, **options},
-    )
-
-
-def _make_write(name: str, title: str, operation: str, *arguments: str, **options: Any) -> Tool:
-    return Tool(
-        name,
-        title,
-        _OPERATIONS[operation],
-        ("path", *arguments, "commit_message"),
-        present_written,
-        format_lines,
-        **{"answer": NoArguments, **options},
-    )
-
-
-_SEARCH_NOTE = "Find pages by meaning and by words; the answer says when nothing relevant was found."
-_SEARCH = _make_search(
-    "search",
-    "Search the wiki",
-    _SEARCH_NOTE,
-    "search",
-    *("query=q", "n", "mode", *_FILTERS, "offset", "sort", "fresh"),
+_make_index_tool = partial(_make_tool, reads_index=True)
+_make_write = partial(_make_tool, present=present_written, answer=NoArguments)
+_make_search = partial(
+    _make_index_tool,
+    present=answers.present_search,
+    format_text=format_compact_json,
+    answer=answers.SearchArguments,
+    defaults={"n": 8},
 )
-_FETCH = Tool(
-    "fetch",
-    "Fetch a page by id",
-    _OPERATIONS["read_parts"],
-    ("id=paths",),
-    answers.present_fetched,
-    format_compact_json,
-    description=f"Get a page by the id of a search result. {DATA_NOTE}",
-    shapes={"id": {"type": "string", "description": "PATH, or PATH#L40-60 for some lines."}},
-)
+_SEARCH_TEXT = "Find pages by meaning and by words; the answer says when nothing relevant was found."
 READ_TOOLS: Sequence[Tool] = (
-    _SEARCH,
-    Tool(
+    _make_search(
+        "search",
+        "Search the wiki",
+        "search",
+        f"query=q n mode {_FILTERS} offset sort fresh",
+        description=f"{_SEARCH_TEXT} {DATA_NOTE}",
+    ),
+    _make_index_tool(
         "ask",
         "Answer a question",
-        _OPERATIONS["ask"],
-        ("query=q", "after"),
+        "ask",
+        "query=q after",
         answers.present_answer,
         format_compact_json,
         description=f"Get the few sentences of the wiki that answer a question, or the closest pages. {DATA_NOTE}",
-        reads_index=True,
     ),
-    Tool(
+    _make_tool(
         "read_page",
         "Read pages",
-        _OPERATIONS["read_parts"],
-        ("paths", "section", "from_line", "to_line", "revision"),
+        "read_parts",
+        "paths section from_line to_line revision",
         answers.present_pages,
         answers.format_page,
-        answers.TextArguments,
-        f"Read pages, a section, lines, or an older revision. A later write requires the revision. {DATA_NOTE}",
+        answer=answers.TextArguments,
+        description="Read pages, a section, lines, or an older revision. A later write requires the revision. "
+        f"{DATA_NOTE}",
     ),
-    _make_list(
+    _make_index_tool(
         "list_pages",
         "List pages",
         "list_pages",
-        *(*_FILTERS, "limit", "offset"),
+        f"{_FILTERS} limit offset",
         description="List pages by path: all, or those that match the filters, which are those of search.",
         defaults={"limit": 100},
         plain=_PLAIN_FILTERS,
     ),
-    _make_list(
+    _make_index_tool(
         "list_tags",
         "List tags and folders",
         "facets",
-        "prefix",
-        "facets",
-        present=answers.present_facets,
+        "prefix facets",
+        answers.present_facets,
         answer=PagedArguments,
         description="List tags, categories, folders and values of frontmatter keys, with their numbers of pages.",
     ),
     _make_search(
         "similar_pages",
         "Find similar pages",
-        "Find the pages closest in meaning to one page. Filters are those of search.",
         "similar",
-        *("path", "n", *_FILTERS),
+        f"path n {_FILTERS}",
+        description=f"Find the pages closest in meaning to one page. Filters are those of search. {DATA_NOTE}",
         plain=_PLAIN_FILTERS,
     ),
-    _make_list("get_links", "Follow links", "links", "path", answer=PagedArguments),
-    _make_list("find_orphans", "Find orphaned pages", "orphans", answer=PagedArguments),
-    _make_list(
-        "recent_changes",
-        "See recent changes",
-        "changelog",
-        *("prefix", "since", "limit", "offset"),
-        defaults={"limit": 20},
-        reads_index=False,
+    _make_index_tool("get_links", "Follow links", "links", "path", answer=PagedArguments),
+    _make_index_tool("find_orphans", "Find orphaned pages", "orphans", "", answer=PagedArguments),
+    _make_tool(
+        "recent_changes", "See recent changes", "changelog", "prefix since limit offset", defaults={"limit": 20}
     ),
-    _make_list(
-        "page_history",
-        "See a page's history",
-        "history",
-        *("path", "limit", "offset"),
-        defaults={"limit": 20},
-        reads_index=False,
-    ),
-    Tool(
+    _make_tool("page_history", "See a page's history", "history", "path limit offset", defaults={"limit": 20}),
+    _make_tool(
         "diff_page",
         "Compare revisions",
-        _OPERATIONS["compare_revisions"],
-        ("path", "from_revision", "to_revision"),
+        "compare_revisions",
+        "path from_revision to_revision",
         answers.present_diff,
         answers.format_diff,
-        answers.DiffArguments,
+        answer=answers.DiffArguments,
     ),
-    _make_list(
+    _make_tool(
         "list_attachments",
         "List attachments",
         "list_attachments",
         "path",
-        present=answers.present_attachments,
+        answers.present_attachments,
         answer=PagedArguments,
-        reads_index=False,
     ),
 )
 WRITE_TOOLS: Sequence[Tool] = (
@@ -176,7 +132,7 @@ WRITE_TOOLS: Sequence[Tool] = (
         "write_page",
         "Write a page",
         "put_page",
-        *("content", "revision"),
+        "path content commit_message revision",
         description="Write an entire page, as one commit. An existing page needs the revision from read_page; to "
         "change a part of it, use edit_page.",
         destructive=True,
@@ -185,15 +141,15 @@ WRITE_TOOLS: Sequence[Tool] = (
         "edit_page",
         "Edit a page",
         "edit_part",
-        *("new_string", "old_string", "replace_all", "section", "from_line", "to_line", "revision"),
+        "path new_string old_string replace_all section from_line to_line commit_message revision",
         destructive=True,
     ),
-    _make_write("append_to_page", "Append to a page", "append_to_page", "text", "revision"),
+    _make_write("append_to_page", "Append to a page", "append_to_page", "path text commit_message revision"),
     _make_write(
         "rename_page",
         "Rename a page",
         "rename_page",
-        *("new_path", "update_links", "move_subpages", "revision"),
+        "path new_path update_links move_subpages commit_message revision",
         answer=AnswerArguments,
         destructive=True,
     ),
@@ -201,43 +157,51 @@ WRITE_TOOLS: Sequence[Tool] = (
         "delete_page",
         "Delete a page",
         "delete_page",
-        "revision",
+        "path commit_message revision",
         description="Delete a page; its content stays in the git history. Ask the user before you do this.",
         destructive=True,
     ),
 )
-HTTP_TOOLS: Sequence[Tool] = (_FETCH,)
+HTTP_TOOLS: Sequence[Tool] = (
+    _make_tool(
+        "fetch",
+        "Fetch a page by id",
+        "read_parts",
+        "id=paths",
+        answers.present_fetched,
+        format_compact_json,
+        description=f"Get a page by the id of a search result. {DATA_NOTE}",
+        shapes={"id": {"type": "string", "description": "PATH, or PATH#L40-60 for some lines."}},
+    ),
+)
 """ChatGPT's connectors, which use HTTP, need a tool of this name. For other agents it repeats `read_page`."""
 SEVERAL_WIKIS_TOOLS: Sequence[Tool] = (
     _make_search(
         "search",
         "Search several wikis",
-        f"{_SEARCH_NOTE} Each result names its wiki; each wiki is searched by itself.",
         "search",
-        *("query=q", "wikis=wiki", "n", "mode", *_FILTERS),
+        f"query=q wikis=wiki n mode {_FILTERS}",
+        description=f"{_SEARCH_TEXT} Each result names its wiki; each wiki is searched by itself. {DATA_NOTE}",
     ),
 )
 """The tools of a request with an operator key or a list of keys."""
-
-
 _ALIAS_TOOLS: Sequence[Tool] = (
     _make_search(
         "semantic_search",
         "Search by meaning",
-        "Find pages by meaning, with up to max_chunks_per_page chunks of each.",
         "semantic_search",
-        *("query=q", "n", *_FILTERS, "max_chunks_per_page"),
+        f"query=q n {_FILTERS} max_chunks_per_page",
+        description=f"Find pages by meaning, with up to max_chunks_per_page chunks of each. {DATA_NOTE}",
     ),
-    Tool(
-        "download_attachment",
-        "Read an attachment",
-        _OPERATIONS["read_attachment"],
-        ("path", "filename"),
-        answers.present_attachment,
-        format_lines,
+    _make_tool(
+        "download_attachment", "Read an attachment", "read_attachment", "path filename", answers.present_attachment
     ),
-    _make_write("upload_attachment", "Attach a file", "attach", "filename", "content", destructive=True),
-    _make_write("delete_attachment", "Delete an attachment", "detach", "filename", destructive=True),
+    _make_write(
+        "upload_attachment", "Attach a file", "attach", "path filename content commit_message", destructive=True
+    ),
+    _make_write(
+        "delete_attachment", "Delete an attachment", "detach", "path filename commit_message", destructive=True
+    ),
 )
 """The tools of otterwiki-mcp that are not another name of a tool here."""
 _ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -265,9 +229,3 @@ def get_tools(*, http: bool = False, aliases: bool = False) -> Mapping[str, Tool
             tools[name] = replace(tool, name=name, defaults={**tool.defaults, **defaults})
         tools |= {tool.name: tool for tool in _ALIAS_TOOLS}
     return tools
-
-
-@cache
-def get_definition(tool: Tool) -> Described:
-    """The definition for clients. It is built once per process, because schemas take time."""
-    return tool.describe()

@@ -1,5 +1,6 @@
 // The search page of the service: results, and the preview of the opened page beside them.
 import { showAccessLinks } from "./access.js";
+import { clearAnswer, showAnswer } from "./answer.js";
 import { byId } from "./dom.js";
 import { showFirstIndexing } from "./first_index.js";
 import { setUpKeyButton } from "./key.js";
@@ -18,6 +19,7 @@ const search = new SearchController({
   openResult,
   onStateChange: (state) => { preview.show(state); markOpenPage(state.page); showRecent(); },
   onResults: (state) => markOpenPage(state.page),
+  onSettled: (state) => (state.q.trim() ? showAnswer(state) : clearAnswer()),
   onError: (problem) => showFirstIndexing(problem, start),
 });
 

@@ -23,9 +23,9 @@ const modes = document.querySelectorAll("input[name=mode]");
 
 export class SearchController {
   // `name` is the name of the wiki, for the title. `openResult` follows the link of a result. `onStateChange` and
-  // `onResults` get the state; `onError` gets a problem and a function that retries.
-  constructor({ name, openResult, onStateChange = () => {}, onResults = () => {}, onError = (problem, retry) => showProblem(byId("state"), problem, retry) }) {
-    Object.assign(this, { name, openResult, onStateChange, onResults, onError });
+  // `onResults` get the state, and `onSettled` too when the results of a complete query are shown; `onError` gets a problem and a function that retries.
+  constructor({ name, openResult, onStateChange = () => {}, onResults = () => {}, onSettled = () => {}, onError = (problem, retry) => showProblem(byId("state"), problem, retry) }) {
+    Object.assign(this, { name, openResult, onStateChange, onResults, onSettled, onError });
     this.state = parseUrl();
     this.limit = PAGE_SIZE;
     this.timer = 0;
@@ -94,6 +94,7 @@ export class SearchController {
     this.markFinished();
     if (input.value !== this.state.q) { this.setState({ q: input.value }); return; }
     if (this.withheld && !this.running) this.show(...this.withheld);
+    else if (this.shownState && this.shownState.q === this.state.q && !this.running) this.onSettled(this.state);
     this.filters.update(this.state);
   }
 
@@ -150,6 +151,7 @@ export class SearchController {
     if (hadFocus) (results.querySelector("a[data-page]") || input).focus();
     makeRoving(results, "a[data-page]");
     this.onResults(this.state);
+    if (this.isFinished) this.onSettled(this.state);
   }
 
   // A request is sent when the user pauses, and now and then while a long query is typed.
