@@ -86,6 +86,8 @@ class PostgresIndex:
             raise make_foreign_state_error()
         self.recipe = state.recipe
         self._version = state.version
+        self._checksum: int | None = checksum
+        """The checksum of the state at that version; None if this process has written it."""
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,7 +96,6 @@ class PostgresIndex:
             return self._make_state(generation_rows.read_state(db, self.generation)[0])
 
     def _make_state(self, state: GenerationState) -> IndexState:
-        self._version = state.version
         counts = state.pages, state.chunks, state.problems
         return IndexState(
             self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
@@ -105,10 +106,13 @@ class PostgresIndex:
 
     def get_version(self) -> int:
         with self._connections.read_connection() as db:
-            row = db.execute("SELECT version FROM state WHERE name = %s", (self._tables.state_name,)).fetchone()
+            row = db.execute("SELECT version, seal FROM state WHERE name = %s", (self._tables.state_name,)).fetchone()
         if row is None:
             raise make_missing_error()
-        (self._version,) = row
+        version, checksum = row
+        if version == self._version and self._checksum not in (None, checksum):
+            self._keywords.release()  # another history: a database may have been restored or have failed over
+        self._version, self._checksum = version, checksum
         return self._version
 
     def get_page_blobs(self) -> Mapping[str, str]:
@@ -139,7 +143,9 @@ class PostgresIndex:
     def apply(self, change: IndexChange) -> int:
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
             version = index_writer.apply_change(db, self._tables, change, self._lease())
-        self._version = version
+        if version <= self._version:
+            self._keywords.release()  # another history, or no change
+        self._version, self._checksum = version, None
         return version
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
