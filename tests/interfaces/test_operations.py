@@ -50,6 +50,7 @@ class Case:
 
 
 TWO = {"P.md": "one two two\n"}
+PARTS = "# T\n\n## A\n\none one\n\n### Deep\n\nx\n\n## B\n\ntwo\n"
 TREE = {
     "T.md": "See [o](T/Oak.md), ![p](T/p.png).\n",
     "T/Oak.md": "Of [t](../T.md).\n",
@@ -115,6 +116,27 @@ CASES = (
         before=TWO,
         after=TWO,
     ),
+    *(
+        Case(
+            "patch_page",
+            {"path": "P", "revision": READ, "new_string": new, **part},
+            before={"P.md": PARTS.replace("\n", end)},
+            after={"P.md": text.replace("\n", end)},
+        )
+        for end in ("\n", "\r\n")
+        for part, new, text in (
+            ({"old_string": "one", "replace_all": True}, "1", PARTS.replace("one", "1")),
+            ({"section": "A"}, "## A\n\nnew", "# T\n\n## A\n\nnew\n\n## B\n\ntwo\n"),
+            ({"section": "B"}, "## B\n\nlast\n", PARTS.replace("two", "last")),
+            ({"section": "Deep"}, "", PARTS.replace("### Deep\n\nx\n\n", "")),
+            ({"from_line": 5, "to_line": 5}, "newer\nand newest", PARTS.replace("one one", "newer\nand newest")),
+        )
+    ),
+    *(
+        Case("patch_page", {"path": "P", "revision": READ, "new_string": "x", **part}, "invalid-page", "", TWO, TWO)
+        for part in ({}, {"old_string": "one", "section": "B"}, {"from_line": 99}, {"section": "C"})
+    ),
+    Case("patch_page", {"path": "P", "from_line": 1, "new_string": "x"}, "invalid-page", "", TWO, TWO),
     Case("patch_page", {"path": "Nowhere", "old_string": "a", "new_string": "b", "revision": STALE}, "page-not-found"),
     Case("delete_page", {"path": "P"}, before=TWO, after={"P.md": None}),
     Case("delete_page", {"path": "P", "revision": READ}, before=TWO, after={"P.md": None}),
@@ -273,4 +295,4 @@ def test_an_operation_does_the_same_through_every_door(served: ServedApplication
         assert repository.get_head() == head
     for name, expected in case.after.items():
         file = repository.path / folder / name
-        assert (file.read_text() if file.exists() else None) == expected, name
+        assert (file.read_bytes().decode() if file.exists() else None) == expected, name

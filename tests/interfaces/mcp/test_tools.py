@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from tests.interfaces.mcp.mcp_client import Agent, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from wikiholt.interfaces.mcp import mcp_server
 
 READ_TOOLS = [
     *("search", "ask", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
@@ -39,7 +40,9 @@ def test_tools_are_described_in_a_stable_order_and_in_few_bytes(reader: Agent, w
     assert len(sent.encode()) <= MAX_DEFINITION_BYTES
 
 
-def test_an_agent_with_several_servers_can_choose(served: ServedApplication, base: str) -> None:
+def test_an_agent_with_several_servers_can_choose(
+    served: ServedApplication, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = served.application.service
 
     async def introduce(client: Client) -> tuple[str, str]:
@@ -62,6 +65,8 @@ def test_an_agent_with_several_servers_can_choose(served: ServedApplication, bas
     assert all("beta: 2 pages; tags: watch" in text and "Ignore" not in text for text in texts)
     both = f"{served.tokens['read']},{served.tokens['other']}"
     assert all("alpha: " in text and "beta: " in text for text in run_over_http(f"{base}/mcp", both, introduce))
+    monkeypatch.setattr(mcp_server, "_MAX_DESCRIBED_WIKIS", 1)
+    assert all("and 1 more" in text for text in run_over_http(f"{base}/mcp", both, introduce))
 
 
 def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(reader: Agent) -> None:
@@ -127,7 +132,8 @@ def test_filters_modes_and_paging_are_those_of_other_interfaces(reader: Agent) -
     assert find(n=1) != find(n=1, offset=1)
     newest = reader.get("search", query="printer", sort="date", detail="full")["results"]
     assert [hit["last_updated"] for hit in newest] == sorted((hit["last_updated"] for hit in newest), reverse=True)
-    assert reader.get("list_pages", category="Equipment")["total"] == 1
+    (page,) = reader.get("list_pages", category="Equipment")["pages"]
+    assert (page["path"], page["words"], page["tags"]) == ("Equipment/Printer", 20, ["paper", "repair"])
     assert reader.get("list_pages", since="2099-01-01")["total"] == 0
     similar = reader.get("similar_pages", path="Home", prefix="Equipment")["results"]
     assert [hit["id"] for hit in similar] == ["Equipment/Printer"]
@@ -288,40 +294,6 @@ def test_a_rejected_write_names_the_revision_to_send(served: ServedApplication, 
         text = writer.fail(tool, path="Careful", **arguments)
         assert text.startswith("revision-mismatch: ")
         assert f"at revision {before} now. Call read_page, then send its revision." in text
-    assert served.alpha.get_head() == before
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_section_lines_or_all_places_are_replaced(served: ServedApplication, writer: Agent, end: str) -> None:
-    text = "# T\n\n## A\n\none one\n\n### Deep\n\nx\n\n## B\n\ntwo\n"
-    served.alpha.commit({"Parts.md": text.replace("\n", end)})
-
-    def edit(**arguments: Any) -> tuple[str, str]:
-        """The revision and the content after an edit."""
-        revision = writer.get("edit_page", path="Parts", **arguments)["revision"]
-        content = (served.alpha.path / "Parts.md").read_bytes().decode()
-        assert content.count("\n") == content.count(end)
-        return revision, content.replace(end, "\n")
-
-    assert "\n1 1\n" in edit(old_string="one", new_string="1", replace_all=True)[1]
-    assert edit(section="A", new_string="## A\n\nnew")[1] == "# T\n\n## A\n\nnew\n\n## B\n\ntwo\n"
-    revision, content = edit(section="B", new_string="## B\n\nlast\n")
-    assert content == "# T\n\n## A\n\nnew\n\n## B\n\nlast\n"
-    _, content = edit(from_line=5, to_line=5, new_string="newer\nand newest", revision=revision)
-    assert content == "# T\n\n## A\n\nnewer\nand newest\n\n## B\n\nlast\n"
-    before = served.alpha.get_head()
-    wrong: list[dict[str, Any]] = [
-        {},
-        {"old_string": "last", "section": "B"},
-        {"from_line": 1},
-        {"from_line": 99, "revision": before},
-        {"section": "C"},
-        {"old_string": "absent", "replace_all": True},
-    ]
-    for arguments in wrong:
-        assert writer.fail("edit_page", path="Parts", new_string="x", **arguments).startswith("invalid-page: ")
-    old = {"path": "Parts", "section": "B", "new_string": "x", "revision": revision}
-    assert writer.fail("edit_page", **old).startswith("revision-mismatch: ")
     assert served.alpha.get_head() == before
 
 

@@ -23,6 +23,7 @@ from tests.interfaces.otterwiki.otterwiki_client import (
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.wait import wait_until
 from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.mcp.tools import HTTP_TOOLS, READ_TOOLS
 
 pytestmark = pytest.mark.model
 
@@ -282,7 +283,7 @@ def test_agents_have_their_own_address_below_the_api(otter: OtterwikiServer) -> 
 
     reader, writer = create_registry_key(otter, Scope.READ), create_registry_key(otter, Scope.WRITE)
     assert sent(None, "tools/list").status_code == 401
-    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 12
+    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == len((*READ_TOOLS, *HTTP_TOOLS))
     read = sent(reader, "tools/call", name="read_page", arguments={"path": "Actors/Iran"}).json()["result"]
     assert read["structuredContent"]["content"] == PAGES["actors/iran.md"]
     assert wrote(reader)["isError"] is True

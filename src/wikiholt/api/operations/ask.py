@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from wikiholt.api.documents.answer_documents import AnswerDocument, build_answer_document
-from wikiholt.api.operations.operation import Caching, Operation
+from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, FilterParameters, Flag
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.wikis.live_index import IndexSnapshot
@@ -28,6 +28,10 @@ class AskParameters(FilterParameters):
     explain: Flag = Field(False, description="Whether each sentence and page says in one line why it is there.")
 
 
+ASK_OPERATIONS = OperationTable("search", caching=Caching.VERSION, is_search=True)
+
+
+@ASK_OPERATIONS.add("GET /ask")
 def ask(wiki: WikiSession, parameters: AskParameters, snapshot: IndexSnapshot | None = None) -> AnswerDocument:
     """Answer with sentences of pages, each with its place; or, if the wiki does not say, with the closest pages."""
     where = wiki.to_git_filter(parameters.to_filter())
@@ -41,6 +45,3 @@ def ask(wiki: WikiSession, parameters: AskParameters, snapshot: IndexSnapshot | 
             snapshot=snapshot,
         )
     return build_answer_document(answer, wiki.path_style)
-
-
-ASK_OPERATIONS = (Operation("ask", "GET /ask", ask, tag="search", caching=Caching.VERSION, is_search=True),)

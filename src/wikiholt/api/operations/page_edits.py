@@ -56,10 +56,14 @@ def edit_page(wiki: WikiSession, parameters: EditPart) -> PageWriteDocument:
 def edit_part(wiki: WikiSession, parameters: EditPart) -> PageWriteDocument:
     """Replace a text, a section or lines of a page, as one commit."""
     old, new = parameters.old_string, parameters.new_string
-    if sum((bool(old), bool(parameters.section), parameters.from_line is not None)) != 1:
-        raise InvalidPage("what to replace is not clear.", hint="Send one of old_string, section and from_line.")
+    parts = sum((bool(old), bool(parameters.section), parameters.from_line is not None))
+    if parts != 1:
+        raise InvalidPage(
+            "old_string, section and from_line exclude each other." if parts else "old_string is empty.",
+            hint="Send one of old_string, section and from_line.",
+        )
     if old and old == new:
-        raise InvalidPage("old_string and new_string are the same.", hint="Send a new_string that differs.")
+        raise InvalidPage("old_string and new_string are identical.", hint="Send a new_string that differs.")
     path, message = wiki.path_style.to_git_path(parameters.path), parameters.message
     author = get_author(wiki, parameters.author)
     pages, expected = wiki.handle.pages, parameters.expected

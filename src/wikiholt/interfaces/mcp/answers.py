@@ -3,7 +3,7 @@
 import json
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field
@@ -78,15 +78,11 @@ def present_search(document: Any, call: ToolCall) -> Any:
         notes.append(_STALE_NOTE)
 
     def build(share: int) -> Any:
-        answer = {
-            "notes": notes,
-            "did_you_mean": truncate_text(document["did_you_mean"] or "", share // 4),
-            "indexed_revision": (document["indexed_revision"] or "")[:12],
-            "nothing_relevant": is_irrelevant or None,
-            "stale": document["stale"] or None,
-            "notice": DATA_NOTICE,
-        }
-        answer = _drop_empty(answer)
+        flags = {"nothing_relevant": is_irrelevant or None, "stale": document["stale"] or None}
+        did_you_mean = truncate_text(document["did_you_mean"] or "", share // 4)
+        revision = (document["indexed_revision"] or "")[:12]
+        answer = {"notes": notes, "did_you_mean": did_you_mean, "indexed_revision": revision, **flags}
+        answer = _drop_empty(answer | {"notice": DATA_NOTICE})
         size = _SHORT_BYTES * max(len(hits), _DEFAULT_HITS) // _DEFAULT_HITS - _count_bytes(answer)
         results, left_out = _fit_hits(hits, call.answer.detail, share, size)
         if left_out:
@@ -115,7 +111,8 @@ def _fit_hits(hits: Sequence[Any], detail: str, budget: int, size: int) -> tuple
         if len(text.encode()) > remaining:
             if remaining < _MIN_LINE_BYTES:
                 break
-            text = f"{text.encode()[:remaining].decode(errors='ignore').rpartition(' ')[0]}…"
+            start = text.encode()[:remaining].decode(errors="ignore")
+            text = f"{start.rpartition(' ')[0] or start}…"
         if estimate_tokens(text) > tokens:
             note = note or ("Some passages did not fit; read the pages." if detail == "full" else "")
             if hit is not fitting[0]:
@@ -314,6 +311,7 @@ def format_diff(answer: Any) -> str:
 
 _BASE64_CHARS_PER_TOKEN = 2
 _HIDDEN_FIELDS = ("file", "email", "indexed_revision", "position", "more", "next_offset")
+_RENAMED_FIELDS: Mapping[str, str] = {"content_length": "words"}
 _LONG_FIELDS = ("name", "category", "tags", "author", "email", "message", "pages_affected")
 
 
@@ -352,7 +350,7 @@ def _clean_entry(entry: Any) -> Any:
     """The entry without what is of no use to an agent; 12 digits of a commit are enough for every tool."""
     if not isinstance(entry, dict):
         return entry
-    kept = {name: value for name, value in entry.items() if name not in _HIDDEN_FIELDS}
+    kept = {_RENAMED_FIELDS.get(name, name): value for name, value in entry.items() if name not in _HIDDEN_FIELDS}
     return _drop_empty(kept | {"revision": kept["revision"][:12]} if "revision" in kept else kept)
 
 
