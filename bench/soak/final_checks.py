@@ -91,7 +91,7 @@ def _measure_bloat(service: WikiService, wikis: Sequence[SoakWiki]) -> float:
     for wiki in wikis[:: max(1, len(wikis) // _SAMPLE)][:_SAMPLE]:
         handle = service.get_handle(wiki.slug)
         before = _get_index_bytes(service, handle.wiki.id)
-        handle.reindex()
+        handle.sync(from_scratch=True)
         ratios.append(before / _get_index_bytes(service, handle.wiki.id))
     return statistics.median(ratios)
 

@@ -11,6 +11,7 @@ _ID = r"wikis/[a-z0-9]{8,64}"
 _SQLITE = r"(?:-wal|-shm|-journal)?"
 _PATTERNS = {
     "settings": r"wikiholt\.toml",
+    "owner link": r"owner-link",
     "registry": r"registry\.sqlite",
     "registry-journal": r"registry\.sqlite-journal",
     "revoked list": r"(?:backups/registry/)?revoked",

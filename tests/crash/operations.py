@@ -50,7 +50,7 @@ def _run_sync(context: OperationContext) -> None:
 
 
 def _run_reindex(context: OperationContext) -> None:
-    context.service.get_handle("victim").reindex()
+    context.service.get_handle("victim").sync(from_scratch=True)
 
 
 def _create_backups(context: OperationContext) -> None:

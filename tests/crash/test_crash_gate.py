@@ -134,8 +134,8 @@ def test_every_kind_of_file_that_is_written_is_damaged_by_the_crash_test(data: P
     service.list_wikis()
     seen |= {get_file_kind(file, data) for file in list_files(data)}
     assert None not in seen, find_unknown_files(data)
-    # Settings are written by people, leftovers only by killed processes, the note about the history only if it is
-    # damaged, codes only in large wikis, and the rest exists only during writes.
+    # Settings are written by people, the link of the owner while a service runs, leftovers only by killed processes,
+    # the note about the history only if it is damaged, codes only in large wikis, and the rest only during writes.
     transient = {
         "codes",
         "registry-journal",
@@ -145,7 +145,7 @@ def test_every_kind_of_file_that_is_written_is_damaged_by_the_crash_test(data: P
         "origin",
         "current activity",
     }
-    assert set(FILE_KINDS) - seen <= {"settings", "history", LEFTOVER, *transient}
+    assert set(FILE_KINDS) - seen <= {"settings", "owner link", "history", LEFTOVER, *transient}
 
 
 def test_leftovers_of_a_killed_backup_are_removed_by_the_next_backup_even_without_changes(
@@ -257,7 +257,7 @@ def test_a_damaged_mirror_is_recreated_by_the_fetch_after_the_damage_was_found(
     for _ in range(2):
         try:
             wiki.fetch()
-            report = wiki.reindex()
+            report = wiki.sync(from_scratch=True)
         except Exception as error:  # noqa: BLE001 - the first attempt may fail with any error
             noticed = error
     assert (report.revision, report.problems) == (head, ()), noticed

@@ -84,7 +84,7 @@ def test_cleanup_of_the_store_keeps_the_mirror(
         return {str(file.relative_to(mirror)): file.read_bytes() for file in mirror.rglob("*") if file.is_file()}
 
     before = files()
-    handle.reindex()
+    handle.sync(from_scratch=True)
     store.remove_old_generations(wiki.id)
     index = store.open(wiki.id)
     index.write_backup(tmp_path / "copy.sqlite")

@@ -35,7 +35,7 @@ def test_an_estimate_counts_what_the_reindex_then_does(wiki: DamagedWiki) -> Non
     assert estimate.reusable_vectors == 60
     assert estimate.disk_free > estimate.disk_bytes > 0
     assert 0 <= estimate.seconds_reusing <= estimate.seconds
-    report = wiki.handle.reindex()
+    report = wiki.handle.sync(from_scratch=True)
     assert report.chunks_embedded == estimate.chunks_to_embed
     assert report.chunks_embedded + report.chunks_reused == estimate.chunks
 

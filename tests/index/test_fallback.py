@@ -34,7 +34,7 @@ def make_two_generations(wiki: DamagedWiki) -> Path:
     names = ("g000001.sqlite", "g000001-1.vectors")
     for name in names:
         shutil.copy(wiki.directory / name, wiki.place)
-    wiki.handle.reindex()
+    wiki.handle.sync(from_scratch=True)
     wiki.service.close()
     for name in names:
         shutil.move(wiki.place / name, wiki.directory)
@@ -83,7 +83,7 @@ def test_a_damaged_generation_is_rebuilt_with_the_vectors_of_an_intact_older_one
 def test_an_unfinished_generation_never_replaces_a_lost_one(wiki: DamagedWiki) -> None:
     wiki.embedder.gate = None
     with pytest.raises(SyncPaused):
-        wiki.handle.reindex(pause=lambda: Pause.NOW)
+        wiki.handle.sync(pause=lambda: Pause.NOW, from_scratch=True)
     assert (wiki.directory / "g000002.sqlite").exists()
     (wiki.directory / "g000001.sqlite").unlink()
     wiki.reopen()
@@ -125,7 +125,7 @@ def test_a_reindex_never_continues_with_the_files_of_a_killed_restore(
     wiki.handle.backups.create(BackupReason.REQUESTED)
     run_killed_restore(wiki, monkeypatch)
     wiki.embedder.embedded.clear()
-    report = wiki.handle.reindex()
+    report = wiki.handle.sync(from_scratch=True)
     assert report.chunks_embedded == len(wiki.embedder.embedded) == 20, "every vector is embedded again"
     wiki.assert_healthy()
 
@@ -151,7 +151,7 @@ def test_a_reindex_reuses_no_vectors_that_a_paused_sync_reused(tmp_path: Path) -
     with pytest.raises(SyncPaused):
         wiki.handle.sync(pause=lambda: Pause.AFTER_BATCH)
     wiki.embedder.embedded.clear()
-    assert wiki.handle.reindex().chunks_embedded == len(wiki.embedder.embedded) == 100
+    assert wiki.handle.sync(from_scratch=True).chunks_embedded == len(wiki.embedder.embedded) == 100
     wiki.assert_healthy()
     wiki.close()
 

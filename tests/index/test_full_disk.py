@@ -31,7 +31,7 @@ for mode in SearchMode:
     print(mode, answer.hits[0].path, answer.degraded)
 status = handle.get_status()
 print("status", status.state.pages, status.error, handle.check())
-for write in (handle.sync, handle.reindex, handle.backups.create):
+for write in (handle.sync, lambda: handle.sync(from_scratch=True), handle.backups.create):
     try:
         print(write())
     except StorageError as error:

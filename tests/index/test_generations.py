@@ -153,7 +153,7 @@ def test_an_index_with_an_older_text_version_answers_until_a_new_one_is_built(
             lambda page, language: replace(build_page_terms(page, language), name=""),
         )
         wiki.reopen()
-        wiki.handle.reindex()
+        wiki.handle.sync(from_scratch=True)
     wiki.reopen()
     wiki.embedder.embedded.clear()
     answers: list[tuple[int, bool, bool]] = []
@@ -320,7 +320,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"model": "bge-small-en-v1.5"}))
     handle = service.get_handle("notes")
     done: list[object] = []
-    rebuild = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
+    rebuild = Thread(target=lambda: done.append(handle.sync(from_scratch=True) if reindexed else handle.sync()))
     first = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert [(hit.path, hit.distance) for hit in first.hits] == [(hit.path, hit.distance) for hit in expected.hits]
     rebuild.start()

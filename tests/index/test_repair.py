@@ -349,7 +349,7 @@ def test_a_reindex_also_quarantines_a_damaged_index(wiki: DamagedWiki) -> None:
     wiki.service.close()
     overwrite_bytes(wiki.index_file, 0.5, bytes(20_000))
     wiki.reopen()
-    wiki.handle.reindex()
+    wiki.handle.sync(from_scratch=True)
     assert len(wiki.handle.get_status().quarantined) == 1
     assert wiki.handle.health.is_ok
     wiki.assert_healthy()

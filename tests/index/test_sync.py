@@ -240,21 +240,6 @@ def test_a_damaged_index_is_quarantined_and_rebuilt(wiki: SyncFixture) -> None:
     assert len(list(wiki.store.get_directory(WIKI_ID).glob("broken-*"))) == 1
 
 
-def test_an_unmodified_index_is_not_checked_again(wiki: SyncFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wikiholt.index.sqlite.index import SqliteIndex
-
-    wiki.repository.commit({"a.md": "alpha"})
-    reader = None
-    for attempt in range(3):
-        Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0).sync()
-        reader = reader or wiki.store.open(WIKI_ID)
-        assert reader.get_page_blobs()
-        wiki.repository.commit({"a.md": f"alpha {attempt}"})
-    reader.close()
-    monkeypatch.setattr(SqliteIndex, "check", lambda self: pytest.fail("checked again"))
-    assert Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0).sync().changed == 1
-
-
 def test_a_second_sync_at_the_same_time_is_refused(wiki: SyncFixture) -> None:
     wiki.repository.commit({"a.md": "alpha"})
     with wiki.store.write_lock(WIKI_ID, 0), pytest.raises(Busy):

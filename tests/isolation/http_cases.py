@@ -36,6 +36,7 @@ SERVICE = (
     "/favicon.ico",
     "/box.js",
     "/sign-in",
+    "/owner",
 )
 PAGES = ("/", "/status", "/edit", "/manage")
 """Web pages without content of a wiki."""

@@ -225,7 +225,7 @@ def test_problem_4_a_new_wiki_is_indexed_automatically_with_its_existing_pages(
 
 
 REBUILD: list[Callable[[WikiService], object]] = [
-    lambda service: service.get_handle("south").reindex(),
+    lambda service: service.get_handle("south").sync(from_scratch=True),
     lambda service: service.get_handle("south").sync(),
     lambda service: service.remove("south"),
 ]

@@ -78,12 +78,12 @@ def test_a_paused_reindex_keeps_the_old_index_published_and_is_continued(fixture
     wiki.sync()
     fixture.embedder.embedded.clear()
     with pytest.raises(SyncPaused):
-        wiki.reindex(pause=make_pause(3, Pause.AFTER_BATCH))
+        wiki.sync(pause=make_pause(3, Pause.AFTER_BATCH), from_scratch=True)
     before = wiki.get_status().state
     assert before is not None
     assert (before.generation, before.pages) == (1, 200)
     assert wiki.sync().unchanged == 200
-    report = wiki.reindex()
+    report = wiki.sync(from_scratch=True)
     assert report.rebuilt
     now = wiki.get_status().state
     assert now is not None

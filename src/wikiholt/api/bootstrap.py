@@ -116,7 +116,10 @@ def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
 
 def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence[Question]") -> WikiHandle:
     """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
-    terms = service.get_handle(slug).build_terms_without(questions)
+    from wikiholt.wikis.evaluation.mined_questions import build_terms_without  # noqa: PLC0415 - few commands need it
+
+    with service.get_handle(slug).open_contents() as contents:
+        terms = build_terms_without(*contents, questions)
     return service.open_with_keyword_cache(slug, lambda index: build_patched_cache(index, terms))
 
 

@@ -29,7 +29,7 @@ from wikiholt.index.rows import (
     translate_damage,
 )
 from wikiholt.text.links import fold_path, get_last_part
-from wikiholt.text.properties import fold_pinned_query, fold_title, iter_property_values
+from wikiholt.text.properties import fold_pinned_query, fold_tag, fold_title, iter_property_values
 
 SQLITE_SCHEMA_VERSION = 6
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
@@ -276,8 +276,8 @@ def _encode_properties(properties: Sequence[PageProperty]) -> str:
 
 
 def fold_tags(metadata: PageMetadata) -> set[str]:
-    """Tags in the case-insensitive form that filters compare."""
-    return {tag.casefold() for tag in metadata.tags}
+    """Tags in the form that filters compare."""
+    return {fold_tag(tag) for tag in metadata.tags}
 
 
 def compute_page_checksum(page: Row, parts: bytes) -> int:
@@ -354,7 +354,7 @@ class _ClauseBuilder:
             categories = [dialect.encode_text(category.casefold()) for category in where.categories]
             self._add(f"category_key IN ({', '.join('?' * len(categories))})", *categories)
         for tag in where.tags:
-            self._add(dialect.has_tag, dialect.encode_key(tag.casefold()))
+            self._add(dialect.has_tag, dialect.encode_key(fold_tag(tag)))
         for column, text in (("path", where.path_prefix), ("key", where.path_key)):
             prefix = dialect.encode_text(text.strip("/"))
             if prefix:

@@ -116,7 +116,7 @@ class ReindexRunner:
         )
         job = self._job
         try:
-            report = handle.reindex(self._make_progress_handler(job), pause, lock_timeout_s=0)
+            report = handle.sync(self._make_progress_handler(job), pause, lock_timeout_s=0, from_scratch=True)
         except (SyncPaused, Busy):
             self._save_job(self._job)
             raise

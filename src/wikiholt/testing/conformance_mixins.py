@@ -9,7 +9,7 @@ import pytest
 
 from wikiholt.domain.index import IndexChange, PageEntry, compute_page_means
 from wikiholt.domain.page import PageMetadata, PageProperty
-from wikiholt.domain.search import KeywordQuery, OrderOverride, PageFilter
+from wikiholt.domain.search import ALL_PROPERTIES, KeywordQuery, OrderOverride, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
@@ -84,6 +84,16 @@ class ListingConformance:
         assert [(facet.value, facet.count) for facet in facets.folders] == [("x", 2)]
         assert [facet.value for facet in index.get_facets(PageFilter(tags=("air",))).tags] == ["Air", "soil"]
 
+    def test_tags_are_the_same_in_the_plural(self, index: WikiIndex) -> None:
+        tags = {"a": ["Assignee"], "b": ["assignees", "assignee"], "c": ["assignees"], "d": ["class"], "e": ["news"]}
+        put_pages(index, *(make_page(f"{name}.md", "x", tags=values) for name, values in tags.items()))
+        counts = sorted(facet.count for facet in index.get_facets(PageFilter()).tags)
+        assert counts == [1, 1, 3]
+        for tag in ("assignee", "ASSIGNEES"):
+            _, pages = index.list_pages(PageFilter(tags=(tag,)), None)
+            assert [page.path for page in pages] == ["a", "b", "c"]
+        assert index.list_pages(PageFilter(tags=("new",)), None) == (0, [])
+
     @pytest.mark.parametrize(
         ("condition", "expected"),
         [
@@ -147,6 +157,8 @@ class ListingConformance:
             [("draft", 3), ("Final", 2)],
         )
         assert (missing.name, missing.values) == ("no-such", ())
+        (names,) = index.get_facets(PageFilter(), [ALL_PROPERTIES]).properties
+        assert [(facet.value, facet.count) for facet in names.values] == [("status", 4)]
         (facets,) = index.get_facets(PageFilter(tags=("t3",)), ["STATUS"]).properties
         assert [(facet.value, facet.count) for facet in facets.values] == [("final", 1)]
 

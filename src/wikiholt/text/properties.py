@@ -23,6 +23,8 @@ _OPERATOR = re.compile(r"!=|<=|>=|=|<|>")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt ]([0-9]{2}:.{1,30}))?")
 _IGNORED_IN_NAMES = re.compile(r"""[\s_"\\-]""")
+_MIN_PLURAL_CHARS = 5
+"""Shorter words, such as news, are no plurals of their first letters."""
 _DAY_S, _INSTANT_S = 86_400.0, 1e-6
 _EXAMPLES = "write NAME=VALUE, or one of != < <= > >=: status=draft, priority>=3, 'due<2026-01-01'"
 
@@ -36,6 +38,12 @@ class PropertyValue(NamedTuple):
     date: float | None
     """Seconds since 1970."""
     spelling: str
+
+
+def fold_tag(tag: str) -> str:
+    """The form in which tags are compared: without case, and without the s of a plural."""
+    key = tag.casefold()
+    return key[:-1] if len(key) >= _MIN_PLURAL_CHARS and key.endswith("s") and not key.endswith("ss") else key
 
 
 def fold_property_name(name: str) -> str:

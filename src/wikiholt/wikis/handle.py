@@ -5,7 +5,7 @@ A handle is bound to one wiki and cannot name another. Safe to use from many thr
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,8 +15,7 @@ from typing import Final
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageTerms
-from wikiholt.domain.protocols import never_stop
+from wikiholt.domain.protocols import Source, never_stop
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Backup, Wiki
@@ -34,19 +33,13 @@ from wikiholt.errors import (
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
 from wikiholt.index.estimate import estimate_reindex
 from wikiholt.index.index_backups import IndexBackups
+from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, ignore_progress
 from wikiholt.index.repair import IndexRepair
 from wikiholt.index.sync import Syncer
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
-from wikiholt.wikis.evaluation.mined_questions import (
-    MinedQuestions,
-    build_terms_without,
-    make_path_resolver,
-    mine_questions,
-)
-from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, parse_judged_questions
 from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, WikiConfig
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
@@ -208,43 +201,13 @@ class WikiHandle:
         progress: ProgressCallback = ignore_progress,
         pause: PauseCheck = never_pause,
         lock_timeout_s: float | None = None,
-    ) -> SyncReport:
-        """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
-        return self._run_sync(progress, pause, lock_timeout_s)
-
-    def reindex(
-        self,
-        progress: ProgressCallback = ignore_progress,
-        pause: PauseCheck = never_pause,
-        lock_timeout_s: float | None = None,
-    ) -> SyncReport:
-        """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
-        return self._run_sync(progress, pause, lock_timeout_s, from_scratch=True)
-
-    def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
-        """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
-        if not self._estimate_lock.acquire(blocking=False):
-            raise Busy("an estimate is already running", hint="wait for it to finish")
-        try:
-            components, config = self._components, self._config
-            directory = components.store.get_directory(self.wiki.id)
-            embedder, pipeline = components.embedder(), self.pages.get_pipeline()
-            try:
-                with self._open_index() as index:
-                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
-            except IndexUnavailable:
-                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
-        finally:
-            self._estimate_lock.release()
-
-    def _run_sync(
-        self,
-        progress: ProgressCallback,
-        pause: PauseCheck,
-        lock_timeout_s: float | None,
         *,
         from_scratch: bool = False,
     ) -> SyncReport:
+        """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync.
+
+        With `from_scratch`, build a new generation, or continue a paused one; the published one answers meanwhile.
+        """
         removing, asked_at = False, time.monotonic()
 
         def check_pause() -> Pause:
@@ -263,6 +226,22 @@ class WikiHandle:
         # Only now: searches in the previous generation may have needed its file until here.
         self._components.store.remove_old_generations(self.wiki.id)
         return report
+
+    def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
+        """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
+        if not self._estimate_lock.acquire(blocking=False):
+            raise Busy("an estimate is already running", hint="wait for it to finish")
+        try:
+            components, config = self._components, self._config
+            directory = components.store.get_directory(self.wiki.id)
+            embedder, pipeline = components.embedder(), self.pages.get_pipeline()
+            try:
+                with self._open_index() as index:
+                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
+            except IndexUnavailable:
+                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
+        finally:
+            self._estimate_lock.release()
 
     def restore(self, at: datetime | None = None) -> Backup:
         """Publish the newest intact backup taken at or before `at`. The next sync brings it to HEAD."""
@@ -311,22 +290,11 @@ class WikiHandle:
         with self._use_live_index() as live_index:
             live_index.wait_idle(timeout_s)
 
-    def mine_questions(
-        self, kinds: Collection[QuestionKind] = MINED_KINDS, limit: int = 200, seed: int = 0
-    ) -> MinedQuestions:
-        """Evaluation questions from this wiki's own links, history and descriptions. Raises InvalidEvaluation."""
+    @contextmanager
+    def open_contents(self) -> Iterator[tuple[WikiIndex, Source, TextPipeline]]:
+        """The published index, the source and the pipeline, to make evaluation questions from."""
         with self._open_index() as index:
-            return mine_questions(index, self._config.source, self._config.pipeline, kinds, limit, seed)
-
-    def load_judged_questions(self, queries: Iterable[str], judgements: Iterable[str]) -> list[Question]:
-        """Questions with human judgements. Raises InvalidEvaluation if a page is not in this wiki."""
-        with self._open_index() as index:
-            return parse_judged_questions(queries, judgements, make_path_resolver(index))
-
-    def build_terms_without(self, questions: Iterable[Question]) -> Mapping[int, PageTerms]:
-        """Terms of pages without the text from which these questions were made."""
-        with self._open_index() as index:
-            return build_terms_without(index, self._config.source, self._config.pipeline, questions)
+            yield index, self._config.source, self._config.pipeline
 
     def get_status(self) -> WikiStatus:
         """The status of the wiki. Never raises; errors are part of the status."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -120,7 +121,13 @@ def test_wikis_of_an_unavailable_database_answer_503_and_recover_by_themselves(
 def test_an_unavailable_database_is_never_treated_as_damage(application: Application, east: DatabaseLink) -> None:
     handle = application.service.get_handle("far")
     with east.disconnected():
-        for attempt in (handle.sync, handle.reindex, handle.check_integrity, handle.check, handle.backups.create):
+        for attempt in (
+            handle.sync,
+            partial(handle.sync, from_scratch=True),
+            handle.check_integrity,
+            handle.check,
+            handle.backups.create,
+        ):
             with pytest.raises(DatabaseUnavailable):
                 attempt()
         status = handle.get_status()

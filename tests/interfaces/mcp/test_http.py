@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -14,7 +15,7 @@ from fastapi.testclient import TestClient
 from mcp.client.client import Client
 from mcp_types import CallToolResult
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, make_message, run_over_http
+from tests.interfaces.mcp.mcp_client import Agent, call_tool, get_document, make_message, run_over_http
 from tests.support.git_repository import Repository
 from tests.support.served_application import UNLIMITED, ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
@@ -145,28 +146,26 @@ def test_agents_are_rate_limited_like_other_clients(tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.slow
-def test_a_hundred_calls_at_once_are_all_answered(served: ServedApplication, url: str) -> None:
-    answers: list[CallToolResult] = []
+def test_a_hundred_calls_at_once_are_all_answered(reader: Agent) -> None:
+    async def work(client: Client) -> list[Any]:
+        answers: list[Any] = []
 
-    async def work(client: Client) -> None:
-        async def one(number: int) -> None:
-            tool, arguments = [("search", {"query": f"printer {number}"}), ("read_page", {"path": "Coffee"})][
-                number % 2
-            ]
-            result = await client.call_tool(tool, arguments)
-            assert isinstance(result, CallToolResult)
-            answers.append(result)
+        async def call(tool: str, arguments: dict[str, Any]) -> None:
+            answers.append(await client.call_tool(tool, arguments))
 
         async with anyio.create_task_group() as tasks:
-            for number in range(100):
-                tasks.start_soon(one, number)
+            for number in range(50):
+                tasks.start_soon(call, "search", {"query": f"printer {number}"})
+                tasks.start_soon(call, "read_page", {"paths": ["Coffee"]})
+        return answers
 
-    run_over_http(url, served.tokens["read"], work)
-    assert len(answers) == 100
-    assert not [get_text(answer) for answer in answers if answer.is_error]
+    answers = run_over_http(reader.url, reader.token, work)
+    assert [answer.is_error for answer in answers] == [False] * 100
 
 
-def test_a_client_that_disconnects_leaves_a_complete_write_or_none(served: ServedApplication, base: str) -> None:
+def test_a_client_that_disconnects_leaves_a_complete_write_or_none(
+    served: ServedApplication, base: str, writer: Agent
+) -> None:
     host = urlsplit(base)
     body, headers = make_message(
         "tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}}
@@ -182,9 +181,8 @@ def test_a_client_that_disconnects_leaves_a_complete_write_or_none(served: Serve
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(leave, [0.3, 0.6, 0.95, 1.0] * 4))
-    get_document(call_tool(f"{base}/mcp", served.tokens["write"], "append_to_page", path="Left", text="the last"))
-    content = get_document(call_tool(f"{base}/mcp", served.tokens["write"], "read_page", path="Left"))["content"]
-    lines = content.splitlines()
+    writer.get("append_to_page", path="Left", text="the last")
+    lines = writer.get("read_page", path="Left")["content"].splitlines()
     assert lines[0] == "# Left"
     assert lines.count("the last") == 1
     assert set(lines[1:]) <= {"a line", "the last"}
@@ -218,17 +216,15 @@ def test_the_handshake_does_not_wait_for_the_first_indexing(
     try:
         with run_server(create_app(application)) as base:
             wait_until(model.started.is_set)
-            url = f"{base}/mcp"
-            early = call_tool(url, None, "search", query="valve")
-            assert early.is_error
-            assert "\nNext: Wait a few seconds" in get_text(early)
+            agent = Agent(f"{base}/mcp", None)
+            assert "\nNext: Wait a few seconds" in agent.fail("search", query="valve")
             # Pages are listed from git meanwhile.
-            assert get_document(call_tool(url, None, "list_pages", limit=1))["total"] == 300
-            assert call_tool(url, None, "find_orphans").is_error
-            assert "valve 7" in get_document(call_tool(url, None, "read_page", path="Page 7"))["content"]
+            assert agent.get("list_pages", limit=1)["total"] == 300
+            agent.fail("find_orphans")
+            assert "valve 7" in agent.get("read_page", path="Page 7")["content"]
             model.released.set()
-            wait_until(lambda: not call_tool(url, None, "search", query="valve").is_error)
-            wait_until(lambda: get_document(call_tool(url, None, "list_tags"))["pages"] == 300)
+            wait_until(lambda: not agent.call("search", query="valve").is_error)
+            wait_until(lambda: agent.get("list_tags")["pages"] == 300)
     finally:
         model.released.set()
         assert application.scheduler.stop(TIMEOUT_S)

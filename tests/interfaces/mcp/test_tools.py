@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from tests.interfaces.mcp.mcp_client import Agent, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from wikiholt.interfaces.mcp import mcp_server
 
 READ_TOOLS = [
     *("search", "ask", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
@@ -39,7 +40,9 @@ def test_tools_are_described_in_a_stable_order_and_in_few_bytes(reader: Agent, w
     assert len(sent.encode()) <= MAX_DEFINITION_BYTES
 
 
-def test_an_agent_with_several_servers_can_choose(served: ServedApplication, base: str) -> None:
+def test_an_agent_with_several_servers_can_choose(
+    served: ServedApplication, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = served.application.service
 
     async def introduce(client: Client) -> tuple[str, str]:
@@ -62,6 +65,8 @@ def test_an_agent_with_several_servers_can_choose(served: ServedApplication, bas
     assert all("beta: 2 pages; tags: watch" in text and "Ignore" not in text for text in texts)
     both = f"{served.tokens['read']},{served.tokens['other']}"
     assert all("alpha: " in text and "beta: " in text for text in run_over_http(f"{base}/mcp", both, introduce))
+    monkeypatch.setattr(mcp_server, "_MAX_DESCRIBED_WIKIS", 1)
+    assert all("and 1 more" in text for text in run_over_http(f"{base}/mcp", both, introduce))
 
 
 def test_a_client_that_reads_only_text_or_only_structured_content_gets_the_hits(reader: Agent) -> None:

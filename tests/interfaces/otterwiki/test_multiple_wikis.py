@@ -129,7 +129,7 @@ def test_concurrent_saves_in_two_wikis_stay_separate(wikis: MultipleWikis) -> No
 def test_reindexing_one_wiki_does_not_change_the_files_of_the_other(wikis: MultipleWikis) -> None:
     before = wikis.hash_files("kitchen")
     service = open_service(wikis.otter.data)
-    report = service.get_handle(wikis.get_slug("garden")).reindex()
+    report = service.get_handle(wikis.get_slug("garden")).sync(from_scratch=True)
     service.close()
     assert report.rebuilt
     wikis.save_page("garden", "After", "# After\n\nAftermath.\n")

@@ -20,7 +20,7 @@ def main(directory: Path, operation: str) -> None:
                 fixture.service.registry.backups.restore()
                 fixture.service.registry.backups.create()
             else:
-                fixture.get_wiki().reindex()
+                fixture.get_wiki().sync(from_scratch=True)
         except Busy:
             continue
 

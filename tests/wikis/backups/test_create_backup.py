@@ -164,7 +164,7 @@ def test_the_last_two_backups_are_kept(fixture: BackupFixture) -> None:
 def test_an_unchanged_index_is_not_kept_twice_before_a_reindex(fixture: BackupFixture) -> None:
     fixture.add_wiki("one")
     taken = fixture.get_wiki().backups.create()
-    fixture.get_wiki().reindex()
+    fixture.get_wiki().sync(from_scratch=True)
     assert fixture.get_wiki().backups.list() == [taken]
 
 
@@ -174,7 +174,7 @@ def test_a_damaged_newest_backup_is_replaced_before_a_reindex(fixture: BackupFix
     backups.create()
     (kept,) = fixture.get_backup_directory().list_files()
     flip_bits(kept.file, 0.9)
-    fixture.get_wiki().reindex()
+    fixture.get_wiki().sync(from_scratch=True)
     newest = backups.find_newest_intact()
     assert newest is not None
     assert newest.reason == BackupReason.BEFORE_PUBLISHING
@@ -242,7 +242,7 @@ def test_files_with_other_names_are_ignored(fixture: BackupFixture) -> None:
 def test_a_reindex_backs_up_the_old_index_first(fixture: BackupFixture) -> None:
     fixture.add_wiki("one")
     before = fixture.get_wiki().get_status().state
-    fixture.get_wiki().reindex()
+    fixture.get_wiki().sync(from_scratch=True)
     (backup,) = fixture.get_wiki().backups.list()
     assert (backup.reason, backup.state) == (BackupReason.BEFORE_PUBLISHING, before)
 
@@ -262,7 +262,7 @@ def test_a_reindex_continues_without_a_backup(fixture: BackupFixture, caplog: py
     fixture.add_wiki("one")
     fixture.place.mkdir(parents=True, exist_ok=True)
     fixture.get_backup_directory().directory.write_text("a file where the directory should be")
-    assert fixture.get_wiki().reindex().rebuilt
+    assert fixture.get_wiki().sync(from_scratch=True).rebuilt
     assert fixture.find_paths("heron") == ["Home"]
     assert "no backup was made" in caplog.text
 

@@ -1,6 +1,6 @@
 """Questions mined from real repositories: links, former titles, descriptions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,13 @@ from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import InvalidEvaluation, NothingIndexed
 from wikiholt.index.keywords.keyword_cache import build_patched_cache
 from wikiholt.text.keyword_query import parse_query
-from wikiholt.wikis.evaluation.mined_questions import MinedQuestions, to_query_text
-from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
+from wikiholt.wikis.evaluation.mined_questions import (
+    MinedQuestions,
+    build_terms_without,
+    mine_questions,
+    to_query_text,
+)
+from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
 from wikiholt.wikis.evaluation.runner import run_evaluation
 
 FILLER = "Nothing of note stands in this sentence about whatever there may be to say of it here, nor in the next one."
@@ -39,19 +44,24 @@ def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
     made.close()
 
 
+def mine(wiki: IndexedWiki, kinds: Sequence[QuestionKind] = MINED_KINDS) -> MinedQuestions:
+    with wiki.handle.open_contents() as contents:
+        return mine_questions(*contents, kinds)
+
+
 def filter_kind(mined: MinedQuestions, kind: QuestionKind) -> dict[str, Question]:
     return {question.text: question for question in mined.questions if question.kind is kind}
 
 
 def test_a_link_text_is_a_question_for_its_page_and_excludes_pages_with_that_link(notes: IndexedWiki) -> None:
-    links = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
+    links = filter_kind(mine(notes), QuestionKind.LINKS)
     assert set(links) == {"rotting kitchen waste", "feeding the worms"}
     question = links["rotting kitchen waste"]
     assert (dict(question.relevant), question.excluded) == ({"heap": 1}, {"Home"})
 
 
 def test_titles_generic_texts_and_hidden_pages_give_no_questions(notes: IndexedWiki) -> None:
-    texts = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
+    texts = filter_kind(mine(notes), QuestionKind.LINKS)
     for left_out in ("heap", "click here", "tiny remark", "hidden treasure chest"):
         assert left_out not in texts
     # A relevant page that has the same link text cannot be judged.
@@ -65,32 +75,33 @@ def test_former_titles_come_from_renames_and_from_retitled_pages(notes: IndexedW
     notes.repository.commit({"shed/old_barn.md": plain})
     notes.repository.commit({"shed/old_barn.md": None, "shed/lodge.md": plain})
     notes.repository.commit({"shed/lodge.md": None, "house.md": plain + "One more line.\n"})
-    mined = notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
+    mined = mine(notes.sync(), [QuestionKind.FORMER_TITLES])
     questions = {
         text: dict(question.relevant) for text, question in filter_kind(mined, QuestionKind.FORMER_TITLES).items()
     }
     # A page with two former names gives one question, the same in every run.
     assert questions == {"Implements": {"tools": 1}, "lodge": {"house": 1}}
-    assert mined == notes.handle.mine_questions([QuestionKind.FORMER_TITLES])
+    assert mined == mine(notes, [QuestionKind.FORMER_TITLES])
 
 
 def test_a_former_title_that_another_page_has_now_gives_no_question(notes: IndexedWiki) -> None:
     notes.repository.commit({"pier.md": f"# Ferry\n\nPlanks over water, at first. {FILLER}\n"})
     notes.repository.commit({"pier.md": f"# Pier\n\nPlanks over water, at first. {FILLER}\n"})
     with pytest.raises(InvalidEvaluation):
-        notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
+        mine(notes.sync(), [QuestionKind.FORMER_TITLES])
 
 
 def test_a_description_gives_a_question_unless_the_page_contains_it(notes: IndexedWiki) -> None:
-    mined = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS])
+    mined = mine(notes, [QuestionKind.DESCRIPTIONS])
     assert list(filter_kind(mined, QuestionKind.DESCRIPTIONS)) == [
         "What earthworms like to eat during cold winter months"
     ]
 
 
 def test_a_description_does_not_answer_itself(notes: IndexedWiki) -> None:
-    (question,) = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS]).questions
-    words = notes.handle.build_terms_without([question])
+    (question,) = mine(notes, [QuestionKind.DESCRIPTIONS]).questions
+    with notes.handle.open_contents() as contents:
+        words = build_terms_without(*contents, [question])
     with notes.handle._open_index() as index:
         revised = build_patched_cache(index, words)
         seeing = run_evaluation("", SearchMode.KEYWORD, [question], lambda _, request: notes.handle.search(request))
@@ -123,7 +134,7 @@ def test_query_operators_are_removed_from_a_question() -> None:
 def test_a_wiki_without_questions_is_an_error_with_a_hint(tmp_path: Path) -> None:
     made = IndexedWiki(tmp_path, {"one.md": HEAP}).sync()
     with pytest.raises(InvalidEvaluation, match="no test questions found in this wiki") as caught:
-        made.handle.mine_questions()
+        mine(made)
     assert "--queries" in caught.value.hint
     made.close()
 
@@ -135,5 +146,5 @@ def test_an_incomplete_index_is_not_evaluated(tmp_path: Path) -> None:
             "cccccccccccccccccccc", made.handle._config.pipeline.build_recipe(made.handle._components.embedder())
         )
     with pytest.raises(NothingIndexed):
-        made.handle.mine_questions()
+        mine(made)
     made.close()

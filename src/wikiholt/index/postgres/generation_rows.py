@@ -37,6 +37,7 @@ from wikiholt.index.rows import (
     encode_page_parts,
     encode_vectors,
 )
+from wikiholt.text.properties import fold_tag
 
 Row = tuple[Any, ...]
 
@@ -53,7 +54,6 @@ _COLUMN_TYPES = {
     **{name: get_postgres_type(name) for name in PageRow._fields},
 }
 """The types of all columns that are not text. A name has the same type in every table."""
-
 
 # ── pages ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,7 +140,7 @@ def _make_full_pages(
     size = len(PageRow._fields)
     for row in map(rows.decode_row, page_rows):
         page, derived = PageRow._make(row[:size]), DerivedPageColumns._make(row[size:])
-        tags = sorted({tag.casefold() for tag in decode_strings(page.tags)})
+        tags = sorted({fold_tag(tag) for tag in decode_strings(page.tags)})
         links = rows.decode_links(derived.links)
         vectors = rows.decode_vectors([vector for _, vector in chunks[page.id]], dimensions)
         yield FullPage(page, [chunk for chunk, _ in chunks[page.id]], vectors, tags, links, derived)

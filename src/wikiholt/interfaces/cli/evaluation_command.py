@@ -23,8 +23,15 @@ from wikiholt.interfaces.cli.output import format_count
 from wikiholt.interfaces.cli.reports import Report, ReportTable, write_report
 from wikiholt.interfaces.cli.selection import choose_default_wiki
 from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.evaluation.mined_questions import make_path_resolver, mine_questions
 from wikiholt.wikis.evaluation.quality_metrics import METRICS, ConfidenceInterval
-from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
+from wikiholt.wikis.evaluation.questions import (
+    MINED_KINDS,
+    Question,
+    QuestionKind,
+    parse_judged_questions,
+    sample_questions,
+)
 from wikiholt.wikis.evaluation.runner import (
     EvaluationReport,
     EvaluationRun,
@@ -98,11 +105,13 @@ def _load_questions(
 ) -> tuple[list[Question], str | None, dict[QuestionKind, int]]:
     handle = service.get_handle(arguments.slug)
     if not arguments.queries:
-        mined = handle.mine_questions(
-            [QuestionKind(kind) for kind in arguments.kind] or MINED_KINDS, arguments.limit, arguments.seed
-        )
+        kinds = [QuestionKind(kind) for kind in arguments.kind] or MINED_KINDS
+        with handle.open_contents() as contents:
+            mined = mine_questions(*contents, kinds, arguments.limit, arguments.seed)
         return list(mined.questions), mined.revision, dict(mined.available)
-    judged = handle.load_judged_questions(_read_lines(arguments.queries), _read_lines(arguments.qrels))
+    with handle.open_contents() as (index, *_):
+        resolve_path = make_path_resolver(index)
+        judged = parse_judged_questions(_read_lines(arguments.queries), _read_lines(arguments.qrels), resolve_path)
     if not judged:
         raise InvalidEvaluation("no query has a relevant page", hint="give judgements with grades above 0 in --qrels")
     state = handle.get_status().state

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -82,7 +83,7 @@ def run_reindex(context: CommandContext) -> int:
         estimate = handle.estimate_reindex()
         lines = output.format_estimate(slug, estimate, context.style)
         return context.print_result(build_document(ReindexEstimateDocument, estimate), lines)
-    report = run_sync_work(context, handle, "reindex", handle.reindex)
+    report = run_sync_work(context, handle, "reindex", partial(handle.sync, from_scratch=True))
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
     lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)

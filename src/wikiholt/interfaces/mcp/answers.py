@@ -78,15 +78,11 @@ def present_search(document: Any, call: ToolCall) -> Any:
         notes.append(_STALE_NOTE)
 
     def build(share: int) -> Any:
-        answer = {
-            "notes": notes,
-            "did_you_mean": truncate_text(document["did_you_mean"] or "", share // 4),
-            "indexed_revision": (document["indexed_revision"] or "")[:12],
-            "nothing_relevant": is_irrelevant or None,
-            "stale": document["stale"] or None,
-            "notice": DATA_NOTICE,
-        }
-        answer = _drop_empty(answer)
+        flags = {"nothing_relevant": is_irrelevant or None, "stale": document["stale"] or None}
+        did_you_mean = truncate_text(document["did_you_mean"] or "", share // 4)
+        revision = (document["indexed_revision"] or "")[:12]
+        answer = {"notes": notes, "did_you_mean": did_you_mean, "indexed_revision": revision, **flags}
+        answer = _drop_empty(answer | {"notice": DATA_NOTICE})
         size = _SHORT_BYTES * max(len(hits), _DEFAULT_HITS) // _DEFAULT_HITS - _count_bytes(answer)
         results, left_out = _fit_hits(hits, call.answer.detail, share, size)
         if left_out:

@@ -90,7 +90,9 @@ class ToolContext:
     def describe(self) -> str:
         """What the wikis are about, a line for each."""
         sessions = self.wikis.sessions if self.wikis is not None else [self.open()]
-        return "\n".join(map(describe_wiki, sessions[:_MAX_DESCRIBED_WIKIS]))
+        others = len(sessions) - _MAX_DESCRIBED_WIKIS
+        lines = [*map(describe_wiki, sessions[:_MAX_DESCRIBED_WIKIS]), *([f"and {others} more"] if others > 0 else [])]
+        return "\n".join(lines)
 
 
 def make_server(

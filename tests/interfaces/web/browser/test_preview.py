@@ -1,7 +1,7 @@
 """The preview in a browser: its links, headings and related pages."""
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.browser import OpenTab
 from tests.support.html_attacks import ATTACKS
@@ -149,3 +149,17 @@ def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: Ope
     assert page.evaluate(
         "[...document.querySelectorAll('.page *')].every((each) => !each.id || each.closest('h1,h2,h3'))"
     )
+
+
+def test_code_is_copied_and_headings_have_links(server: WebServer, browser: Browser) -> None:
+    with browser.new_context(permissions=["clipboard-read", "clipboard-write"]) as context:
+        page = context.new_page()
+        page.goto(f"{server.url}w/runbook/read?page=Practices/Backups")
+        code = page.locator(".page pre").first
+        code.hover()
+        page.get_by_role("button", name="Copy").first.click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == code.evaluate("code => code.textContent")
+        link = page.locator(".page h2 .heading-link").first
+        anchor = page.locator(".page h2").first.get_attribute("id")
+        assert link.get_attribute("href") == f"#{anchor}"

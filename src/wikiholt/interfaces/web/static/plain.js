@@ -5,6 +5,7 @@ import { byId } from "./dom.js";
 import { showMessageLeft } from "./flash.js";
 import { KEY_HINT, hasAccount, renderKeyButton, setUpKeyButton } from "./key.js";
 import { addPageActions } from "./page_actions.js";
+import { addReadingTools } from "./reading_tools.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
 
@@ -22,6 +23,7 @@ function setUp() {
   const main = getMain();
   if (!main.dataset.status) showMessageLeft(main);
   if (isRefused() && !hasAccount()) main.querySelector(".actions").prepend(renderKeyButton("", KEY_HINT, load));
+  addReadingTools(main.querySelector(".document > .page"));
   showAccessLinks().then((access) => addPageActions(main, access));
 }
 
