@@ -3,7 +3,8 @@
     python -m bench.ask WIKIS QUESTIONS [--report NAMES] [--fit NAMES] [--collections DIR] [--data DIR] [--write]
 
 WIKIS and QUESTIONS are those of bench.own_words; XQuAD in English is asked too. NAMES are wikis, with commas between them. `--fit`
-prints the weights of `search/answers.py` fitted to these wikis, which must not be among those of `--report`. Each wiki is also asked as
+prints the weights of `search/answers.py` fitted to these wikis, which must not be among those of `--report`, and what limits of the
+probability do with weights fitted to the others of them. Each wiki is also asked as
 many questions of the other wikis of its list. An answer counts if a sentence of the right page has the answering words of XQuAD, or five
 words in a row of an answering line.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -34,6 +36,8 @@ from wikiholt.wikis.handle import WikiHandle
 REPORTED = "actual,madetech,nushell"
 TIMED_QUESTIONS = 100
 SEED = 1
+CROSS_VALIDATED = 0.25, 0.3, 0.32, 0.34, 0.36, 0.38, 0.4
+"""Values of ANSWER_PROBABILITY that a fit compares."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def ask_anyway(handle: WikiHandle, question: str) -> Answer:
     return answer
 
 
-def format_row(name: str, counts: Sequence[int]) -> str:
+def format_row(name: str, counts: np.ndarray) -> str:
     n, first, three, snippet, snippet_three, chosen, chosen_three, answered, right, foreign, shown = counts
     cells = (
         *(n, f"{first / n:.1%}, {three / n:.1%}", f"{snippet / first:.1%}, {snippet_three / three:.1%}"),
@@ -182,29 +186,61 @@ def format_times(wiki: AskedWiki) -> str:
 
 
 def fit_weights(wikis: Sequence[AskedWiki]) -> Iterator[str]:
-    """The weights of sentences, then with these those of the probability."""
-    judged, kept = [], []
-    for wiki in wikis:
-        for question in (*wiki.own, *wiki.foreign):
-            hits, rated = rate(wiki.handle, question.text)
-            if not rated:
-                continue
-            features = np.array([each.features for each in rated])
-            right = np.array([question.is_in(hits[each.hit].file, each.text) for each in rated])
-            kept.append((hits, rated, features, right))
-            if right.any():
-                judged.append((wiki.name, features, right))
-    weights = fit(judged)
+    """The weights of sentences and of the probability, and the probabilities with weights fitted to the other wikis."""
+    kept = [each for wiki in wikis for each in rate_questions(wiki)]
+    weights, slopes = fit_both(kept)
     yield f"SENTENCE_WEIGHTS = {SentenceFeatures(*weights.round(2).tolist())}"
-    rows, found = [], []
+    *rounded, bias = np.round(slopes, 3).tolist()
+    yield f"PROBABILITY_WEIGHTS = {ProbabilityFeatures(*rounded)}, PROBABILITY_BIAS = {-bias:.2f}"
+    own: list[tuple[float, bool]] = []
+    foreign: list[tuple[float, bool]] = []
+    for wiki in wikis:
+        weights, slopes = fit_both([each for each in kept if each.wiki != wiki.name])
+        for each in kept:
+            if each.wiki == wiki.name:
+                row, has_it = choose(each, weights)
+                likely = 1 / (1 + np.exp(-np.append(row, 1.0) @ slopes))
+                (foreign if each.is_foreign else own).append((likely, has_it))
+    for limit in CROSS_VALIDATED:
+        shown = [has_it for likely, has_it in own if likely >= limit]
+        wrong = sum(likely >= limit for likely, _ in foreign) / len(foreign)
+        yield f"{limit}: foreign {wrong:.1%}, own {len(shown) / len(own):.1%}, and right {np.mean(shown):.1%}"
+
+
+class RatedQuestion(NamedTuple):
+    """A question with the sentences that compete, and which of them are right."""
+
+    wiki: str
+    is_foreign: bool
+    hits: Sequence[Hit]
+    rated: Sequence[RatedSentence]
+    right: np.ndarray
+
+
+def rate_questions(wiki: AskedWiki) -> Iterator[RatedQuestion]:
+    for question in (*wiki.own, *wiki.foreign):
+        hits, rated = rate(wiki.handle, question.text)
+        if rated:
+            right = np.array([question.is_in(hits[each.hit].file, each.text) for each in rated])
+            yield RatedQuestion(wiki.name, not question.file, hits, rated, right)
+
+
+def fit_both(kept: Sequence[RatedQuestion]) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of sentences; with these, those of the probability and its constant."""
+    judged = [
+        (each.wiki, np.array([one.features for one in each.rated]), each.right) for each in kept if each.right.any()
+    ]
+    weights = fit(judged)
+    rows, found = zip(*(choose(each, weights) for each in kept), strict=True)
+    return weights, fit_logistic(np.array(rows), np.array(found, float))
+
+
+def choose(question: RatedQuestion, weights: np.ndarray) -> tuple[list[float], bool]:
+    """The features of the probability, and whether the chosen sentences have the answer."""
+    places = {(each.hit, each.place): right for each, right in zip(question.rated, question.right, strict=True)}
     with patch.object(answers, "SENTENCE_WEIGHTS", SentenceFeatures(*weights.tolist())):
-        for hits, rated, _, right in kept:
-            chosen = answers.choose_sentences(rated)
-            places = {(each.hit, each.place): is_right for each, is_right in zip(rated, right, strict=True)}
-            rows.append([chosen[0].rank, hits[0].score])
-            found.append(any(places[each.hit, each.place] for each in chosen))
-    *slopes, bias = fit_logistic(np.array(rows), np.array(found, float))
-    yield f"PROBABILITY_WEIGHTS = {ProbabilityFeatures(*np.round(slopes, 3).tolist())}, PROBABILITY_BIAS = {-bias:.2f}"
+        chosen = answers.choose_sentences(question.rated)
+        return [chosen[0].rank, question.hits[0].score], any(places[each.hit, each.place] for each in chosen)
 
 
 def rate(handle: WikiHandle, question: str) -> tuple[Sequence[Hit], list[RatedSentence]]:

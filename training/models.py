@@ -112,8 +112,7 @@ class Transformer(nn.Module):
             {k: nn.Parameter(torch.tensor(v), requires_grad=k not in FROZEN) for k, v in weights.items()}
         )
 
-    def encode(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None = None) -> torch.Tensor:
-        """The states of all tokens after the last layer."""
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None = None) -> torch.Tensor:
         p, (count, length) = self.p, ids.shape
         positions = p["pos_emb"][self.position_offset : self.position_offset + length]
         x = p["word_emb"][ids] + positions + (p["type_emb"][0] if types is None else p["type_emb"][types])
@@ -128,10 +127,7 @@ class Transformer(nn.Module):
             x = self._normalize(x + functional.linear(attended, p[key + "ao_w"], p[key + "ao_b"]), key + "aln")
             hidden = functional.gelu(functional.linear(x, p[key + "f1_w"], p[key + "f1_b"]))
             x = self._normalize(x + functional.linear(hidden, p[key + "f2_w"], p[key + "f2_b"]), key + "fln")
-        return x
-
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None = None) -> torch.Tensor:
-        p, first = self.p, self.encode(ids, mask, types)[:, 0]
+        first = x[:, 0]
         if "classifier_w" not in p:
             return functional.normalize(first.float(), dim=-1)
         pooled = torch.tanh(functional.linear(first, p["pooler_w"], p["pooler_b"]))

@@ -271,7 +271,7 @@ def test_wiki_settings_are_parsed() -> None:
     settings = WikiSettings.parse(
         {"subdirectory": "docs", "ignore": "drafts/**, *.tmp.md\n/private", "language": "german"}
     )
-    assert settings == WikiSettings("docs", ("drafts/**", "*.tmp.md", "/private"), language="german")
+    assert settings == WikiSettings("docs", ignore=("drafts/**", "*.tmp.md", "/private"), language="german")
     assert WikiSettings.parse({}) == WikiSettings()
 
 

@@ -1,6 +1,7 @@
 """Syncs: after any change to the repository, the index matches the tree at HEAD."""
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.index.sync_fixtures import LONG_TEXT, WIKI_ID, SyncFixture
 from tests.support.git_repository import Repository
 from wikiholt.errors import Busy, NoCommits, NoPages, SourceMissing, SyncFailed
 from wikiholt.git.process import GitRunner
+from wikiholt.index.batch import Pause, SyncPaused
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import SyncProgress, build_plan
 from wikiholt.index.sync import Syncer
@@ -45,6 +47,20 @@ def test_a_sync_lists_the_tree_of_a_commit_once(
     assert commands.count("ls-tree") == 1
     assert len(commands) <= 5
     wiki.assert_converged()
+
+
+def test_a_detected_dialect_stays_while_its_generation_is_not_complete(wiki: SyncFixture) -> None:
+    wiki.repository.commit({"home.md": "# Home\n\nWelcome"})
+    wiki.pipeline = TextPipeline(detects_dialect=True)
+    syncer = Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0.05)
+    syncer.sync()
+    wiki.repository.commit({".obsidian/app.json": "{}"})
+    with pytest.raises(SyncPaused):
+        syncer.sync(pause=lambda: Pause.NOW)
+    wiki.repository.commit({"home.md": "# Home\n\nEdited"})
+    syncer.sync()
+    with closing(wiki.store.open(WIKI_ID)) as index:
+        assert '"dialect": "obsidian"' in index.recipe.pipeline
 
 
 def test_a_sync_with_nothing_changed_does_nothing(wiki: SyncFixture) -> None:
@@ -238,21 +254,6 @@ def test_a_damaged_index_is_quarantined_and_rebuilt(wiki: SyncFixture) -> None:
     report = wiki.sync()
     assert report.added == 1
     assert len(list(wiki.store.get_directory(WIKI_ID).glob("broken-*"))) == 1
-
-
-def test_an_unmodified_index_is_not_checked_again(wiki: SyncFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wikiholt.index.sqlite.index import SqliteIndex
-
-    wiki.repository.commit({"a.md": "alpha"})
-    reader = None
-    for attempt in range(3):
-        Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0).sync()
-        reader = reader or wiki.store.open(WIKI_ID)
-        assert reader.get_page_blobs()
-        wiki.repository.commit({"a.md": f"alpha {attempt}"})
-    reader.close()
-    monkeypatch.setattr(SqliteIndex, "check", lambda self: pytest.fail("checked again"))
-    assert Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0).sync().changed == 1
 
 
 def test_a_second_sync_at_the_same_time_is_refused(wiki: SyncFixture) -> None:

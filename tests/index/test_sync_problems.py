@@ -10,7 +10,7 @@ import pytest
 from tests.index.sync_fixtures import WIKI_ID, SyncFixture
 from wikiholt.domain.git import FileHistories
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import ModelSelfTestFailed, ModelUnavailable, SyncFailed
+from wikiholt.errors import ModelSelfTestFailed, ModelUnavailable
 from wikiholt.git.source import GitSource
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sync import Syncer
@@ -153,22 +153,6 @@ def test_unchanged_problem_files_cost_nothing_in_an_incremental_sync(
     wiki.repository.commit({"new.md": "brand new"})
     assert wiki.sync().added == 1
     assert requested == ["new.md"]
-
-
-def test_counts_that_do_not_add_up_leave_the_revision_unchanged(
-    wiki: SyncFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from wikiholt.index import reconciler
-
-    first = wiki.repository.commit({"a.md": "alpha"})
-    wiki.sync()
-    wiki.repository.commit({"b.md": "beta"})
-    monkeypatch.setattr(reconciler, "_is_equal_to_tree", lambda *_: False)
-    with pytest.raises(SyncFailed):
-        Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0).sync()
-    index = wiki.store.open(WIKI_ID)
-    assert index.get_state().revision == first
-    index.close()
 
 
 def test_a_text_that_the_model_rejects_does_not_affect_other_pages(wiki: SyncFixture) -> None:

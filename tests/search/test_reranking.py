@@ -24,7 +24,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
 )
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, reorder_candidates, should_rerank
+from wikiholt.search.reranking import RERANK_DEPTH, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.handle import WikiHandle
 
@@ -232,7 +232,7 @@ def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_
 
 def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_that_place() -> None:
     ranked, verdict = _rank([Row(1, 1, 0.5, 0.4), Row(2, 2, 0.5, 0.4)])
-    best = reorder_candidates(SearchMode.HYBRID, ranked, [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], verdict)
+    best = reorder_candidates(SearchMode.HYBRID, ranked, [-8.0, 8.0], [-8.0, 8.0], verdict)
     assert best["page_id"].tolist() == [2, 1]
     unread = with_likelihoods(ranked, verdict)
     assert best["likelihood"].tolist() == unread["likelihood"].tolist()
@@ -240,20 +240,19 @@ def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_
 
 def test_pages_far_behind_the_best_keep_their_order() -> None:
     candidates = [Row(number, number, 0.5, 0.4 - number / 100) for number in (1, 2, 3)]
-    scores = [RerankScores(-6.0, -6.0), RerankScores(-4.0, -4.0), RerankScores(9.0, 9.0)]
+    logits = [-6.0, -4.0, 9.0]
     for mode in RERANKED_MODES:
         ranked, verdict = _rank(candidates, mode)
-        ordered = reorder_candidates(mode, ranked, scores, verdict)
+        ordered = reorder_candidates(mode, ranked, logits, logits, verdict)
         assert ordered["page_id"].tolist() == [3, 1, 2]
 
 
 def test_a_name_counts_less_where_names_were_compared() -> None:
     near, named = Row(1, 1, 0.50), Row(2, 2, 0.55)
-    scores = [RerankScores(0.0, 0.0), RerankScores(8.0, 0.0)]
     orders = {}
     for mode in RERANKED_MODES:
         ranked, verdict = _rank([near, named], mode)
-        orders[mode] = reorder_candidates(mode, ranked, scores, verdict)["page_id"].tolist()
+        orders[mode] = reorder_candidates(mode, ranked, [0.0, 8.0], [0.0, 0.0], verdict)["page_id"].tolist()
     assert orders == {SearchMode.HYBRID: [1, 2], SearchMode.SEMANTIC: [2, 1]}
 
 

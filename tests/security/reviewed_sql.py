@@ -134,15 +134,11 @@ _BY_MODULE = {
         "execute(sql.SQL(\"UPDATE {} SET text = %s WHERE name = 'layout'\").format(state))",
         "execute(sql.SQL('DELETE FROM state WHERE NOT ({})').format(sql.SQL(_CONTENT_ROWS)))",
         "execute(statement)",
-        "MOVES_AS_PLACEMENTS",
         "PLACEMENT_COLUMNS",
     ),
     "index/postgres/placements.py": (
         "execute(statement)",
-        "table",
-        "MOVES_AS_PLACEMENTS",
         "PLACEMENT_COLUMNS",
-        "values",
     ),
     "index/postgres/pool.py": (
         "execute(begin)",

@@ -310,7 +310,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
     rules = parse_boost_rules(own.boost)
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
+    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules, own.synonyms)
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

@@ -11,7 +11,7 @@ from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, ModelInfo
 from wikiholt.errors import ModelError, ModelMissing, NotFound, WikiholtError
-from wikiholt.models.lazy import Lazy, get_model_and_precision
+from wikiholt.models.lazy import Lazy
 from wikiholt.models.model_card import RERANKER
 from wikiholt.models.model_files import (
     ModelFiles,
@@ -94,7 +94,7 @@ def make_scale_getter(settings: Settings) -> Callable[[Recipe], CosineScale]:
 def get_scale(recipe: Recipe) -> CosineScale:
     """The cosine scale of the recipe's model, by its model card; the identity if the model is not available."""
     with suppress(ModelError, OSError):
-        identity = models.identify_model(*get_model_and_precision(recipe))
+        identity = models.identify_model(recipe.model, recipe.precision or None)
         if identity.fingerprint == recipe.fingerprint:
             return identity.scale
     return CosineScale()

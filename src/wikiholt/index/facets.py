@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import ALL_PROPERTIES, Facet, PropertyFacets
@@ -10,30 +11,28 @@ from wikiholt.index.rows import Row, decode_strings, translate_damage
 from wikiholt.text.properties import fold_property_name, fold_tag
 
 
-def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
-    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
+def count_groups(pages: Iterable[tuple[str, str | None, Sequence[str]]], prefix: str) -> Facets:
+    """The facets of pages without properties, given as (path, category, tags); folders are directly below `prefix`."""
     start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
-    encoded_properties: list[str] = []
-    for path, category, encoded, page_properties in pages:
+    for path, category, page_tags in pages:
         count += 1
-        if properties:
-            encoded_properties.append(page_properties)
         if category is not None:
             categories[category] += 1
-        if encoded != "[]":
-            # A page counts once for a tag that it has in two spellings.
-            tags.update({fold_tag(tag): tag for tag in decode_strings(encoded)}.values())
+        # A page counts once for a tag that it has in two spellings.
+        tags.update({fold_tag(tag): tag for tag in page_tags}.values())
         folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
         if slash:
             folders[start + folder] += 1
-    return Facets(
-        count,
-        _merge_spellings(categories),
-        _merge_spellings(tags, fold_tag),
-        _sort_facets(folders.items()),
-        _count_property_values(encoded_properties, properties),
-    )
+    return Facets(count, _merge_spellings(categories), _merge_spellings(tags, fold_tag), _sort_facets(folders.items()))
+
+
+def count_facets(pages: Iterable[Row], properties: Sequence[str], prefix: str) -> Facets:
+    """The facets of pages, given as (path, category, encoded tags, encoded properties)."""
+    rows = list(pages)
+    groups = count_groups(((path, category, decode_strings(tags)) for path, category, tags, _ in rows), prefix)
+    values = _count_property_values([row[3] for row in rows], properties) if properties else ()
+    return replace(groups, properties=values)
 
 
 @translate_damage

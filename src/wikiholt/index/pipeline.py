@@ -272,8 +272,8 @@ class DialectDetector:
         self._source = source
         self._trees = trees
         self._is_large = False
-        self._files: tuple[Collection[str], Collection[str]] | None = None
-        """The pages and the other files of a small wiki at the last detection."""
+        self._last: tuple[tuple[Collection[str], Collection[str]], Dialect] | None = None
+        """The pages and the other files of a small wiki at the last detection, and its result."""
 
     def update(self, pipeline: TextPipeline, revision: str, state: IndexState | None) -> TextPipeline:
         """The pipeline with the dialect of the wiki at this revision, if it detects dialects.
@@ -289,11 +289,11 @@ class DialectDetector:
                 return pipeline
         tree, other_files = self._trees.read_with_others(revision)
         files = (list(tree), other_files)
-        if files == self._files:
-            return pipeline
+        if self._last == (files, pipeline.dialect):
+            return pipeline  # unless the index has another dialect, because its generation is not complete yet
         dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
         self._is_large = len(tree) > MAX_SAMPLE_PAGES
-        self._files = None if self._is_large else files
+        self._last = None if self._is_large else (files, dialect)
         return replace(pipeline, dialect=dialect)
 
     def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.protocols import Embedder, SupportsMemoryRelease
-from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
+from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 
 T = TypeVar("T")
@@ -83,21 +83,10 @@ class PreviousModels:
             return loaded
 
     def _load_model(self, recipe: Recipe) -> Embedder:
-        hint = "the next sync rebuilds the index with the current model"
-        model, precision = get_model_and_precision(recipe)
-        if not model:
-            raise ModelMissing("the index does not record which model it was built with", hint=hint)
-        loaded = self._load(model, precision)
+        loaded = self._load(recipe.model, recipe.precision or None)
         if loaded.fingerprint != recipe.fingerprint:
             raise ModelMismatch(
                 f"the index was built with {recipe.fingerprint}; the installed model is {loaded.fingerprint}",
-                hint=hint,
+                hint="the next sync rebuilds the index with the current model",
             )
         return loaded
-
-
-def get_model_and_precision(recipe: Recipe) -> tuple[str, str | None]:
-    """Name and precision of the model that an index was built with; the name is empty if it is not recorded."""
-    # An older index does not record the model's name; the fingerprint has it if the model is a built-in one.
-    name, _, rest = recipe.fingerprint.partition("/")
-    return recipe.model or name, recipe.precision or rest.partition("/")[0] or None

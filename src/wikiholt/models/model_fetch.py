@@ -152,6 +152,7 @@ _MAX_CONFIG_BYTES = 64 * 1024**2
 _MAX_MODEL_BYTES = 8 * 1024**3
 _HASH_BLOCK_BYTES = 1 << 20
 _REFERENCES_FILE = "references.json"
+_DENSE_FILE = "dense-{}.npz"
 _FIDELITY = {"fp32": 0.9999}
 _DEFAULT_FIDELITY = 0.99
 
@@ -206,16 +207,13 @@ def _build_directory(reference: HubReference, repository: HubRepository, built: 
     total = sum(repository.files[name].size for name in config.files)
     if total > _MAX_MODEL_BYTES:
         raise ModelRefused(f"The model has {total:,} bytes", hint="run it on a server: model = openai:NAME")
-    local_names: dict[str, str] = {}
     for name in config.files:
         if name not in {layer.file for layer in config.dense}:
-            local_names[name] = PurePosixPath(name).name
-            shutil.copyfile(_download(repository, repository.files[name]), built / local_names[name])
-    dense = [f"dense-{number}.npz" for number in range(len(config.dense))]
-    for layer, file in zip(config.dense, dense, strict=True):
-        _convert_dense(_download(repository, repository.files[layer.file]).read_bytes(), layer, built / file)
-    draft = _CardDraft(reference.repository, repository.commit, repository.licence, config, local_names, tuple(dense))
-    _test_and_describe(built, draft)
+            shutil.copyfile(_download(repository, repository.files[name]), built / PurePosixPath(name).name)
+    for number, layer in enumerate(config.dense):
+        data = _download(repository, repository.files[layer.file]).read_bytes()
+        _convert_dense(data, layer, built / _DENSE_FILE.format(number))
+    _test_and_describe(built, _CardDraft(reference.repository, repository.commit, repository.licence, config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +222,6 @@ class _CardDraft:
     commit: str
     licence: str
     config: RepositoryConfig
-    names: Mapping[str, str]
-    """The local name of each file."""
-    dense: tuple[str, ...]
 
     def format(self, files: Sequence[Path], scale: CosineScale | None) -> str:
         """The card as TOML. The references are listed if there is a scale, which is computed with them."""
@@ -250,10 +245,11 @@ class _CardDraft:
                 f"alike = {scale.related}",
                 f"references = {text(_REFERENCES_FILE)}",
             ]
-        for layer, file in zip(config.dense, self.dense, strict=True):
-            lines += ["[[dense]]", f"file = {text(file)}", f"activation = {text(layer.activation)}"]
-        lines += [f"[variants.{config.precision}]", f"graph = {text(self.names[config.graph])}"]
-        lines += [f"weights = {text(self.names[config.weights])}"] if config.weights else []
+        for number, layer in enumerate(config.dense):
+            file = text(_DENSE_FILE.format(number))
+            lines += ["[[dense]]", f"file = {file}", f"activation = {text(layer.activation)}"]
+        lines += [f"[variants.{config.precision}]", f"graph = {text(PurePosixPath(config.graph).name)}"]
+        lines += [f"weights = {text(PurePosixPath(config.weights).name)}"] if config.weights else []
         lines += [f"fidelity = {_FIDELITY.get(config.precision, _DEFAULT_FIDELITY)}", "[source]"]
         lines += [f"repository = {text(self.repository)}", f"commit = {text(self.commit)}", "[files]"]
         lines += [f"{text(file.name)} = {text(_compute_sha256(file))}" for file in sorted(files)]

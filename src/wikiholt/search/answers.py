@@ -78,8 +78,8 @@ class ProbabilityFeatures(NamedTuple):
     """The score of the best page."""
 
 
-PROBABILITY_WEIGHTS = ProbabilityFeatures(0.397, 1.615)
-PROBABILITY_BIAS = 5.79
+PROBABILITY_WEIGHTS = ProbabilityFeatures(0.406, 1.522)
+PROBABILITY_BIAS = 5.85
 """What is subtracted from the weighted sum."""
 
 

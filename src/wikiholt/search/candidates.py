@@ -55,10 +55,10 @@ def find_allowed(reader: IndexReader, query: Query) -> IntArray | None:
     wanted = (
         KeywordQuery(phrases=words.phrases if has_phrases else (), excluded=words.excluded) for words in query.all_words
     )
-    # A page has to satisfy at least one of them.
-    requirements = [each for each in dict.fromkeys(wanted) if each.phrases or each.excluded]
+    # A page has to satisfy at least one of them. A phrase that is a synonym of a word need not occur.
+    requirements = list(dict.fromkeys(wanted))
     allowed = reader.view.filter_page_ids(query.request.where)
-    if not requirements:
+    if not all(each.phrases or each.excluded for each in requirements):
         return allowed
     matching = reduce(np.union1d, map(reader.find_page_ids, requirements))
     return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)

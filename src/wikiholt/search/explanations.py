@@ -1,6 +1,7 @@
 """Says in one line why a hit or a sentence of an answer is there. Pure functions over what a search has found."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import Hit, Span
@@ -10,10 +11,21 @@ if TYPE_CHECKING:
 
 _MAX_SENTENCE_CHARS = 80
 _MAX_WORDS = 6
+_NO_SYNONYMS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
-def explain_hit(hit: Hit, answer: float, boost: float = 1.0, *, reranked: bool = False) -> str:
-    """Why the hit is there, and what its score is made of. `answer` is how likely the wiki has one."""
+def explain_hit(
+    hit: Hit,
+    answer: float,
+    boost: float = 1.0,
+    synonyms: Mapping[str, Sequence[str]] = _NO_SYNONYMS,
+    *,
+    reranked: bool = False,
+) -> str:
+    """Why the hit is there, and what its score is made of.
+
+    `answer` is how likely the wiki has one; `synonyms` are those of words of the query.
+    """
     reasons = [
         "pinned to this query" if "pinned" in hit.channels else "",
         "passes the filters" if "filter" in hit.channels else "",
@@ -21,6 +33,7 @@ def explain_hit(hit: Hit, answer: float, boost: float = 1.0, *, reranked: bool =
         _explain_meaning(hit) if "semantic" in hit.channels else "",
         _quote_words("words", _get_words(hit.snippet.text, hit.snippet.matches)) if "keyword" in hit.channels else "",
         _quote_words("title", _get_words(hit.name, hit.name_matches)),
+        _quote_words("synonyms", _find_synonyms(hit, synonyms)),
         f"boost × {boost:g}" if boost != 1 else "",
         "order by the reranker" if reranked else "",
         _explain_score(hit, answer),
@@ -53,6 +66,12 @@ def _explain_score(hit: Hit, answer: float) -> str:
 
 def _get_words(text: str, spans: Sequence[Span]) -> Iterable[str]:
     return dict.fromkeys(text[span.start : span.end].casefold() for span in spans)
+
+
+def _find_synonyms(hit: Hit, synonyms: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    text = " ".join(f"{hit.name} {hit.text}".casefold().split())
+    pairs = ((typed, other) for typed, others in synonyms.items() for other in others)
+    return [f"{other} for {typed}" for typed, other in pairs if other.casefold() in text]
 
 
 def _quote_words(label: str, words: Iterable[str]) -> str:

@@ -6,15 +6,15 @@ A passage is chosen by its meaning and by the words of the query that it contain
 import math
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.page import Facets
-from wikiholt.domain.search import Confidence, Facet, Hit, KeywordQuery, Snippet, StoredChunk, StoredPage
+from wikiholt.domain.search import Confidence, Hit, KeywordQuery, Snippet, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.index.facets import count_groups
 from wikiholt.search.candidates import LEAD_PASSAGES, PASSAGES_PER_PAGE, Passage
 from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidate
@@ -277,22 +277,4 @@ def count_hit_facets(hits: Sequence[Hit], prefix: str = "") -> Facets:
     """
     found = [hit for hit in hits if hit.confidence is not Confidence.LOW or _KEYWORD_CHANNEL in hit.channels]
     pages = {hit.path: hit for hit in found}.values()
-    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-    paths = (page.path.removeprefix(start) for page in pages if page.path.startswith(start))
-    return Facets(
-        len(pages),
-        _count(page.category for page in pages if page.category is not None),
-        _count(tag for page in pages for tag in dict.fromkeys(page.tags)),
-        _count(start + path.partition("/")[0] for path in paths if "/" in path),
-    )
-
-
-def _count(values: Iterable[str]) -> tuple[Facet, ...]:
-    """The values and their counts, most frequent first; values that differ only in case are one."""
-    counts: Counter[str] = Counter()
-    spellings: dict[str, str] = {}
-    for value in values:
-        counts[value.casefold()] += 1
-        spellings.setdefault(value.casefold(), value)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Facet(spellings[key], count) for key, count in ordered)
+    return count_groups(((page.path, page.category, page.tags) for page in pages), prefix)

@@ -3,7 +3,7 @@
 import logging
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from wikiholt.errors import DatabaseUnavailable, InvalidQuery, ModelError, Model
 from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector
+from wikiholt.search.synonyms import Synonyms
 from wikiholt.text.analysis import TOKEN_PATTERN
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
@@ -50,6 +51,8 @@ class Query:
     """Other ways to analyse the query."""
     identifiers: tuple[str, ...] = ()
     """Identifiers that the query contains in parts."""
+    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The words as typed that have synonyms."""
     related_terms: tuple[str, ...] = ()
     """Terms of words that are related to words of the query."""
     lexicon_unavailable: bool = False
@@ -105,15 +108,23 @@ def check_query(query: Query, *, has_words: bool, has_reranker: bool) -> None:
 class QueryInterpreter:
     """Interprets queries for one wiki. Loads the lexicon only when a query needs it."""
 
-    def __init__(self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None]) -> None:
+    def __init__(
+        self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None], synonym_rules: Sequence[str]
+    ) -> None:
         self._language = language
+        self._synonyms = Synonyms(synonym_rules, language)
         self._get_lexicon = get_lexicon
         self._spelling = SpellingCorrector(index, language, get_lexicon, self._get_search_terms)
 
     def interpret(self, request: SearchRequest, is_known: Callable[[str], bool]) -> Query:
-        """Interpret a request. Words that are on no page and for which `is_known` is false are treated as typos."""
+        """Interpret a request. Words that are on no page and for which `is_known` is false are treated as typos, unless
+        they have synonyms."""
+
+        def is_right(word: str) -> bool:
+            return self._synonyms.has_word(word) or is_known(word)
+
         corrected, is_checked = _try_with_lexicon(
-            lambda: self._spelling.correct(request.query, request.where, is_known), ""
+            lambda: self._spelling.correct(request.query, request.where, is_right), ""
         )
         fields = parse_fields(corrected or request.query)
         own, *variants = self._build_variants(fields.branches)
@@ -127,6 +138,7 @@ class QueryInterpreter:
             corrected,
             tuple(variants),
             identifiers,
+            self._synonyms.find(fields.branches),
             related,
             lexicon_unavailable=not (is_checked and has_related),
         )
@@ -141,7 +153,8 @@ class QueryInterpreter:
         return _expand(own.query, variants, find_query_identifiers(word), related).terms
 
     def _build_variants(self, branches: Sequence[str]) -> list[QueryVariant]:
-        variants = (variant for text in branches for variant in build_query_variants(text, self._language))
+        texts = self._synonyms.expand(branches)
+        variants = (variant for text in texts for variant in build_query_variants(text, self._language))
         return list(dict.fromkeys(variants))
 
     def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[tuple[str, ...], bool]:

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -63,27 +62,6 @@ class RerankConfig:
     """Differs between rerankers that may produce different orders."""
 
 
-class RerankResult(NamedTuple):
-    """The ordered candidates, and the reason if they were not reranked."""
-
-    candidates: Candidates
-    error: str = ""
-
-
-class RerankTexts(NamedTuple):
-    """The texts to score for a page: its path and name, and its nearest passage."""
-
-    name: str
-    passage: str
-
-
-class RerankScores(NamedTuple):
-    """The reranker's logits for both texts."""
-
-    name: float
-    passage: float
-
-
 class PageReranker:
     """Reranks the best pages of one wiki's searches. Safe to use from many threads."""
 
@@ -92,43 +70,44 @@ class PageReranker:
         self._dialect = dialect
         self._config = config
 
-    def rerank(self, query: str, mode: SearchMode, candidates: Candidates, verdict: Verdict) -> RerankResult:
-        """The same candidates, the reranked ones first. Never raises because of the reranker."""
+    def rerank(self, query: str, mode: SearchMode, candidates: Candidates, verdict: Verdict) -> tuple[Candidates, str]:
+        """The same candidates, the reranked ones first, and why they were not reranked, or an empty text.
+
+        Never raises because of the reranker.
+        """
         head = candidates[:RERANK_DEPTH]
         try:
             reranker = self._config.get_reranker()
             deadline = time.monotonic() + self._config.timeout_s
-            page_texts = self.get_texts(head)
+            names, passages = self._read_texts(head)
             # Passages take longest, so they start first; names fill the remaining time of the workers.
-            passages, names = (t.passage for t in page_texts), (t.name for t in page_texts)
             texts = list(dict.fromkeys([*passages, *names]))
             logits = reranker.score(query, texts, deadline - time.monotonic())
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
-            return RerankResult(candidates, f"not reranked: the reranker cannot be used ({error.code})")
+            return candidates, f"not reranked: the reranker cannot be used ({error.code})"
         except WikiholtError:
             raise  # an error of the index
         except Exception:  # noqa: BLE001 - a failing reranker must not fail the search
             _LOG.exception("not reranked")
-            return RerankResult(candidates, "not reranked: the reranker failed")
+            return candidates, "not reranked: the reranker failed"
         if logits is None:
             _LOG.info("not reranked: timeout after %.0f ms", self._config.timeout_s * 1000)
-            return RerankResult(candidates, "not reranked: timeout (rerank.budget)")
-        logit_by_text = dict(zip(texts, logits, strict=True))
-        scores = [RerankScores(logit_by_text[t.name], logit_by_text[t.passage]) for t in page_texts]
-        reordered = reorder_candidates(mode, head, scores, verdict)
-        return RerankResult(np.concatenate((reordered, candidates[RERANK_DEPTH:])))
+            return candidates, "not reranked: timeout (rerank.budget)"
+        by_text = dict(zip(texts, logits, strict=True))
+        name_logits, passage_logits = ([by_text[text] for text in part] for part in (names, passages))
+        reordered = reorder_candidates(mode, head, name_logits, passage_logits, verdict)
+        return np.concatenate((reordered, candidates[RERANK_DEPTH:])), ""
 
-    def get_texts(self, candidates: Candidates) -> list[RerankTexts]:
-        """What the reranker reads of each candidate."""
+    def _read_texts(self, candidates: Candidates) -> tuple[list[str], list[str]]:
+        """What the reranker reads of each candidate: the path and name of its page, and its nearest passage."""
         page_ids, chunk_ids = candidates["page_id"].tolist(), candidates["chunk_id"].tolist()
-        has_passage = np.isfinite(candidates["distance"]).tolist()
-        pages = self._index.get_pages(page_ids)
-        chunks = self._index.get_chunks([chunk_id for chunk_id, has in zip(chunk_ids, has_passage, strict=True) if has])
-        return [
-            _make_texts(pages.get(page_id), chunks.get(chunk_id) if has else None, self._dialect)
-            for page_id, chunk_id, has in zip(page_ids, chunk_ids, has_passage, strict=True)
-        ]
+        known_pages = self._index.get_pages(page_ids)
+        known_chunks = self._index.get_chunks(chunk_ids)
+        pages = list(map(known_pages.get, page_ids))
+        chunks = map(known_chunks.get, chunk_ids)
+        passages = [_make_passage(page, chunk, self._dialect) for page, chunk in zip(pages, chunks, strict=True)]
+        return list(map(_make_name, pages)), passages
 
 
 def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdict, shape: QueryShape) -> bool:
@@ -143,13 +122,17 @@ def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdi
 
 
 def reorder_candidates(
-    mode: SearchMode, candidates: Candidates, scores: Sequence[RerankScores], verdict: Verdict
+    mode: SearchMode,
+    candidates: Candidates,
+    name_logits: Sequence[float],
+    passage_logits: Sequence[float],
+    verdict: Verdict,
 ) -> Candidates:
-    """Sort the candidates by their ranks with the reranker's scores added. Each has the likelihood of its place before.
+    """Sort the candidates by their ranks with the reranker's logits added. Each has the likelihood of its place before.
 
     The reranker knows better which page is the right one, but not how likely it is (docs/adr/0038).
     """
-    names, passages = np.array(scores).T
+    names, passages = np.array(name_logits), np.array(passage_logits)
     totals = (
         candidates["rank"]
         - LOGIT_WEIGHT * NAME_WEIGHTS[mode] * np.minimum(names.max() - names, MAX_GAP)
@@ -162,14 +145,13 @@ def reorder_candidates(
     return reordered
 
 
-def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:
-    name = page.name if page is not None else ""
-    path_words = " / ".join(split_path_words(page.path)) if page is not None else ""
-    return RerankTexts(f"{path_words}\n{name}".strip(), _make_passage(name, chunk, dialect))
+def _make_name(page: StoredPage | None) -> str:
+    return f"{' / '.join(split_path_words(page.path))}\n{page.name}".strip() if page is not None else ""
 
 
-def _make_passage(name: str, chunk: StoredChunk | None, dialect: Dialect) -> str:
+def _make_passage(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> str:
     """The page's name, the headings above the passage, and the passage as plain text."""
+    name = page.name if page is not None else ""
     passage = (to_plain_text(chunk.text, dialect) or chunk.text.strip()) if chunk is not None else ""
     folded = passage.casefold()
     parts: dict[str, str] = {}

@@ -94,6 +94,7 @@ class Searcher:
         rerank_config: RerankConfig | None = None,
         get_lexicon: Callable[[], Lexicon | None],
         boost_rules: Sequence[BoostRule] = (),
+        synonym_rules: Sequence[str] = (),
     ) -> None:
         self._index = index
         self._vector_cache = vector_cache
@@ -104,7 +105,7 @@ class Searcher:
         self._language = language
         self._scale = scale
         self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
-        self._interpreter = QueryInterpreter(index, language, get_lexicon)
+        self._interpreter = QueryInterpreter(index, language, get_lexicon, synonym_rules)
         self._boost_rules = boost_rules
         self._view: IndexView | None = None
         self.page_count = 0
@@ -265,7 +266,12 @@ class Searcher:
         if request.explain:
             boosts = {pages[each.page_id].path: each.boost for each in ranked.candidates if each.page_id in pages}
             hits = tuple(
-                replace(hit, explanation=explain_hit(hit, ranked.answer, boosts[hit.path], reranked=ranked.reranked))
+                replace(
+                    hit,
+                    explanation=explain_hit(
+                        hit, ranked.answer, boosts[hit.path], query.synonyms, reranked=ranked.reranked
+                    ),
+                )
                 for hit in hits
             )
         if state.revision is None:

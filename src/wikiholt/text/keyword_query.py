@@ -246,7 +246,7 @@ def _iter_spellings(text: str, language: str) -> Iterator[str]:
 # between two words: a search finds pages with any of the words anyway.
 
 
-_MAX_BRANCHES = 8
+MAX_BRANCHES = 8
 _WORD_PATTERN = re.compile(r"\S+")
 _QUOTATION_MARKS = '"“”„«»'
 _WITHOUT_QUOTATION_MARKS = str.maketrans(dict.fromkeys(_QUOTATION_MARKS))
@@ -395,9 +395,9 @@ def _to_filter(item: _Item) -> PageFilter:
 
 def _expand(query: str, blanks: Sequence[_Replacement], groups: Sequence[Sequence[_Item]]) -> Iterator[str]:
     """The query once for each combination of alternatives, each as a phrase, and without fields."""
-    if prod(map(len, groups)) > _MAX_BRANCHES:
-        hint = f"use OR for at most {_MAX_BRANCHES} combinations"
-        raise _make_error(query, groups[-1][0].start, f"OR makes more than {_MAX_BRANCHES} combinations", hint)
+    if prod(map(len, groups)) > MAX_BRANCHES:
+        hint = f"use OR for at most {MAX_BRANCHES} combinations"
+        raise _make_error(query, groups[-1][0].start, f"OR makes more than {MAX_BRANCHES} combinations", hint)
     spans = [(group[0].start, group[-1].end) for group in groups]
     for chosen in product(*groups):
         phrases = [f'"{item.value.translate(_WITHOUT_QUOTATION_MARKS)}"' for item in chosen]

@@ -46,6 +46,7 @@ class WikiConfig:
     log_queries: bool = False
     """Whether searches are recorded."""
     boost_rules: tuple[BoostRule, ...] = ()
+    synonym_rules: tuple[str, ...] = ()
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
@@ -187,6 +188,7 @@ class LiveIndex:
             scale=components.scale(self._recipe),
             rerank_config=components.reranking,
             boost_rules=config.boost_rules,
+            synonym_rules=config.synonym_rules,
         )
         return searcher, [cache for cache in (vectors, keywords) if cache is not None]
 

@@ -12,6 +12,8 @@ from itertools import islice
 from math import ceil
 
 from wikiholt.domain.search import QueryRecord, SearchInterface
+from wikiholt.text.analysis import TOKEN_PATTERN
+from wikiholt.text.languages import is_stopword
 
 _TYPED_INTERFACES = (SearchInterface.HTTP.value, SearchInterface.OTTERWIKI.value)
 """Interfaces where people type; agents and commands send complete queries."""
@@ -19,6 +21,9 @@ _TYPING_WINDOW_S = 5.0
 """Seconds within which a query may be continued."""
 _MAX_LOOKAHEAD = 200
 """How many later queries are compared at most."""
+_RETRY_WINDOW_S = 60.0
+"""Seconds within which a query with a result may be for the same as one without."""
+_MAX_SYNONYM_WORDS = 3
 
 
 def drop_unfinished_queries(records: Sequence[QueryRecord]) -> list[QueryRecord]:
@@ -67,6 +72,15 @@ class SlowQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class SynonymProposal:
+    """A rule for the setting `synonyms`, and how many queries without a result were followed by one that it would have
+    made of them."""
+
+    rule: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PageReach:
     """Which findable pages were shown by results with something relevant."""
 
@@ -99,6 +113,7 @@ class QueryReport:
     frequent: tuple[QueryStats, ...]
     unanswered: tuple[QueryStats, ...]
     slow: tuple[SlowQuery, ...]
+    synonyms: tuple[SynonymProposal, ...]
     pages: PageReach | None
     """None if there is no index."""
 
@@ -143,6 +158,7 @@ def build_report(
         frequent=tuple(queries[:limit]),
         unanswered=tuple(sorted(unanswered, key=lambda query: -query.without_result)[:limit]),
         slow=_find_slowest(records, limit),
+        synonyms=propose_synonyms(finished)[:limit],
         pages=None if paths is None else _build_page_reach(finished, paths, limit),
     )
 
@@ -156,8 +172,45 @@ def _normalize_spaces(query: str) -> str:
     return " ".join(query.split())
 
 
+def propose_synonyms(records: Sequence[QueryRecord]) -> tuple[SynonymProposal, ...]:
+    """Words that were replaced by others within a minute, after which the query had a result. Records are oldest first.
+
+    The log does not identify people. So two queries without a common word count only if it happened twice.
+    """
+    counts: Counter[str] = Counter()
+    doubtful: set[str] = set()
+    for position, record in enumerate(records):
+        later = next((each for each in records[position + 1 :][:_MAX_LOOKAHEAD] if _is_retry(record, each)), None)
+        if later is None or has_result(record):
+            continue
+        words, others = _list_words(record.query), _list_words(later.query)
+        old = [word for word in words if word not in others]
+        new = [word for word in others if word not in words]
+        if 0 < len(old) <= _MAX_SYNONYM_WORDS and 0 < len(new) <= _MAX_SYNONYM_WORDS:
+            rule = f"{' '.join(old)} = {' '.join(new)}"
+            counts[rule] += 1
+            if len(old) == len(words):
+                doubtful.add(rule)
+    proposals = [SynonymProposal(rule, count) for rule, count in counts.items() if count > 1 or rule not in doubtful]
+    return tuple(sorted(proposals, key=lambda proposal: (-proposal.count, proposal.rule)))
+
+
+def _is_retry(record: QueryRecord, later: QueryRecord) -> bool:
+    is_near = later.interface == record.interface and later.at - record.at <= _RETRY_WINDOW_S
+    return is_near and has_result(later) and not later.did_you_mean
+
+
+def has_result(record: QueryRecord) -> bool:
+    """Whether a search had a relevant hit."""
+    return bool(record.hits) and not record.nothing_relevant
+
+
+def _list_words(query: str) -> list[str]:
+    return [word for word in TOKEN_PATTERN.findall(query.casefold()) if not is_stopword(word)]
+
+
 def _summarize_query(records: Sequence[QueryRecord]) -> QueryStats:
-    unanswered = [record for record in records if record.nothing_relevant or not record.hits]
+    unanswered = [record for record in records if not has_result(record)]
     return QueryStats(
         query=_normalize_spaces(records[-1].query),
         count=len(records),

@@ -109,12 +109,17 @@ def test_a_copy_follows_another_history_at_the_version_that_it_has(postgres: Pos
         index.write_backup(tmp_path / "earlier")
         index.apply(IndexChange(problems=(PageProblem("lost.md", "b" * 40, "binary", "why"),), revision="lost"))
         assert_equal(copy, index, tmp_path)
-        lost_version = index.get_version()
+        reader, other = postgres.open(WIKI), KeywordQuery(("other",))
+        lost_version = reader.get_version()
+        assert reader.search_keywords(other, 1, PageFilter()) == index.search_keywords(other, 1, PageFilter()) == []
         with postgres.get_connections(WIKI).write_transaction() as db:
             db.execute("DELETE FROM g1_pages; DELETE FROM g1_chunks; DELETE FROM state WHERE name LIKE '#p%'")
             sqlite_copy.import_copy(db, tmp_path / "earlier", GenerationTables(1, WIKI))
         index.apply(IndexChange((make_entry("other.md", ["other"], EMBEDDER),), revision="other"))
-        assert index.get_version() == lost_version
+        assert reader.get_version() == index.get_version() == lost_version
+        found = reader.search_keywords(other, 1, PageFilter())
+        assert found
+        assert found == index.search_keywords(other, 1, PageFilter())
         copy.refresh()
         copy.wait_idle(60)
         assert_equal(copy, index, tmp_path)

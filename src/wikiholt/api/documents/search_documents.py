@@ -181,6 +181,13 @@ class SlowQueryDocument(TypedDict):
     degraded: bool
 
 
+class SynonymProposalDocument(TypedDict):
+    """A rule for the setting `synonyms`, and how many searches without a result were then repeated with other words."""
+
+    rule: str
+    count: int
+
+
 class PageHitCountDocument(TypedDict):
     """A page and the number of searches that returned it."""
 
@@ -217,6 +224,7 @@ class QueryReportDocument(TypedDict):
     frequent: list[QueryStatsDocument]
     without_result: list[QueryStatsDocument]
     slow: list[SlowQueryDocument]
+    synonyms: list[SynonymProposalDocument]
     pages: PageReachDocument | None
 
 
@@ -233,6 +241,7 @@ def build_query_report_document(
         frequent=[_build_query_stats_document(stats) for stats in report.frequent],
         without_result=[_build_query_stats_document(stats) for stats in report.unanswered],
         slow=build_documents(SlowQueryDocument, report.slow),
+        synonyms=build_documents(SynonymProposalDocument, report.synonyms),
         pages=_build_page_reach_document(report.pages, path_style) if report.pages else None,
     )
 

@@ -24,6 +24,7 @@ from wikiholt.api.settings.setting import (
     check_resource_url,
     check_server_url,
     check_store_address,
+    check_synonym_rule,
     check_url_template,
     list_settings,
     setting,
@@ -373,6 +374,12 @@ class WikiSettings:
         "Factors on the score by which hits are ordered, from 0.1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
         "several patterns that match a page, the last one counts.",
         check=check_boost_rule,
+    )
+    synonyms: tuple[str, ...] = setting(
+        (),
+        "Words and phrases that a query for one of them is also searched with: PTO = vacation = annual leave; in one "
+        "direction: k8s > kubernetes.",
+        check=check_synonym_rule,
     )
     language: str = setting(
         "",

@@ -4,7 +4,7 @@ Rows of changed pages follow the rows of the postings; the old row of a changed 
 of pages, their average length and the page counts of terms include only live rows, so scores are those of the index.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -93,6 +93,17 @@ class KeywordState:
         """Return the rows of all pages."""
         rows = np.arange(len(self.page_ids))
         return rows if self._alive is None else rows[np.append(self._alive, np.ones(len(self.changed), bool))]
+
+    def count_terms(self) -> dict[str, int]:
+        """Return every term, sorted, with the number of pages that contain it."""
+        counts = Counter[str]()
+        for part, alive in ((self.postings, self._alive), (self.recent, None)):
+            numbers = np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets))
+            found = np.bincount(numbers if alive is None else numbers[alive[part.rows]])
+            counts.update(
+                {part.terms.get_term(number): int(found[number]) for number in np.flatnonzero(found).tolist()}
+            )
+        return dict(sorted(counts.items()))
 
     def is_live(self, number: int) -> bool:
         """Whether a live row of the postings has their term with this number."""

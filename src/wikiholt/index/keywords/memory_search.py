@@ -53,6 +53,11 @@ class MemoryKeywordSearch:
         _, lists = self._find_lists(version, KeywordQuery(tuple(terms)))
         return count_pages(terms, lists)
 
+    def count_terms(self, version: int | None) -> tuple[int, Mapping[str, int]]:
+        """The version, and every term, sorted, with the number of pages that contain it."""
+        state = self._get_state(version)
+        return state.version, state.count_terms()
+
     def find_page_ids(self, version: int | None, query: KeywordQuery) -> IntArray:
         """The sorted ids of the pages with every phrase and without excluded phrases."""
         state, lists = self._find_lists(version, query)

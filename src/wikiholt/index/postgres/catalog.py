@@ -46,6 +46,12 @@ PLACEMENTS_TABLES = TableSet(
         "CREATE INDEX placements_database ON placements (database, wiki_id)",
         "CREATE TABLE moves (wiki_id text PRIMARY KEY, database text NOT NULL REFERENCES databases (name),"
         " schema text NOT NULL, role text NOT NULL, secret text NOT NULL, switched bool NOT NULL DEFAULT false)",
+        "ALTER TABLE placements DROP CONSTRAINT placements_pkey",
+        "ALTER TABLE placements ADD PRIMARY KEY (role)",
+        "CREATE INDEX placements_wiki ON placements (wiki_id)",
+        "INSERT INTO placements SELECT wiki_id, database, schema, role, secret,"
+        " CASE WHEN switched THEN 'going' ELSE 'making' END FROM moves",
+        "DROP TABLE moves",
     ),
 )
 
@@ -158,11 +164,7 @@ class Catalog(RoleConnections):
         if name == HOME_DATABASE:
             raise InvalidSetting("the home database cannot be removed", hint="close it to new wikis instead")
         with self.write_transaction() as connection:
-            statement = (
-                "SELECT (SELECT count(*) FROM placements WHERE database = %s), count(*) FROM moves WHERE database = %s"
-            )
-            row = connection.execute(statement, (name, name)).fetchone()
-            if row is None or any(row):
+            if connection.execute("SELECT 1 FROM placements WHERE database = %s LIMIT 1", (name,)).fetchone():
                 raise Conflict(
                     f"there are wikis on {name}",
                     hint=f"move them first: `wikiholt move --all --from {name} --to OTHER`",

@@ -3,10 +3,9 @@
 Any thread may read. A write is one transaction; the writer's lease ensures that only one process writes.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ from wikiholt.index.postgres.queries import build_where_clause
 from wikiholt.index.postgres.rows import GenerationState
 from wikiholt.index.postgres.schema import GenerationTables
 from wikiholt.index.rows import decode_terms, to_datetime, to_id_array
-from wikiholt.text.bm25 import split_terms
 
 Row = tuple[Any, ...]
 
@@ -88,6 +86,8 @@ class PostgresIndex:
             raise make_foreign_state_error()
         self.recipe = state.recipe
         self._version = state.version
+        self._checksum: int | None = checksum
+        """The checksum of the state at that version; None if this process has written it."""
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -96,7 +96,6 @@ class PostgresIndex:
             return self._make_state(generation_rows.read_state(db, self.generation)[0])
 
     def _make_state(self, state: GenerationState) -> IndexState:
-        self._version = state.version
         counts = state.pages, state.chunks, state.problems
         return IndexState(
             self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
@@ -107,10 +106,13 @@ class PostgresIndex:
 
     def get_version(self) -> int:
         with self._connections.read_connection() as db:
-            row = db.execute("SELECT version FROM state WHERE name = %s", (self._tables.state_name,)).fetchone()
+            row = db.execute("SELECT version, seal FROM state WHERE name = %s", (self._tables.state_name,)).fetchone()
         if row is None:
             raise make_missing_error()
-        (self._version,) = row
+        version, checksum = row
+        if version == self._version and self._checksum not in (None, checksum):
+            self._keywords.release()  # another history: a database may have been restored or have failed over
+        self._version, self._checksum = version, checksum
         return self._version
 
     def get_page_blobs(self) -> Mapping[str, str]:
@@ -141,7 +143,9 @@ class PostgresIndex:
     def apply(self, change: IndexChange) -> int:
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
             version = index_writer.apply_change(db, self._tables, change, self._lease())
-        self._version = version
+        if version <= self._version:
+            self._keywords.release()  # another history, or no change
+        self._version, self._checksum = version, None
         return version
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
@@ -219,9 +223,7 @@ class PostgresIndex:
             yield KeywordSnapshot(version, keys, lambda page_ids: self._iter_page_terms(db, page_ids))
 
     def count_terms(self) -> tuple[int, Mapping[str, int]]:
-        with self.open_keywords() as snapshot:
-            pages = (set(chain.from_iterable(map(split_terms, terms.fields))) for _, terms in snapshot.iter_terms())
-            return snapshot.version, dict(sorted(Counter(chain.from_iterable(pages)).items()))
+        return self._keywords.count_terms(self._version)
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"

@@ -2,9 +2,9 @@
 
 Under the writer's lease all tables are copied to a new schema and role on the target, with the same generation numbers.
 The copy is verified by row counts and checksums. Then one transaction of the home database switches the placement, and
-the old schema is marked as `moved`. Readers use the old schema until they see the mark or it is removed. The row in
-`moves` always names the place that is not the wiki's: the new one before the switch, the old one after it. A move that
-was killed is therefore finished by removing what the row names, and can be repeated.
+the old schema is marked as `moved`. Readers use the old schema until they see the mark or it is removed. Until the move
+is finished, the wiki has a second placement: the new one, which is created, before the switch, and the old one, which
+is removed, after it. A move that was killed is finished by removing the second placement, and can be repeated.
 """
 
 import logging
@@ -21,10 +21,11 @@ from wikiholt.index.postgres.index import PostgresIndex
 from wikiholt.index.postgres.leases import check_fence
 from wikiholt.index.postgres.locks import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
 from wikiholt.index.postgres.placements import (
-    MOVES_AS_PLACEMENTS,
     PLACEMENT_COLUMNS,
     Placement,
     PlacementCatalog,
+    PlacementCondition,
+    insert_placement,
     make_placement,
     parse_placement,
 )
@@ -66,11 +67,10 @@ def finish_move(store: PostgresStore, wiki_id: str, timeout_s: float = 30.0) -> 
     leftover = _find_leftover(store.placements, wiki_id)
     if leftover is None:
         return False
-    placement, switched = leftover
-    if switched:
-        retry_lock_timeouts(lambda: _mark_moved(store.placements, placement))
-        _wait_until_quiet(store.placements, placement)
-        _remove_leftover(store.placements, placement)
+    if leftover.condition is PlacementCondition.REMOVING:
+        retry_lock_timeouts(lambda: _mark_moved(store.placements, leftover))
+        _wait_until_quiet(store.placements, leftover)
+        _remove_leftover(store.placements, leftover)
     else:
         with store.write_lock(wiki_id, timeout_s):  # a move in progress holds the lock
             _discard_unswitched(store.placements, wiki_id)
@@ -80,7 +80,8 @@ def finish_move(store: PostgresStore, wiki_id: str, timeout_s: float = 30.0) -> 
 def find_unfinished_moves(placements: PlacementCatalog) -> list[str]:
     """List the wikis whose move left a schema behind."""
     with placements.catalog.read_connection() as connection:
-        return [wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM moves ORDER BY wiki_id")]
+        statement = "SELECT wiki_id FROM placements GROUP BY wiki_id HAVING count(*) > 1 ORDER BY wiki_id"
+        return [wiki_id for (wiki_id,) in connection.execute(statement)]
 
 
 def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
@@ -95,15 +96,12 @@ def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
         _switch_placement(store, old, new, connections)
 
 
-def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
-    """The placement that a move left behind, and whether it is the old one (else the new one)."""
+def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> Placement | None:
+    """The second placement of a wiki: the old one after the switch, the new one before it."""
     with placements.catalog.read_connection() as connection:
-        statement = f"SELECT {PLACEMENT_COLUMNS}, switched FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s"
-        row = connection.execute(statement, (wiki_id,)).fetchone()
-    if row is None:
-        return None
-    *columns, switched = row
-    return parse_placement(columns), switched
+        statement = f"SELECT {PLACEMENT_COLUMNS} FROM placements WHERE wiki_id = %s"
+        found = [parse_placement(row) for row in connection.execute(statement, (wiki_id,))]
+    return next((each for each in found if each.condition is not PlacementCondition.READY and len(found) > 1), None)
 
 
 def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
@@ -111,24 +109,20 @@ def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
     leftover = _find_leftover(placements, wiki_id)
     if leftover is None:
         return
-    placement, switched = leftover
-    if switched:
+    if leftover.condition is PlacementCondition.REMOVING:
         raise Busy("another process is moving this wiki", hint="try again in a moment")
-    _remove_leftover(placements, placement)
+    _remove_leftover(placements, leftover)
 
 
 def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
-    placements.remove_objects(leftover)
-    with placements.catalog.write_transaction() as connection:
-        connection.execute("DELETE FROM moves WHERE wiki_id = %s AND role = %s", (leftover.wiki_id, leftover.role))
+    placements.remove_placement(leftover)
 
 
 def _provision_target(placements: PlacementCatalog, old: Placement, target: str) -> Placement:
-    """Create a schema and a role on the target. Writes the row in `moves` first, so a crash leaves no orphans."""
+    """Create a schema and a role on the target. Writes the placement first, so a crash leaves no orphans."""
     new = make_placement(old.wiki_id, target)
     with placements.catalog.write_transaction() as connection:
-        statement = "INSERT INTO moves (wiki_id, database, schema, role, secret) VALUES (%s, %s, %s, %s, %s)"
-        connection.execute(statement, (new.wiki_id, new.database, new.schema, new.role, new.secret))
+        insert_placement(connection, new)
     return retry_lock_timeouts(lambda: _create_target(placements, new))
 
 
@@ -219,18 +213,10 @@ def _switch_placement(store: PostgresStore, old: Placement, new: Placement, conn
             target.execute(sql.SQL("DELETE FROM state WHERE NOT ({})").format(sql.SQL(_CONTENT_ROWS)))
             _copy_table(source, target, "state", f"NOT ({_CONTENT_ROWS})")
         with store.placements.catalog.write_transaction() as connection:
-            statement = (
-                "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s"
-                " WHERE wiki_id = %s AND role = %s"
-            )
-            values = (new.database, new.schema, new.role, new.secret, old.wiki_id, old.role)
-            if not connection.execute(statement, values).rowcount:
-                raise IndexCorrupt("another process has changed the placement of the wiki", hint="try again")
-            statement = (
-                "UPDATE moves SET database = %s, schema = %s, role = %s, secret = %s, switched = true"
-                " WHERE wiki_id = %s AND role = %s"
-            )
-            connection.execute(statement, (old.database, old.schema, old.role, old.secret, old.wiki_id, new.role))
+            statement = "UPDATE placements SET condition = %s WHERE role = %s AND condition = %s"
+            for role, before, after in ((old.role, "here", "going"), (new.role, "making", "here")):
+                if not connection.execute(statement, (after, role, before)).rowcount:
+                    raise IndexCorrupt("another process has changed the placement of the wiki", hint="try again")
         source.execute("UPDATE state SET text = %s WHERE name = 'layout'", (MOVED_MARK,))
     store.placements.invalidate(old.wiki_id)
 

@@ -25,14 +25,13 @@ from wikiholt.index.sqlite.wiki_directory import validate_wiki_id
 
 _MAX_CACHED_PLACEMENTS = 20_000
 PLACEMENT_COLUMNS = "wiki_id, database, schema, role, secret, condition"
-MOVES_AS_PLACEMENTS = "(SELECT *, 'going' AS condition FROM moves) AS moves"
 _MAX_SCHEMA_ID_CHARS = 40
 _PLACEMENT_TTL_S = 30.0
 """Cache TTL of a placement. After a move the old schema redirects callers, unless the mover crashed too early."""
 
 
 class PlacementCondition(StrEnum):
-    """The life cycle of a wiki's schema."""
+    """The life cycle of a wiki's schema. A wiki that is being moved has a second one, created or removed."""
 
     CREATING = "making"
     READY = "here"
@@ -119,13 +118,10 @@ class PlacementCatalog:
         with self.catalog.write_transaction() as connection:
             locks.acquire_lock(connection, _get_lock_name(wiki_id))
             statement = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {PLACEMENT_COLUMNS}"
-            row = connection.execute(statement, (wiki_id,)).fetchone()
-            leftover = connection.execute(
-                f"SELECT {PLACEMENT_COLUMNS} FROM {MOVES_AS_PLACEMENTS} WHERE wiki_id = %s", (wiki_id,)
-            ).fetchone()
-        removed = [] if leftover is None else self._remove_placement(parse_placement(leftover), "moves")
-        if row is not None:
-            return removed + self._remove_placement(parse_placement(row), "placements")
+            rows = connection.execute(statement, (wiki_id,)).fetchall()
+        removed = [name for row in rows for name in self.remove_placement(parse_placement(row))]
+        if rows:
+            return removed
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
                 removed += remove_schema(connection, make_schema_name(wiki_id))
@@ -142,10 +138,7 @@ class PlacementCatalog:
     def find_orphans(self) -> list[tuple[str, str]]:
         """List database and schema of wikis without a placement. Skips databases that are unreachable."""
         with self.catalog.read_connection() as connection:
-            rows = connection.execute(
-                "SELECT database, schema FROM placements UNION SELECT database, schema FROM moves"
-            )
-            known = set(rows.fetchall())
+            known = set(connection.execute("SELECT database, schema FROM placements").fetchall())
         schemas: list[tuple[str, str]] = []
         statement = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' ORDER BY nspname"
         for database in self.catalog.list_databases():
@@ -219,16 +212,12 @@ class PlacementCatalog:
         with self.get_operator_connections(known).write_transaction() as connection:
             self.provision_schema(connection, known)
 
-    def remove_objects(self, placement: Placement) -> list[str]:
-        """Remove the schema and role of a placement and return the names of all objects."""
+    def remove_placement(self, placement: Placement) -> list[str]:
+        """Remove the schema and role of a placement, then the placement. Returns the names of all objects."""
         connections = self.get_operator_connections(placement)
-        return retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role))
-
-    def _remove_placement(self, placement: Placement, table: str) -> list[str]:
-        removed = self.remove_objects(placement)
+        removed = retry_lock_timeouts(lambda: remove_placement(connections, placement.schema, placement.role))
         with self.catalog.write_transaction() as connection:
-            statement = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
-            connection.execute(statement, (placement.wiki_id, placement.role))
+            connection.execute("DELETE FROM placements WHERE role = %s", (placement.role,))
             locks.delete_lock(connection, _get_lock_name(placement.wiki_id))
         return removed
 
@@ -252,18 +241,24 @@ def _get_lock_name(wiki_id: str) -> str:
 
 
 def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Placement:
-    """The placement of a wiki, after inserting one if there is none."""
-    values = "(%s, %s, %s, %s, %s, %s)"
-    statement = f"INSERT INTO placements ({PLACEMENT_COLUMNS}) VALUES {values} ON CONFLICT DO NOTHING"
-    connection.execute(statement, astuple(make_placement(wiki_id, database)))
+    """The placement of a wiki, after inserting one if there is none. Requires the lock for creating it."""
     placement = _read_placement(connection, wiki_id)
     if placement is None:
-        raise make_missing_error()
+        placement = make_placement(wiki_id, database)
+        insert_placement(connection, placement)
     return placement
 
 
+def insert_placement(connection: Connection, placement: Placement) -> None:
+    statement = f"INSERT INTO placements ({PLACEMENT_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)"
+    connection.execute(statement, astuple(placement))
+
+
 def _read_placement(connection: Connection, wiki_id: str) -> Placement | None:
-    row = connection.execute(f"SELECT {PLACEMENT_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
+    statement = (
+        f"SELECT {PLACEMENT_COLUMNS} FROM placements WHERE wiki_id = %s ORDER BY condition = 'here' DESC LIMIT 1"
+    )
+    row = connection.execute(statement, (wiki_id,)).fetchone()
     return None if row is None else parse_placement(row)
 
 
@@ -274,5 +269,5 @@ def parse_placement(row: Sequence[Any]) -> Placement:
 
 
 def write_condition(connection: Connection, placement: Placement) -> None:
-    statement = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
-    connection.execute(statement, (placement.condition, placement.wiki_id, placement.role))
+    statement = "UPDATE placements SET condition = %s WHERE role = %s"
+    connection.execute(statement, (placement.condition, placement.role))

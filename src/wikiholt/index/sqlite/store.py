@@ -4,7 +4,7 @@
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
 <root>/<wiki id>/g000001-1.vectors  its vectors (with .exact or .faiss beside it in a large wiki)
 <root>/<wiki id>/write.lock         locked by the writing process
-<root>/<wiki id>/words-…            caches, derived from the above
+<root>/<wiki id>/g000001.keywords   its keyword cache, in a large wiki
 """
 
 import os

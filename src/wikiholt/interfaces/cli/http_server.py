@@ -312,9 +312,12 @@ def _run_scheduler(
         publisher.start()
         _report(control, LISTENS)
         with nullcontext() if as_json else report_progress(scheduler.get_progress):
+            published = None
             # Without a time limit, a signal that arrives just before the wait would not be noticed.
             while not stop.wait(_PUBLISH_INTERVAL_S):
-                publish_counters(directory / COUNTERS_FILE, scheduler.get_counters())
+                if (counters := scheduler.get_counters()) != published:
+                    publish_counters(directory / COUNTERS_FILE, counters)
+                    published = counters
                 _report(control, ALIVE)
         _stop_scheduler(application)
         publisher.close()

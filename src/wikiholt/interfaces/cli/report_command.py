@@ -98,6 +98,12 @@ def _build_tables(report: QueryReport) -> list[ReportTable]:
             tuple(map(_format_unanswered, report.unanswered)),
             "None: every query had a relevant hit.",
         ),
+        ReportTable(
+            "Possible synonyms: a search without a result, repeated with other words",
+            ("rule", "times"),
+            tuple((proposal.rule, str(proposal.count)) for proposal in report.synonyms),
+            "None.",
+        ),
         ReportTable("Slowest", ("query", "ms", "when", "mode"), tuple(map(_format_slow, report.slow)), "None."),
     ]
     return tables + (_build_page_tables(report.pages) if report.pages else [])

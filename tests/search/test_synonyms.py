@@ -1,0 +1,115 @@
+"""Synonyms of a wiki: what a query is also searched with, and what it then finds."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.indexed_wiki import IndexedWiki
+from tests.wikis.query_log.query_log_fixtures import make_query_record
+from wikiholt.api.settings.setting import check_synonym_rule
+from wikiholt.domain.search import Hit, SearchMode
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.synonyms import Synonyms
+from wikiholt.wikis.query_report import SynonymProposal, propose_synonyms
+
+RULES = ("PTO = vacation = annual leave", "k8s > kubernetes")
+
+
+@pytest.fixture
+def wiki(tmp_path: Path) -> Iterator[IndexedWiki]:
+    pages: dict[str, str | bytes | None] = {
+        "people/absence.md": "# Absence\n\nEveryone has thirty days of annual leave a year.\n",
+        "people/vacation.md": "# Vacation\n\nAsk your lead three weeks before.\n",
+        "people/leaving.md": "# Notice\n\nAn annual review comes first, then leave your laptop here.\n",
+        "kubernetes.md": "# Kubernetes\n\nThe cluster runs in two halls.\n",
+        "k8s.md": "# Old notes about k8s\n\nNothing here is right any more.\n",
+    }
+    pages |= {f"more/{i}.md": f"# More {i}\n\nAnother text about number {i}.\n" for i in range(8)}
+    made = IndexedWiki(tmp_path, pages)
+    made.handle._config = replace(made.handle._config, synonym_rules=RULES)
+    made.sync()
+    yield made
+    made.close()
+
+
+def find(wiki: IndexedWiki, query: str, mode: SearchMode = SearchMode.KEYWORD) -> list[Hit]:
+    return list(wiki.handle.search(SearchRequest(query, 10, mode, explain=True)).hits)
+
+
+def get_paths(wiki: IndexedWiki, query: str) -> list[str]:
+    return [hit.path for hit in find(wiki, query)]
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        ("PTO", ["PTO", " vacation ", ' "annual leave" ']),
+        ("how many vacations", ["how many vacations", "how many  PTO ", 'how many  "annual leave" ']),
+        ("annual leave rules", ["annual leave rules", " PTO  rules", " vacation  rules"]),
+        ("k8s pto", ["k8s pto", "k8s  vacation ", 'k8s  "annual leave" ', " kubernetes  pto"]),
+        ("kubernetes", ["kubernetes"]),
+        ('"PTO"', ['"PTO"']),
+        ("-PTO rules", ["-PTO rules"]),
+        ("+PTO rules", ["+PTO rules"]),
+        ('annual "x" leave', ['annual "x" leave']),
+        ("leave", ["leave"]),
+    ],
+)
+def test_a_query_is_searched_with_the_other_words(query: str, texts: list[str]) -> None:
+    assert list(Synonyms(RULES).expand([query]))[: len(texts)] == texts
+
+
+def test_a_query_has_at_most_eight_forms() -> None:
+    assert len(Synonyms(("a1 = b1 = c1", "d1 = e1 = f1")).expand(["a1 d1"])) == 8
+
+
+def test_pages_with_a_synonym_are_found_and_marked(wiki: IndexedWiki) -> None:
+    assert set(get_paths(wiki, "PTO")) == {"people/absence", "people/vacation"}
+    hits = {hit.path: hit for hit in find(wiki, "PTO")}
+    marked = hits["people/absence"].snippet
+    assert [marked.text[span.start : span.end] for span in marked.matches] == ["annual", "leave"]
+    assert "synonyms: annual leave for PTO" in hits["people/absence"].explanation
+    assert hits["people/vacation"].name_matches
+    assert find(wiki, "pto", SearchMode.HYBRID)[0].path in hits
+
+
+def test_one_direction_and_quoted_words_are_kept(wiki: IndexedWiki) -> None:
+    assert set(get_paths(wiki, "k8s")) == {"k8s", "kubernetes"}
+    assert get_paths(wiki, "kubernetes") == ["kubernetes"]
+    assert get_paths(wiki, '"PTO"') == []
+    assert get_paths(wiki, "vacation -absence") == ["people/vacation"]
+
+
+def test_a_word_with_a_synonym_is_no_typo(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({"more/9.md": "# More\n\nThe halfs are open.\n"})
+    wiki.sync()
+    assert not wiki.handle.search(SearchRequest("vacations", mode=SearchMode.KEYWORD)).did_you_mean
+
+
+def test_a_wiki_without_rules_expands_nothing() -> None:
+    assert Synonyms().expand(["PTO"]) == ("PTO",)
+
+
+@pytest.mark.parametrize(
+    "rule", ["PTO", "a =", "= b", "a > b > c", "a = !!", 'a = "b c"', "a=b=c=d=e=f=g", f"a={'b' * 61}"]
+)
+def test_a_bad_rule_says_what_to_write(rule: str) -> None:
+    assert check_synonym_rule(rule)
+    assert not any(map(check_synonym_rule, (*RULES, "a = b > c = d")))
+
+
+def test_the_query_log_proposes_rules() -> None:
+    records = [
+        make_query_record("PTO rules", 100, nothing_relevant=True),
+        make_query_record("vacation rules", 120),
+        make_query_record("pump", 300, hits=0),
+        make_query_record("heron", 330),
+        make_query_record("late", 500, hits=0),
+        make_query_record("late bus", 520, hits=0),
+        make_query_record("sick bus", 600),
+    ]
+    assert propose_synonyms(records) == (SynonymProposal("pto = vacation", 1),)
+    again = [make_query_record("pump", 800, hits=0), make_query_record("heron", 830)]
+    assert propose_synonyms([*records, *again])[0] == SynonymProposal("pump = heron", 2)
