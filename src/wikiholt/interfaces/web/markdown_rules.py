@@ -1,4 +1,4 @@
-"""Rules of markdown-it for what wikis add to Markdown: callouts, footnotes, tasks, tables, formulas, code and images."""
+"""Rules of markdown-it for what wikis add to Markdown: callouts, footnotes, tasks, tables, code and images."""
 
 import re
 from functools import cache
@@ -150,16 +150,18 @@ def _render_table_close(*_: Any) -> str:
 
 
 def _render_fence(_self: RendererHTML, tokens: list[Token], index: int, _: Any, environment: Any) -> str:
-    """Render a block of code with colours; a diagram is shown as the text that describes it."""
+    """Render a block of code with colours; a diagram is the text that a script draws."""
     token = tokens[index]
     language = token.info.strip().partition(" ")[0]
+    if language.lower() == "mermaid":
+        language = "mermaid"
     if language.lower() == "math":
         return render_formula_block(token.content, environment)
     code = color_code(token.content, language)
     if code is None:
         code = escape(token.content)
     css_class = f' class="language-{escape(language)}"' if language else ""
-    title = '<p class="code-title">Mermaid diagram, as text</p>' if language.lower() == "mermaid" else ""
+    title = '<p class="code-title">Mermaid diagram, as text</p>' if language == "mermaid" else ""
     return f"{title}<pre><code{css_class}>{code}</code></pre>\n"
 
 

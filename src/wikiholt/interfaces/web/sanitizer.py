@@ -95,16 +95,7 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
             return resolve_link(value, resolve, file)
         if name == "src":
             return resolve_file(value, file)
-        if name == "id":
-            return value if value in ids else None
-        if name == "class":
-            is_language = tag == "code" and _LANGUAGE_CLASS_PATTERN.fullmatch(value)
-            return value if is_language or value in _ALLOWED_CLASSES.get(tag, ()) else None
-        if tag in _MATH_TAGS:
-            return value if _MATH_VALUE_PATTERN.fullmatch(value) else None
-        if name in ("width", "height"):
-            return value if _SIZE_PATTERN.fullmatch(value) else None
-        return value if _FIXED_VALUES.get(name, value) == value else None
+        return value if _is_allowed_value(tag, name, value, ids) else None
 
     return nh3.clean(
         _IMAGE_PATTERN.sub(lambda image: _replace_image(image, file), html),
@@ -116,6 +107,20 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"img": {"loading": "lazy"}, "pre": {"tabindex": "0"}},
     )
+
+
+def _is_allowed_value(tag: str, name: str, value: str, ids: Collection[str]) -> bool:
+    """Whether an attribute that contains no URL may have this value."""
+    if name == "id":
+        return value in ids
+    if name == "class":
+        is_language = tag == "code" and _LANGUAGE_CLASS_PATTERN.fullmatch(value) is not None
+        return is_language or value in _ALLOWED_CLASSES.get(tag, ())
+    if tag in _MATH_TAGS:
+        return _MATH_VALUE_PATTERN.fullmatch(value) is not None
+    if name in ("width", "height"):
+        return _SIZE_PATTERN.fullmatch(value) is not None
+    return _FIXED_VALUES.get(name, value) == value
 
 
 def resolve_file(target: str, file: str) -> str | None:
