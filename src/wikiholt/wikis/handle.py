@@ -132,12 +132,20 @@ class WikiHandle:
             return live_index.searcher.answer(result, question)
 
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
+        self,
+        path: str,
+        n: int = 5,
+        where: PageFilter | None = None,
+        *,
+        collapse: bool = True,
+        snapshot: IndexSnapshot | None = None,
     ) -> SearchResult:
-        """The pages whose passages are nearest to those of this page. Needs no model."""
+        """The pages whose passages are nearest to those of this page. Needs no model. With `collapse`, no
+        near-duplicates of the page."""
+        where = where or PageFilter()
         try:
             return self._run_search(
-                lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
+                lambda searcher, known: searcher.find_similar(path, n, where, collapse=collapse, known=known), snapshot
             )
         except PageNotFound:
             self.pages.resolve_path(path)  # its error names the page that has this former name

@@ -40,6 +40,7 @@ from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession
 
+_COLLAPSE_TEXT = "Whether pages whose passages are nearly the same are one hit, which names the others in also_on."
 _HITS_TEXT = "Maximum number of pages; of chunks if max_chunks_per_page is more than 1."
 
 
@@ -93,6 +94,7 @@ class SearchParameters(FacetParameters):
     )
 
     explain: Flag = Field(False, description="Whether each hit says in one line why it is there.")
+    collapse: Flag = Field(True, description=_COLLAPSE_TEXT)
 
     @property
     def waits_for_index(self) -> bool:
@@ -110,6 +112,7 @@ class SearchParameters(FacetParameters):
             self.sort,
             tuple(self.facets),
             self.explain,
+            self.collapse,
         )
 
 
@@ -128,6 +131,7 @@ class SemanticParameters(SearchParameters):
 
     n: Count = Field(5, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
+    collapse: Flag = Field(False, description=_COLLAPSE_TEXT)
 
 
 class SimilarParameters(FilterParameters):
@@ -135,6 +139,9 @@ class SimilarParameters(FilterParameters):
 
     path: PagePath
     n: Count = Field(5, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    collapse: Flag = Field(
+        True, description="Whether near-duplicates of the page are left out, and those of a hit are named in also_on."
+    )
 
 
 class ReportParameters(Parameters):
@@ -206,7 +213,8 @@ def find_similar(
     """Find the pages most similar in meaning to one page."""
     path, where = wiki.path_style.to_git_path(parameters.path), wiki.to_git_filter(parameters.to_filter())
     with wiki.use_handle() as handle:
-        return build_result_document(handle.find_similar(path, parameters.n, where, snapshot=snapshot), wiki.path_style)
+        result = handle.find_similar(path, parameters.n, where, collapse=parameters.collapse, snapshot=snapshot)
+    return build_result_document(result, wiki.path_style)
 
 
 @SEARCH_OPERATIONS.add("GET /facets", "facets")
