@@ -1,11 +1,12 @@
 """Hits whose passages are nearly the same are one hit, and similar pages are not copies."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
-from wikiholt.domain.search import SearchMode, SearchResult
+from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.search.request import SearchRequest
 
 HEAP = (
@@ -94,3 +95,32 @@ def test_similar_pages_are_not_near_duplicates(wiki: IndexedWiki) -> None:
     plain = wiki.handle.find_similar("heap", 5, collapse=False)
     assert {"copy/heap", "old/heap", "pinned"} <= set(get_paths(plain))
     assert not plain.notes
+
+
+def test_the_report_lists_pages_then_passages_with_their_places(wiki: IndexedWiki) -> None:
+    found = wiki.handle.find_duplicates()
+    (pages,) = found.pages
+    assert {place.path for place in pages.places} == {"heap", "copy/heap", "old/heap", "pinned"}
+    assert not found.passages, "their passages are not listed again"
+    assert not wiki.handle.find_duplicates(PageFilter(path_prefix="copy")).pages
+
+
+def test_a_passage_on_otherwise_different_pages_is_listed(tmp_path: Path) -> None:
+    sections = [f"## Part {number}\n\n{' '.join(f'word{number}x{i}' for i in range(90))}" for number in range(4)]
+    shared = f"## Compost\n\n{HEAP}"
+    wiki = IndexedWiki(
+        tmp_path,
+        {
+            "a.md": "\n\n".join([sections[0], shared, sections[1]]),
+            "b.md": "\n\n".join([sections[2], sections[3], shared]),
+        },
+    ).sync()
+    found = wiki.handle.find_duplicates()
+    assert not found.pages
+    (group,) = found.passages
+    assert "Turn the compost heap" in group.text
+    assert {place.path: place.url for place in group.places} == {"a": "/a#compost", "b": "/b#compost"}
+    for place in group.places:
+        lines = wiki.read_file(place.file).split("\n")[place.first_line - 1 : place.last_line]
+        assert HEAP.strip() in lines
+    wiki.close()

@@ -5,9 +5,11 @@ from dataclasses import replace
 from pydantic import Field
 
 from wikiholt.api.documents.search_documents import (
+    DuplicatesDocument,
     FacetsDocument,
     QueryReportDocument,
     SearchResultDocument,
+    build_duplicates_document,
     build_facets_document,
     build_query_report_document,
     build_result_document,
@@ -144,6 +146,12 @@ class SimilarParameters(FilterParameters):
     )
 
 
+class DuplicatesParameters(FilterParameters):
+    """Parameters of the report of near-duplicates."""
+
+    limit: Count = Field(100, ge=1, le=1000, description="Maximum number of groups of pages, and of passages.")
+
+
 class ReportParameters(Parameters):
     """Parameters of the query report."""
 
@@ -229,6 +237,16 @@ def count_facets(wiki: WikiSession, parameters: FacetQueryParameters, snapshot: 
     request = SearchRequest(parameters.q, MAX_HITS, parameters.mode, where, rerank=False)
     result = wiki.handle.search(request, snapshot=snapshot)
     return build_facets_document(count_hit_facets(result.hits, where.path_prefix))
+
+
+@SEARCH_OPERATIONS.add("GET /duplicates", "duplicates", scope=Scope.WRITE, is_search=False)
+def report_duplicates(
+    wiki: WikiSession, parameters: DuplicatesParameters, snapshot: IndexSnapshot | None = None
+) -> DuplicatesDocument:
+    """List the pages and passages that are nearly the same, in groups with their places."""
+    with wiki.use_handle() as handle:
+        duplicates = handle.find_duplicates(wiki.to_git_filter(parameters.to_filter()), snapshot=snapshot)
+    return build_duplicates_document(wiki.wiki.slug, duplicates, parameters.limit, wiki.path_style)
 
 
 @SEARCH_OPERATIONS.add(
