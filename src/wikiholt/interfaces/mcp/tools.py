@@ -61,10 +61,13 @@ READ_TOOLS: Sequence[Tool] = (
         "ask",
         "Answer a question",
         "ask",
-        "query=q after",
+        "query=q after model",
         answers.present_answer,
         format_compact_json,
-        description=f"Get the few sentences of the wiki that answer a question, or the closest pages. {DATA_NOTE}",
+        description="Get the few sentences of the wiki that answer a question, or the closest pages. With model=true "
+        "a language model answers too, if there is one; what it writes with supported=false is probably wrong. "
+        f"{DATA_NOTE}",
+        defaults={"model": False},
     ),
     _make_tool(
         "read_page",
