@@ -79,10 +79,10 @@ def measure(*, show: bool) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = make_parser(__doc__, "ask")
+    parser = make_parser(__doc__, "claims")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
-    publish(arguments, "claims", list(measure(show=arguments.show)))
+    publish("claims", __doc__, list(measure(show=arguments.show)), write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.models.model_server import TRANSPORT_ERRORS, ModelServer, describe_failure
 
+_TEST_TIMEOUT_S = 60.0
 _MAX_LINE_BYTES = 1 << 20
 _MAX_ERROR_BYTES = 1 << 16
 _HINT = "ask.url must be the address before /chat/completions of an OpenAI-compatible server, such as …/v1"
@@ -44,6 +46,12 @@ class ChatServer(ModelServer):
             raise self.make_silence_error(describe_failure(error)) from error
         if not has_ended:
             raise self.make_silence_error("the reply ended too early")
+
+    def run_self_test(self) -> None:
+        """Raise ModelError unless the model writes something."""
+        with closing(self.stream_text([{"role": "user", "content": "Say OK."}], _TEST_TIMEOUT_S)) as parts:
+            if next(parts, None) is None:
+                raise self.make_silence_error("it writes nothing")
 
     def _parse(self, event: str) -> tuple[str, bool]:
         """The text of an event, and whether it is the last one."""

@@ -93,11 +93,14 @@ class AnswerDraft:
         finally:
             self._writer.slots.release()
 
-    def finish(self) -> WrittenAnswer:
-        """The whole answer, as far as it was written; writes it if nobody has iterated."""
-        if not self._sentences and not self._note:
-            for _ in self:
-                pass
+    def write_all(self) -> WrittenAnswer:
+        """The whole answer, as far as the server writes it."""
+        for _ in self:
+            pass
+        return self.get_written()
+
+    def get_written(self) -> WrittenAnswer:
+        """What is written so far."""
         return WrittenAnswer(self.model, tuple(self._sentences), self.passages, self._note, self._has_failed)
 
     def _read_sentences(self) -> Iterator[str]:

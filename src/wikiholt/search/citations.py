@@ -78,6 +78,8 @@ class _Word(NamedTuple):
     """A word of a sentence."""
 
     text: str
+    """In lower case."""
+    shown: str
     term: str
     """Empty for a function word or punctuation."""
     is_name: bool = False
@@ -137,7 +139,7 @@ class QuotedPassages:
                 and not number
                 and (bool(_IDENTIFIER.fullmatch(text)) or (text[0].isupper() and not is_first))
             )
-            yield _Word(folded, term, is_name, bool(number), position in negated)
+            yield _Word(folded, text, term, is_name, bool(number), position in negated)
             is_first = text in ".:!?|"
 
 
@@ -203,11 +205,12 @@ def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
 
 
 def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], quoted: Sequence[Sequence[_Word]]) -> str:
-    """A number must be in a close sentence, together with the word that follows it if the passages have that word."""
+    """A number must be in a close sentence, together with the word beside it if the passages have that word."""
     for position, word in enumerate(words):
         if not word.is_number:
             continue
-        unit = next((each.term for each in words[position + 1 : position + 3] if each.term and not each.is_number), "")
+        beside = (*words[position + 1 : position + 3], *reversed(words[max(0, position - 3) : position]))
+        unit = next((each.term for each in beside if each.term and not each.is_number), "")
         with_unit = [line for line in near if _has(line, unit)] or [line for line in quoted if _has(line, unit)]
         if not any(each.term == word.term for line in (unit and with_unit) or near for each in line):
             return f"the number {word.text} is not there"
@@ -216,7 +219,9 @@ def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], qu
 
 def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
     names = {word.term for word in known}
-    return next((f"the name {word.text} is not there" for word in terms if word.is_name and word.term not in names), "")
+    return next(
+        (f"the name {word.shown} is not there" for word in terms if word.is_name and word.term not in names), ""
+    )
 
 
 def _compare_negations(words: Sequence[_Word], near: Sequence[_Word]) -> str:

@@ -7,13 +7,13 @@ from pydantic import Field
 
 from wikiholt.api.documents.answer_documents import (
     AnswerDocument,
+    WrittenAnswerDocument,
     build_answer_document,
     build_written_document,
     build_written_sentence,
 )
 from wikiholt.api.operations.operation import Caching, OperationTable
 from wikiholt.api.operations.parameters import NO_NUL_PATTERN, FilterParameters, Flag
-from wikiholt.domain.answer import Answer
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.session import WikiSession
@@ -38,7 +38,7 @@ class AskParameters(FilterParameters):
         description="The previous question, whose words count if this one has none of its own or refers back.",
     )
     explain: Flag = Field(False, description="Whether each sentence and page says in one line why it is there.")
-    model: Flag = Field(True, description="Whether the language model answers too, if ask.model is set.")
+    model: Flag = Field(True, description="Whether a language model answers too, if one is set.")
     stream: Flag = Field(
         False,
         description="Whether to send lines of JSON (application/x-ndjson): the answer, each sentence of the language "
@@ -47,14 +47,12 @@ class AskParameters(FilterParameters):
 
 
 def stream_answer(wiki: WikiSession, parameters: AskParameters) -> Iterator[Mapping[str, Any]]:
-    """The answer without what the language model writes, then each sentence of it, then all of it."""
-    answer, draft, document = _ask(wiki, parameters, None)
+    """The answer with the passages that the language model gets, each sentence as it is written, and all of them."""
+    draft, document = _ask(wiki, parameters, None)
     yield {"event": "answer", "answer": document}
     for sentence in draft or ():
         yield {"event": "sentence", "sentence": build_written_sentence(sentence)}
-    commit = answer.result.indexed_revision
-    written = build_written_document(draft.finish(), commit, wiki.path_style) if draft is not None else None
-    yield {"event": "end", "written": written}
+    yield {"event": "end", "written": _build_written(wiki, document, draft) if draft is not None else None}
 
 
 ASK_OPERATIONS = OperationTable("search", caching=Caching.VERSION, is_search=True)
@@ -63,17 +61,16 @@ ASK_OPERATIONS = OperationTable("search", caching=Caching.VERSION, is_search=Tru
 @ASK_OPERATIONS.add("GET /ask", stream=stream_answer)
 def ask(wiki: WikiSession, parameters: AskParameters, snapshot: IndexSnapshot | None = None) -> AnswerDocument:
     """Answer with sentences of pages, each with its place; or, if the wiki does not say, with the closest pages."""
-    answer, draft, document = _ask(wiki, parameters, snapshot)
+    draft, document = _ask(wiki, parameters, snapshot)
     if draft is not None:
-        written = draft.finish()
-        document["written"] = build_written_document(written, answer.result.indexed_revision, wiki.path_style)
-        document["degraded"] = document["degraded"] or written.has_failed
+        document["degraded"] = draft.write_all().has_failed or document["degraded"]
+        document["written"] = _build_written(wiki, document, draft)
     return document
 
 
 def _ask(
     wiki: WikiSession, parameters: AskParameters, snapshot: IndexSnapshot | None
-) -> tuple[Answer, "AnswerDraft | None", AnswerDocument]:
+) -> tuple["AnswerDraft | None", AnswerDocument]:
     where = wiki.to_git_filter(parameters.to_filter())
     with wiki.use_handle() as handle:
         answer = handle.ask(
@@ -85,4 +82,11 @@ def _ask(
             snapshot=snapshot,
         )
         draft = handle.start_writing(answer) if parameters.model else None
-        return answer, draft, build_answer_document(answer, wiki.path_style, handle.language_model)
+        document = build_answer_document(answer, wiki.path_style, handle.language_model)
+    if draft is not None:
+        document["written"] = _build_written(wiki, document, draft)
+    return draft, document
+
+
+def _build_written(wiki: WikiSession, document: AnswerDocument, draft: "AnswerDraft") -> WrittenAnswerDocument:
+    return build_written_document(draft.get_written(), document["indexed_revision"], wiki.path_style)

@@ -228,7 +228,8 @@ def check_server_url(url: str) -> str:
 
 def check_api_url(url: str) -> str:
     """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
-    if problem := _check_host(url, "put the key into the variable that the setting key_variable names"):
+    advice = "put the key into the variable that embedding.key_variable, rerank.key_variable or ask.key_variable names"
+    if problem := _check_host(url, advice):
         return problem
     return "it must not contain ? or #" if urlsplit(url).query or urlsplit(url).fragment else ""
 

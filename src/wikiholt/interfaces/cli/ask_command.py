@@ -83,12 +83,14 @@ def run_ask(context: CommandContext) -> int:
     if draft is None:
         return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
     document["language_model"] = draft.model
-    if not arguments.json:
+    if arguments.json:
+        draft.write_all()
+    else:
         output.print_lines(["", style.format_bold(f"{to_safe_line(draft.model)} writes from these pages:")])
         for sentence in draft:
             output.print_lines(list(format_written_sentence(build_written_sentence(sentence), style)))
             sys.stdout.flush()
-    written = document["written"] = build_written_document(draft.finish(), document["indexed_revision"])
+    written = document["written"] = build_written_document(draft.get_written(), document["indexed_revision"])
     context.print_result(document, list(format_end(written, style, places, label)))
     return 0 if document["answered"] or written["supported_share"] else NOTHING_FOUND_EXIT_CODE
 

@@ -48,7 +48,7 @@ M = TypeVar("M", bound=BaseModel)
 
 INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 """Media types that may be sent to a browser: none in which a script can run."""
-_LINES_OF_JSON = "application/x-ndjson"
+LINES_OF_JSON = "application/x-ndjson"
 
 
 def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
@@ -60,6 +60,8 @@ def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
         responses: Responses = {
             status: {"model": model, "description": text} for status, (model, text) in operation.other_results.items()
         }
+        if operation.stream is not None:
+            responses[200] = {"content": {LINES_OF_JSON: {"schema": {}}}}
         page = by_name.get(operation.page_instead)
         router.add_api_route(
             path.replace("{path}", "{path:path}"),
@@ -162,13 +164,13 @@ def _answer(operation: Operation, request: Request, subject: Any, parameters: An
 
 
 def _asks_for_stream(request: Request, parameters: Any) -> bool:
-    return parameters.stream or request.headers.get("accept", "").startswith(_LINES_OF_JSON)
+    return parameters.stream or request.headers.get("accept", "").startswith(LINES_OF_JSON)
 
 
 def _make_stream(documents: Iterator[Mapping[str, Any]]) -> Response:
     """A response of one line of JSON per document, sent as they come. An error of the first one is raised here."""
     lines = (encode_json(document) + b"\n" for document in chain([next(documents)], documents))
-    return StreamingResponse(lines, headers=NO_STORE | {"X-Accel-Buffering": "no"}, media_type=_LINES_OF_JSON)
+    return StreamingResponse(lines, headers=NO_STORE | {"X-Accel-Buffering": "no"}, media_type=LINES_OF_JSON)
 
 
 def _answer_for_version(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:

@@ -64,9 +64,8 @@ READ_TOOLS: Sequence[Tool] = (
         "query=q after model",
         answers.present_answer,
         format_compact_json,
-        description="Get the few sentences of the wiki that answer a question, or the closest pages. With model=true "
-        "a language model answers too, if there is one; what it writes with supported=false is probably wrong. "
-        f"{DATA_NOTE}",
+        description="Get the few sentences that answer a question, or the closest pages. What a model writes with "
+        f"supported=false is unsafe. {DATA_NOTE}",
         defaults={"model": False},
     ),
     _make_tool(
