@@ -80,9 +80,7 @@ def test_a_supported_sentence_has_its_passage_and_nothing_of_another_wiki_leaves
 
 
 @pytest.mark.parametrize("kind", FALSE_SENTENCES)
-def test_a_false_sentence_is_marked_and_the_own_answer_stays(
-    served: ServedApplication, model: ScriptedModel, kind: str
-) -> None:
+def test_a_false_sentence_is_marked(served: ServedApplication, model: ScriptedModel, kind: str) -> None:
     number = find_number(served, model)
     text, citation = FALSE_SENTENCES[kind]
     model.parts = [f"{text} {citation.format(n=number)}. ", f"{SUPPORTED} [{number}]."]
