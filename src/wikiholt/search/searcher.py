@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,9 @@ from wikiholt.search.similar_pages import (
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
+
+if TYPE_CHECKING:  # few installations use it
+    from wikiholt.search.answer_writer import AnswerDraft, AnswerWriter
 
 ANSWER_PASSAGES = 12
 """Passages that are found for an answer, so that there are several close pages to name."""
@@ -170,6 +173,10 @@ class Searcher:
             score = self._query_embedder.make_sentence_scorer(text)
         judge = SentenceJudge(text, self._language, self._hit_builder.dialect, self._scale, score)
         return replace(build_answer(result, judge), question=question)
+
+    def start_writing(self, answer: Answer, writer: "AnswerWriter") -> "AnswerDraft | None":
+        """Prepare to let a language model write from the passages of an answer; None if nothing relevant was found."""
+        return writer.start(answer, self._language, self._hit_builder.dialect)
 
     def find_similar(
         self,

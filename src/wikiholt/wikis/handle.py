@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
@@ -45,6 +45,9 @@ from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, Wiki
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.status import StatusReader, WikiStatus
+
+if TYPE_CHECKING:  # few installations use it
+    from wikiholt.search.answer_writer import AnswerDraft
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
@@ -131,6 +134,21 @@ class WikiHandle:
         result = self.search(request, interface=interface, snapshot=snapshot)
         with self._use_live_index() as live_index:
             return live_index.searcher.answer(result, question)
+
+    @property
+    def language_model(self) -> str:
+        """The language model that may write answers about this wiki; empty if none may."""
+        writer = self._components.answer_writer
+        return writer.server.model if writer is not None and self._config.writes_answers else ""
+
+    def start_writing(self, answer: Answer) -> "AnswerDraft | None":
+        """Prepare to let the language model write from the passages of an answer of this wiki; None if it may not, or
+        if nothing relevant was found."""
+        writer = self._components.answer_writer
+        if writer is None or not self._config.writes_answers:
+            return None
+        with self._use_live_index() as live_index:
+            return live_index.searcher.start_writing(answer, writer)
 
     def find_similar(
         self,

@@ -143,6 +143,30 @@ def _build_hit(hit: Any, detail: str, budget: int) -> dict[str, Any]:
     return _drop_empty(shorten_fields(fields, [name for name in _HIT_TEXTS if name in fields], budget // 8))
 
 
+def _build_written(written: Any, budget: int) -> dict[str, Any] | None:
+    """What a language model wrote, with the places that it cites."""
+    if written is None:
+        return None
+    places = dict(enumerate(written["passages"], 1))
+    sentences = [
+        {
+            "text": each["text"],
+            "supported": each["supported"],
+            **({"reason": each["reason"]} if each["reason"] else {}),
+            "ids": list(dict.fromkeys(places[number]["path"] for number in each["citations"] if number in places)),
+        }
+        for each in written["sentences"]
+    ]
+    return _drop_empty(
+        {
+            "model": written["model"],
+            "sentences": take_shortened(sentences, ("text", "reason"), budget),
+            "supported_share": written["supported_share"],
+            "note": written["note"],
+        }
+    )
+
+
 _NOT_SAID_NOTE = "The wiki does not say; the results are the closest pages."
 
 
@@ -163,6 +187,7 @@ def present_answer(document: Any, call: ToolCall) -> Any:
             "results": take_shortened(results, ("title", "text"), share),
             "answered": document["answered"],
             "probability": document["probability"],
+            "written": _build_written(document["written"], share),
             "notes": notes,
             "indexed_revision": (document["indexed_revision"] or "")[:12],
             "notice": DATA_NOTICE,
