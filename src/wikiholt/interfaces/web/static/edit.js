@@ -10,7 +10,7 @@ import { renderKeyButton, setUpKeyButton } from "./key.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
 import { editUrl, readUrl } from "./page_actions.js";
 import { SimilarPages } from "./similar_pages.js";
-import { loadImages, parseHtml } from "./trusted_html.js";
+import { loadImages, parseHtml, showDiagrams } from "./trusted_html.js";
 
 const requested = new URLSearchParams(location.search).get("page") || "";
 const text = byId("text");
@@ -103,6 +103,7 @@ async function showPanel(kind) {
 function renderPanel(kind, draft) {
   const body = parseHtml(kind === "preview" ? draft.html : draft.changes).body;
   loadImages(body);
+  showDiagrams(body);
   // A link that replaced this page would leave the text behind.
   for (const link of body.querySelectorAll("a[href]:not([href^='#'])")) {
     const href = link.getAttribute("href");
