@@ -2,8 +2,9 @@
 
     python -m bench.claims [--show] [--write]
 
-claims.tsv has sentences about pages of the example wikis, each faithful or with what is wrong with it. The passages of a
-page are those of its index. The rules were chosen with the sentences about `allotment`; those about `runbook` are unseen.
+claims.tsv has sentences about pages of the example wikis and of the documentation, each faithful or with what is wrong with it.
+Each sentence cites one passage of its page, and counts as kept if any passage supports it. The rules were chosen with the sentences about
+`allotment`, and looked at with those about `runbook`; those about `docs` were written afterwards.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from wikiholt.text.snippets import split_sentences
 
 CLAIMS = Path(__file__).with_name("claims.tsv")
 PAGES = Path(demo_command.__file__).with_name("demo_wikis")
+DOCUMENTATION = Path(__file__).parents[1] / "docs"
 FAITHFUL = "faithful"
 
 
@@ -53,7 +55,7 @@ def find_fault(claim: Claim) -> str:
 @cache
 def read_passages(path: str) -> list[list[str]]:
     """The sentences of the passages of a page; the first of each is the page with its headings."""
-    file = PAGES / f"{path}.md"
+    file = (DOCUMENTATION.parent if path.startswith(DOCUMENTATION.name) else PAGES) / f"{path}.md"
     page = parse_page(file.name, "", file.read_bytes(), None)
     assert isinstance(page, Page)
     chunks = build_chunks(page, load_embedder().get_token_spans)
