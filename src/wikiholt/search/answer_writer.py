@@ -36,8 +36,8 @@ _INSTRUCTION = (
 )
 _NOT_SAID = re.compile(r"\W*NOT SAID\b", re.IGNORECASE)
 _SPACES = re.compile(r"[^\S\n]+")
-_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)*_]*+(?: ?\[[\d,; ]++\]\.?)*+ (?=[^ \n\[a-z])|\n(?!\n|\Z)")
-_CITATION = re.compile(r"\s*\[(\d[\d,;\s]*)\]")
+_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)*_]*+(?>(?: ?\[[\d,; ]++\]\.?)*) (?=[^ \n\[a-z])|\n(?!\n|\Z)")
+_CITATION = re.compile(r" ?\[(\d[\d,; ]*+)\]")
 _LIST_MARK = re.compile(r"\A(?:[-*•#>]+\s+|\d{1,2}[.)](?:\s+|\Z))*")
 _THOUGHT, _THOUGHT_END = "<think>", "</think>"
 
