@@ -50,7 +50,7 @@ def add_arguments(commands: Subparsers) -> None:
     text = "report only what went wrong since this commit"
     parser.add_argument("--base", metavar="COMMIT", help=text)
     head = parser.add_mutually_exclusive_group()
-    head.add_argument("--head", default="HEAD", metavar="COMMIT", help="the commit to check (default: HEAD)")
+    head.add_argument("--head", metavar="COMMIT", help="the commit to check (default: HEAD)")
     text = "check the staged files; the base is HEAD unless it is named"
     head.add_argument("--staged", action="store_true", help=text)
     text = f"the page with the expected questions (default: {QUESTIONS_FILE})"
@@ -108,11 +108,12 @@ def _resolve_commits(context: CommandContext, repository: PinnedRepository) -> t
     """The base, the head, and notes about them. Raises InvalidSource and NoCommits."""
     arguments = context.arguments
     base = arguments.base or ("HEAD" if arguments.staged else None)
+    head = arguments.head or "HEAD"
     base_id = repository.resolve(base) if base is not None else None
-    head_id = repository.commit_staged_files() if arguments.staged else repository.resolve(arguments.head)
+    head_id = repository.commit_staged_files() if arguments.staged else repository.resolve(head)
     notes = []
     if base_id is not None and not arguments.staged and not repository.is_ancestor(base_id, head_id):
-        notes.append(f"{base} is no ancestor of {arguments.head}: what only {base} has counts as removed")
+        notes.append(f"{base} is no ancestor of {head}: what only {base} has counts as removed")
     return base_id, head_id, notes
 
 

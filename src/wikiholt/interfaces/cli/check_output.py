@@ -111,12 +111,12 @@ def _format_annotation(finding: Finding, prefix: str) -> str:
     """A workflow command, see https://docs.github.com/actions/reference/workflow-commands-for-github-actions."""
     kind = "notice" if finding.severity is Severity.NOTE else str(finding.severity)
     file = _escape_property(prefix + finding.file)
-    return f"::{kind} file={file},line={finding.line},title={finding.rule}::{_escape_message(finding.message)}"
+    return f"::{kind} file={file},line={finding.line},title={finding.rule}::{_escape(to_safe_line(finding.message))}"
 
 
-def _escape_message(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")

@@ -18,7 +18,9 @@ from wikiholt.search.request import MAX_QUERY_CHARS
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _DELIMITER = re.compile(r":?-+:?")
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_LINK = re.compile(r"\[\[(?P<wiki>[^\]|#]+)[^\]]*\]\]|\[[^\]]*\]\(<?(?P<target>[^)\s>#]+)[^)]*\)")
+_LINK = re.compile(
+    r"\[\[(?P<wiki>[^\]|#]+)[^\]]*\]\]|\[[^\]]*\]\((?:<(?P<quoted>[^>#]+)[^>]*>|(?P<target>[^)\s#]+)[^)]*)\)"
+)
 _MAX_COLUMNS = 3
 _HINT = "write `| question | page | sentence |`; the sentence may be missing"
 
@@ -77,5 +79,5 @@ def _iter_rows(text: str) -> Iterator[tuple[int, list[str]]]:
 def _read_page(cell: str) -> str:
     """The path or file that a cell names, as it is or by a link."""
     link = _LINK.fullmatch(cell)
-    name = (link["wiki"] or unquote(link["target"])) if link else cell.strip("`")
+    name = (link["wiki"] or unquote(link["quoted"] or link["target"])) if link else cell.strip("`")
     return name.strip().removeprefix("./").lstrip("/")

@@ -132,10 +132,10 @@ def _find_different_numbers(base: WikiState, head: WikiState, old_paths: Mapping
             continue  # they have always differed
         line = sentence.chunk.first_line + find_lines(sentence.chunk.text, sentence.text)[0]
         other_line = other.chunk.first_line + find_lines(other.chunk.text, other.text)[0]
-        message = (
-            f"this says {', '.join(sentence.numbers)}, but {head.files[other.path]}:{other_line}"
-            f" says {', '.join(other.numbers)}: {other.text}"
-        )
+        pairs = zip(sentence.numbers, other.numbers, strict=True)
+        ours, theirs = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
+        place = f"{head.files[other.path]}:{other_line}"
+        message = f"this says {', '.join(ours)}, but {place} says {', '.join(theirs)}: {other.text}"
         yield Finding("different-numbers", Severity.WARNING, head.files[sentence.path], line, message)
 
 

@@ -10,7 +10,7 @@ from wikiholt.text.dialect import Dialect
 from wikiholt.text.snippets import split_sentences
 
 _MIN_WORDS, _MAX_WORDS = 6, 60
-_SHARED_WORDS = 0.85
+_SHARED_WORDS = 0.8
 """The share of their words that two sentences have in common, numbers left out."""
 _MAX_VALUES = 2
 """If more values are in use, the sentence is a template, and each page has a value of its own."""

@@ -19,6 +19,8 @@ ANSWER_DEPTH = 3
 """A question is answered if its page is among the first hits, up to this rank."""
 _MINED_KINDS = (QuestionKind.LINKS, QuestionKind.FORMER_TITLES)
 _MAX_MINED_PER_KIND = 200
+_MAX_VERSIONS = 1000
+"""Former versions of pages whose titles are read: a check runs for every push, and parsing them is most of its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def mine_answered(handle: WikiHandle, records: Sequence[QueryRecord]) -> list[Qu
     """Questions of the wiki itself, and searches that people made, which it answers."""
     with handle.open_contents() as contents:
         try:
-            mined = mine_questions(*contents, _MINED_KINDS, _MAX_MINED_PER_KIND).questions
+            mined = mine_questions(*contents, _MINED_KINDS, _MAX_MINED_PER_KIND, 0, _MAX_VERSIONS).questions
         except InvalidEvaluation:  # it has few links and renames
             mined = ()
         index = contents[0]
