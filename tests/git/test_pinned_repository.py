@@ -83,7 +83,8 @@ def test_a_commit_that_a_shallow_clone_does_not_have_needs_its_history(repositor
     first = repository.commit({"a.md": "A"})
     repository.commit({"b.md": "B"})
     clone = Repository(tmp_path / "clone")
-    clone.run_git("fetch", "--quiet", "--depth=1", f"file://{repository.path}", "HEAD:refs/heads/main")
+    clone.run_git("fetch", "--quiet", "--depth=1", f"file://{repository.path}", "HEAD")
+    clone.run_git("reset", "--quiet", "--hard", "FETCH_HEAD")
     pinned = PinnedRepository(tmp_path / "pages.git", clone.path)
     pinned.pin(pinned.resolve("HEAD"))
     assert read_pages(tmp_path / "pages.git") == ["a.md", "b.md"]

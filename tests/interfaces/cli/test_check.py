@@ -132,10 +132,11 @@ def test_a_cache_is_used_again_by_one_check_at_a_time(run: CommandRunner, wiki: 
     wiki.commit({"more.md": "# More\n"})
     assert "3 pages" in run("check", str(wiki.path), "--cache", str(cache), "--base", "HEAD~1").out
     assert "1 page" in run("check", str(wiki.path), "--cache", str(cache), "--ignore", "m*.md", "--ignore", "r*").out
-    with (cache / "lock").open("a") as running:
+    (of_wiki,) = cache.iterdir()
+    with (of_wiki / "lock").open("a") as running:
         fcntl.flock(running, fcntl.LOCK_EX)
         done = run("check", str(wiki.path), "--cache", str(cache))
-    assert (done.code, done.err.splitlines()[0]) == (4, f"error: another check uses {cache}")
+    assert (done.code, done.err.splitlines()[0]) == (4, f"error: another check uses {of_wiki}")
     done = run("check", str(wiki.path), "--cache", str(wiki.path / "Home.md" / "x"))
     assert (done.code, "cannot be written" in done.err) == (7, True)
 

@@ -119,6 +119,32 @@ def test_values_that_have_always_differed_are_not_reported_again(wiki: IndexedWi
     assert list_findings(compare(wiki, {"rules/fires.md": FIRES.replace("1 October", "2 October")})) == []
 
 
+LONG = " ".join(
+    f"Rule {word} of the site says what each of us must do with the {word}." for word in ("ash", "bin", "can")
+)
+
+
+def test_a_page_that_is_added_again_is_a_near_duplicate(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({"rules/site.md": f"# Site\n\n{LONG}\n"})
+    added: PageFiles = {"copy.md": f"# Copy\n\n{LONG}\n"}
+    report = compare(wiki, added)
+    assert list_findings(report) == [("near-duplicate", "warning", "copy.md", 1)]
+    assert report.findings[0].message == "this is nearly the same as rules/site.md:1"
+    assert list_findings(compare(wiki, {"copy.md": f"# Copy\n\n{LONG} Yes.\n"})) == []
+
+
+def test_two_new_pages_that_are_the_same_are_one_finding(wiki: IndexedWiki) -> None:
+    report = compare(wiki, {f"{name}.md": f"# {name}\n\n{LONG}\n" for name in ("one", "two")})
+    assert [each[:3] for each in list_findings(report)] == [("near-duplicate", "warning", "two.md")]
+
+
+def test_a_text_that_many_pages_have_is_no_near_duplicate(wiki: IndexedWiki) -> None:
+    own = {name: " ".join(f"{name}{number} grows here." for number in range(200)) for name in "abcdef"}
+    wiki.repository.commit({f"{name}.md": f"# {name}\n\n{text}\n\n## Rules\n\n{LONG}\n" for name, text in own.items()})
+    text = own["a"].replace("a", "g")
+    assert list_findings(compare(wiki, {"g.md": f"# g\n\n{text}\n\n## Rules\n\n{LONG}\n"})) == []
+
+
 def test_a_page_that_cannot_be_indexed_is_found(wiki: IndexedWiki) -> None:
     report = compare(wiki, {"photo.md": b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\xff\xfe\x00\x01"})
     assert list_findings(report) == [("unreadable-page", "warning", "photo.md", 1)]

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ def run_check(context: CommandContext) -> int:
     root = find_repository_root(folder) or folder
     subdirectory = folder.relative_to(root).as_posix() if folder != root else ""
     registered = _find_registered(context, root, subdirectory)
-    with _open_work_directory(arguments.cache) as directory:
+    with _open_work_directory(arguments.cache, folder) as directory:
         repository = PinnedRepository(directory / "pages.git", root)
         base, head, notes = _resolve_commits(context, repository)
         service = open_check_service(context.settings, directory / "data")
@@ -172,13 +173,14 @@ def _read_records(context: CommandContext, registered: Wiki | None) -> Sequence[
 
 
 @contextmanager
-def _open_work_directory(cache: Path | None) -> Iterator[Path]:
-    """The directory of the index: the cache, or a temporary one that is deleted afterwards. Raises Busy.
+def _open_work_directory(cache: Path | None, wiki: Path) -> Iterator[Path]:
+    """The directory of the index: that of this wiki in the cache, or a temporary one that is deleted afterwards.
 
-    Temporary directories of checks that were killed are deleted first.
+    Temporary directories of checks that were killed are deleted first. Raises Busy and StorageError.
     """
     if cache is not None:
-        with _lock_directory(cache.expanduser().resolve()) as directory:
+        name = blake2b(os.fsencode(wiki), digest_size=8).hexdigest()
+        with _lock_directory(cache.expanduser().resolve() / name) as directory:
             yield directory
         return
     _remove_leftovers(Path(tempfile.gettempdir()))

@@ -27,6 +27,7 @@ RULES = {
     "missing-page": "A link names a page that does not exist.",
     "orphaned-page": "No page links to this page.",
     "unreachable-page": "No links lead from the home page to this page any more.",
+    "near-duplicate": "A page or a passage of it is nearly the same as another one.",
     "different-numbers": "A sentence has other numbers or dates than a nearly equal sentence on another page.",
     "unreadable-page": "The page cannot be indexed, so no search finds it.",
 }
@@ -60,6 +61,7 @@ def find_regressions(base: WikiState, head: WikiState) -> Iterator[Finding]:
     old_paths = map_old_paths(base, head)
     yield from _find_broken_links(base, head, old_paths)
     yield from _find_lost_pages(base, head, old_paths)
+    yield from _find_new_duplicates(base, head, old_paths)
     yield from _find_different_numbers(base, head, old_paths)
     for file, reason in head.unreadable.items():
         if file not in base.unreadable:
@@ -115,6 +117,24 @@ def _find_lost_pages(base: WikiState, head: WikiState, old_paths: Mapping[str, s
 
 def _is_folder_page(path: str) -> bool:
     return get_last_part(path).casefold() in FOLDER_PAGES
+
+
+def _find_new_duplicates(base: WikiState, head: WikiState, old_paths: Mapping[str, str]) -> Iterator[Finding]:
+    """Places on changed pages with a text that is nearly the same as one which was not, or not there, at the base."""
+    pairs = {(one.path, other.path) for group in base.duplicates for one in group.places for other in group.places}
+    for group in head.duplicates:
+        old = {place.path: old_paths.get(place.path) for place in group.places}
+        new = [
+            place
+            for place in group.places
+            if head.blobs[place.path] != base.blobs.get(old[place.path] or "")
+            and not any((old[place.path], old[other.path]) in pairs for other in group.places if other != place)
+        ]
+        original = next((place for place in group.places if place not in new), group.places[0])
+        for place in new:
+            if place != original:
+                message = f"this is nearly the same as {original.file}:{original.first_line}"
+                yield Finding("near-duplicate", Severity.WARNING, place.file, place.first_line, message)
 
 
 def _find_different_numbers(base: WikiState, head: WikiState, old_paths: Mapping[str, str]) -> Iterator[Finding]:

@@ -11,11 +11,14 @@ from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import NothingIndexed
 from wikiholt.index.pipeline import TextPipeline
+from wikiholt.search.duplicates import DuplicateGroup, find_duplicates
 from wikiholt.text.links import PageNameIndex, get_folder, get_last_part, is_attachment
 from wikiholt.text.page_names import FOLDER_PAGES, get_page_path, make_page_name
 from wikiholt.wikis.check.number_sentences import NumberSentence, read_number_sentences
 
 _HOME_PAGES = ("home", "index", "_index", "readme", "root", "main", "start")
+_MAX_PLACES = 3
+"""A passage on more pages is a text that they are all meant to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class WikiState:
     unreadable: Mapping[str, str]
     """The reason for each file that could not be indexed."""
     sentences: Sequence[NumberSentence]
+    duplicates: Sequence[DuplicateGroup]
+    """Pages, and passages of few pages, that are nearly the same."""
 
     @cached_property
     def linked(self) -> frozenset[str]:
@@ -86,6 +91,7 @@ def read_state(index: WikiIndex, source: Source, pipeline: TextPipeline) -> Wiki
     blobs = index.get_page_blobs()
     former = source.get_former_files([page.file for page in pages], state.revision)
     aliases = _read_aliases(pages, former, source, pipeline, blobs)
+    same_pages, same_passages = find_duplicates(index, PageFilter(), "")
     chunks = index.get_page_chunks([page.page_id for page in pages])
     return WikiState(
         state.revision,
@@ -99,6 +105,7 @@ def read_state(index: WikiIndex, source: Source, pipeline: TextPipeline) -> Wiki
             for page in pages
             for sentence in read_number_sentences(page.path, chunks.get(page.page_id, ()), pipeline.dialect)
         ],
+        [*same_pages, *(group for group in same_passages if len(group.places) <= _MAX_PLACES)],
     )
 
 
