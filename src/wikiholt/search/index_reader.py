@@ -11,12 +11,13 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, VectorHits, VectorRows, compute_page_means
 from wikiholt.domain.page import Facets
 from wikiholt.domain.protocols import KeywordCache, VectorCache
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import CacheCannotAnswer, DatabaseUnavailable, NothingIndexed
 from wikiholt.search.sort_order import Overrides, group_overrides
 from wikiholt.search.title_match import IndexedPage, analyse_names
 from wikiholt.text.analysis import split_languages
+from wikiholt.text.synonym_rules import SYNONYM_PAGE, read_synonym_rules
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -84,6 +85,18 @@ class IndexView:
             rows = self.index.get_page_vectors(missing.tolist())
             known.update(zip(missing.tolist(), compute_page_means(rows, missing), strict=True))
         return np.stack([known[page_id] for page_id in ids])
+
+    @cached_property
+    def synonym_page(self) -> StoredPage | None:
+        """The page with the rules of synonyms, if there is one."""
+        return self.index.find_page(SYNONYM_PAGE)
+
+    def read_synonym_rules(self) -> Sequence[str]:
+        """The rules of synonyms that a page of the wiki has."""
+        page = self.synonym_page
+        return (
+            () if page is None else read_synonym_rules(self.index.get_page_chunks([page.page_id]).get(page.page_id, ()))
+        )
 
     @cached_property
     def facets(self) -> Facets:

@@ -112,6 +112,7 @@ class QueryInterpreter:
         self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None], synonym_rules: Sequence[str]
     ) -> None:
         self._language = language
+        self.synonym_rules = synonym_rules
         self._synonyms = Synonyms(synonym_rules, language)
         self._get_lexicon = get_lexicon
         self._spelling = SpellingCorrector(index, language, get_lexicon, self._get_search_terms)
