@@ -11,13 +11,13 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IndexState, IntArray, VectorHits, VectorRows, compute_page_means
 from wikiholt.domain.page import Facets
 from wikiholt.domain.protocols import KeywordCache, VectorCache
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredPage
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import CacheCannotAnswer, DatabaseUnavailable, NothingIndexed
 from wikiholt.search.sort_order import Overrides, group_overrides
 from wikiholt.search.title_match import IndexedPage, analyse_names
 from wikiholt.text.analysis import split_languages
-from wikiholt.text.synonym_rules import SYNONYM_PAGE, read_synonym_rules
+from wikiholt.text.synonym_rules import SYNONYM_PAGE, SynonymRules, read_synonym_rules
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -86,17 +86,13 @@ class IndexView:
             known.update(zip(missing.tolist(), compute_page_means(rows, missing), strict=True))
         return np.stack([known[page_id] for page_id in ids])
 
-    @cached_property
-    def synonym_page(self) -> StoredPage | None:
-        """The page with the rules of synonyms, if there is one."""
-        return self.index.find_page(SYNONYM_PAGE)
-
-    def read_synonym_rules(self) -> Sequence[str]:
-        """The rules of synonyms that a page of the wiki has."""
-        page = self.synonym_page
-        return (
-            () if page is None else read_synonym_rules(self.index.get_page_chunks([page.page_id]).get(page.page_id, ()))
-        )
+    def read_synonym_rules(self, rules: Sequence[str]) -> SynonymRules:
+        """These rules of synonyms, and those that a page of the wiki has."""
+        page = self.index.find_page(SYNONYM_PAGE)
+        if page is None:
+            return SynonymRules(tuple(rules))
+        chunks = self.index.get_page_chunks([page.page_id]).get(page.page_id, ())
+        return SynonymRules((*rules, *read_synonym_rules(chunks)), page.page_id)
 
     @cached_property
     def facets(self) -> Facets:

@@ -60,6 +60,7 @@ from wikiholt.search.similar_pages import (
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
+from wikiholt.text.synonym_rules import SynonymRules
 
 if TYPE_CHECKING:  # few installations use it
     from wikiholt.search.answer_writer import AnswerDraft, AnswerWriter
@@ -111,9 +112,9 @@ class Searcher:
         self._language = language
         self._scale = scale
         self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
-        self._synonym_rules = tuple(synonym_rules)
+        self._synonym_rules = synonym_rules
         self._make_interpreter = partial(QueryInterpreter, index, language, get_lexicon)
-        self._interpreter = self._make_interpreter(self._synonym_rules)
+        self._interpreter = self._make_interpreter(SynonymRules(tuple(synonym_rules)))
         self._boost_rules = boost_rules
         self._view: IndexView | None = None
         self.page_count = 0
@@ -173,7 +174,7 @@ class Searcher:
 
     def answer(self, result: SearchResult, question: str) -> Answer:
         """The sentences of the hits of such a search that answer. Reads no page."""
-        text = to_plain_query(parse_fields(result.did_you_mean or result.query).text)
+        text = self._interpreter.make_model_text(parse_fields(result.did_you_mean or result.query).text)
         score = None
         with suppress(ModelError):  # the result has a note about it
             score = self._query_embedder.make_sentence_scorer(text)
@@ -222,8 +223,8 @@ class Searcher:
         is_known = view is not None and known is not None and view.state.version == known.version
         if view is None or not (is_known or view.state.version == self._index.get_version()):
             view = IndexView(self._index, self._language)
-            rules = (*self._synonym_rules, *view.read_synonym_rules())
-            if rules != self._interpreter.synonym_rules:
+            rules = view.read_synonym_rules(self._synonym_rules)
+            if rules != self._interpreter.rules:
                 self._interpreter = self._make_interpreter(rules)
             self._view, self.page_count = view, view.state.pages
         return IndexReader(view, self._vector_cache, self._keyword_cache)
@@ -251,8 +252,8 @@ class Searcher:
         found = find_candidates(
             reader, query, words, vector, request.chunks_per_page + 1 if order.is_plain else MAX_HITS
         )
-        rules = reader.view.synonym_page
-        left_out = -1 if rules is None or rules.page_id in words.named else rules.page_id
+        rules_page = self._interpreter.rules.page_id
+        left_out = -1 if rules_page in words.named else rules_page
 
         def rank(candidates: Candidates) -> Candidates:
             """The candidates in order. A page of rules is found only by its name."""

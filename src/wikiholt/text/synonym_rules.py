@@ -2,12 +2,22 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from wikiholt.domain.search import StoredChunk
 
 SYNONYM_PAGE = "_synonyms"
 """The path of the page with the rules of a wiki."""
 MAX_PAGE_RULES = 1000
+
+
+class SynonymRules(NamedTuple):
+    """The rules of a wiki."""
+
+    rules: tuple[str, ...] = ()
+    page_id: int = -1
+    """The page that has some of them; no page has this id."""
+
 
 _LIST_MARK = re.compile(r"\A\s*(?:[-*+]|[0-9]{1,9}[.)])\s")
 _MAX_SYNONYMS, _MAX_SYNONYM_CHARS = 6, 60
