@@ -125,6 +125,19 @@ def test_rules_on_a_long_page_are_all_read(wiki: IndexedWiki) -> None:
     assert get_paths(wiki, "alias399") == ["last"]
 
 
+def test_the_model_reads_synonyms_instead_of_words_on_no_page(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({"_synonyms.md": "- PTO = furlough\n"})
+    wiki.sync()
+    with wiki.handle.open_snapshot() as snapshot:
+        searcher = snapshot.live_index.searcher
+        find(wiki, "PTO")
+        make_text = searcher._interpreter.make_model_text
+        assert make_text("how much PTO is left?") == "how much vacation annual leave is left?"
+        assert make_text("kubernetes vacations") == "kubernetes vacations", "words of pages stay as they are"
+        assert make_text("k8s") == "k8s"
+        assert make_text('"PTO"') == "PTO", "a quoted word has no synonyms"
+
+
 def test_a_word_with_a_synonym_is_no_typo(wiki: IndexedWiki) -> None:
     wiki.repository.commit({"more/9.md": "# More\n\nThe halfs are open.\n"})
     wiki.sync()
