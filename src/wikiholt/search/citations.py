@@ -25,7 +25,7 @@ _SCOPE = 6
 
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_](?:[\w'’]|[-._/](?=\w))*|#?\w+|[.,;:!?()|]")
 _NUMBER = re.compile(r"\d[\d.,:]*")
-_IDENTIFIER = re.compile(r".+[A-Z\d_/.]|\d+[a-z]|.*[a-z][A-Z]")
+_IDENTIFIER = re.compile(r".+[A-Z_/.]|.*\d.*|.*[a-z][A-Z].*")
 _SMALL_NUMBERS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -205,14 +205,17 @@ def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
 
 
 def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], quoted: Sequence[Sequence[_Word]]) -> str:
-    """A number must be in a close sentence, together with the word beside it if the passages have that word."""
+    """A number must be in a close sentence, together with the word beside it if that word has a number there."""
     for position, word in enumerate(words):
         if not word.is_number:
             continue
         beside = (*words[position + 1 : position + 3], *reversed(words[max(0, position - 3) : position]))
         unit = next((each.term for each in beside if each.term and not each.is_number), "")
-        with_unit = [line for line in near if _has(line, unit)] or [line for line in quoted if _has(line, unit)]
-        if not any(each.term == word.term for line in (unit and with_unit) or near for each in line):
+        counted = [
+            [line for line in lines if unit and _has(line, unit) and any(each.is_number for each in line)]
+            for lines in (near, quoted)
+        ]
+        if not any(each.term == word.term for line in counted[0] or counted[1] or near for each in line):
             return f"the number {word.text} is not there"
     return ""
 

@@ -392,7 +392,10 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
-    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
+    description: str = setting(
+        "",
+        "What it is about, for the start page and for agents, who see its folders and tags if this is empty.",
+    )
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     hide: tuple[str, ...] = setting(
         (),
