@@ -16,6 +16,7 @@ MIN_WORDS = 0.5
 """The share of the words of a sentence that its passages have."""
 MAX_NEW_WORDS = 2
 """Words in a row that the passages do not have."""
+MAX_SENTENCE_CHARS = 1_000
 _NEAR = 0.6
 """Sentences of a passage with this share of the words that the closest one shares are compared too."""
 _STEM_CHARS = 5
@@ -101,6 +102,8 @@ class QuotedPassages:
             return "it cites no passage"
         if unknown := [number for number in cited if not 0 < number <= len(self._passages)]:
             return f"there is no passage {unknown[0]}"
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            return "it is too long"
         words = list(self._read(sentence, len(sentence)))
         terms = [word for word in words if word.term]
         if not terms:
