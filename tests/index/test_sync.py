@@ -250,6 +250,7 @@ def test_progress_goes_from_zero_to_all_pages(wiki: SyncFixture) -> None:
     assert progress[0].pages_done == 0
     assert progress[-1].pages_done == progress[-1].pages_total == 120
     assert [p.pages_done for p in progress] == sorted(p.pages_done for p in progress)
+    assert {each.chunks_expected for each in progress} == {0, 120}, "each page is as large as those that were read"
 
 
 def test_an_interrupted_sync_keeps_its_pages_and_continues(wiki: SyncFixture) -> None:
