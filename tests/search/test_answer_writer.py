@@ -48,6 +48,7 @@ def get_sentences(*parts: str) -> list[tuple[str, tuple[int, ...]]]:
         ("- One [1]\n- Two [1]\n\n1. Three [1]\n", [("One", (1,)), ("Two", (1,)), ("Three", (1,))]),
         ("  One\t\r\n\n\n  two  words [1].  ", [("One", ()), ("two words.", (1,))]),
         ("<think>Is it so? [1]. No.\n</think>\n\nOne [1].", [("One.", (1,))]),
+        ("一つ[1]。二つ。[1][2]三つ。", [("一つ。", (1,)), ("二つ。", (1, 2)), ("三つ。", ())]),
         ("One.\n[1]\nTwo.", [("One.", ()), ("Two.", ())]),
         ("\n\n", []),
         ("", []),

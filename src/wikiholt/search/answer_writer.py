@@ -36,7 +36,10 @@ _INSTRUCTION = (
 )
 _NOT_SAID = re.compile(r"\W*NOT SAID\b", re.IGNORECASE)
 _SPACES = re.compile(r"[^\S\n]+")
-_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)*_]*+(?>(?: ?\[[\d,; ]++\]\.?)*) (?=[^ \n\[a-z])|\n(?!\n|\Z)")
+_END = re.compile(
+    r"(?:(?<![.!?…])[.!?…]++[\"'”’)*_]*+(?>(?: ?\[[\d,; ]++\]\.?)*) (?=[^ \n\[a-z])"
+    r"|[。！？]++(?>(?: ?\[[\d,; ]++\])*) ?(?=[^ \n\[])|\n(?!\n|\Z))"
+)
 _CITATION = re.compile(r" ?\[(\d[\d,; ]*+)\]")
 _LIST_MARK = re.compile(r"\A(?:[-*•#>]+\s+|\d{1,2}[.)](?:\s+|\Z))*")
 _THOUGHT, _THOUGHT_END = "<think>", "</think>"
