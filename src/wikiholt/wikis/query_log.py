@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -154,6 +154,11 @@ class WikiQueryLog:
         damaged = log.damaged_at if log else None
         period = ReportPeriod(since, until, self.enabled, datetime.fromtimestamp(damaged, UTC) if damaged else None)
         return build_report(log.records if log else (), self._list_paths(), period, limit)
+
+    def read_records(self) -> Sequence[QueryRecord]:
+        """All records, oldest first; none if nothing was recorded."""
+        log = self._log.read(0.0)
+        return log.records if log else ()
 
     def clear(self) -> int:
         """Delete all records and return their number. Raises QueryLogNotFound."""

@@ -1,6 +1,6 @@
 """Questions that a wiki answers with sentences of its pages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -41,7 +41,7 @@ class AskParameters(FilterParameters):
     )
 
 
-def stream_answer(wiki: WikiSession, parameters: AskParameters) -> Iterator[Mapping[str, Any]]:
+def stream_answer(wiki: WikiSession, parameters: AskParameters) -> Generator[Mapping[str, Any]]:
     """The answer with the passages that the language model gets, each sentence as it is written, and all of them."""
     draft, document = _ask(wiki, parameters, None)
     yield {"event": "answer", "answer": document}
