@@ -13,7 +13,7 @@ from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import HistoryWarnings
 from wikiholt.index.repair import IndexRepair
-from wikiholt.text.page_names import count_extensions
+from wikiholt.text.page_names import count_extensions, is_document
 
 _NOTHING_INDEXED_HINT = (
     "if a sync does not help, check the branch, the sub-directory and the ignore globs of this wiki, and its problems"
@@ -36,6 +36,8 @@ class WikiStatus:
     """Damaged indexes that were quarantined, for the operator to inspect or delete."""
     dialect: str = ""
     """The dialect of the indexed pages."""
+    documents: Mapping[str, int] = field(default_factory=dict)
+    """The number of documents at HEAD that are pages, such as PDF files, by extension."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """The number of files at HEAD that are not pages, by extension."""
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -68,8 +70,10 @@ class StatusReader:
         if status.head is None:
             return status
         try:
-            skipped = count_extensions(self._source.list_other_files(status.head))
-            return replace(status, skipped=skipped, ignored=self._source.count_ignored(status.head))
+            tree, others = self._source.read_all_files(status.head)
+            documents, skipped = count_extensions(filter(is_document, tree)), count_extensions(others)
+            ignored = self._source.count_ignored(status.head)
+            return replace(status, documents=documents, skipped=skipped, ignored=ignored)
         except WikiholtError:  # a fetch or a sync reports it
             return status
 

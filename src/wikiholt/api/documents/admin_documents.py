@@ -112,6 +112,7 @@ class IndexStatusDocument(TypedDict):
     version: int | None
     model: str | None
     dialect: str | None
+    documents: dict[str, int]
     skipped: dict[str, int]
     ignored: dict[str, int]
     disk_bytes: int

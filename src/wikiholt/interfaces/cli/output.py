@@ -160,6 +160,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
         lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
+    if status.documents:
+        counts = ", ".join(f"{count} {extension}" for extension, count in status.documents.items())
+        text = f"{format_count(sum(status.documents.values()), 'document')}: {counts}"
+        lines.append(style.format_dim(f"  {to_safe_line(text)}"))
     lines += [*_format_problems(status.wiki.slug, status, style), *_format_skipped(status.skipped, style)]
     if status.ignored:
         counts = ", ".join(f"{count} {pattern}" for pattern, count in status.ignored.items())
