@@ -2,8 +2,10 @@
 
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -169,3 +171,23 @@ def test_the_setting_names_kinds_of_documents() -> None:
 def test_a_search_finds_the_page_of_a_pdf(wiki: IndexedWiki) -> None:
     (hit,) = wiki.handle.search(SearchRequest("bearing", mode=SearchMode.KEYWORD)).hits
     assert (hit.path, hit.anchor, hit.url) == ("docs/report.pdf", "page=2", "/docs/report.pdf#page=2")
+
+
+def test_the_process_gets_nothing_but_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIKIHOLT_SECRET", "canary")
+    shown = "{'text': str(sorted(os.environ)) + str(os.listdir('/proc/self/fd')), 'warnings': []}"
+    monkeypatch.setattr(conversion, "_START", f"import json, os; print(json.dumps({shown}))")
+    variables, _, descriptors = convert_document("a.pdf", REPORT).text.partition("][")
+    assert variables in ("[", "['LC_CTYPE'")
+    assert len(descriptors.split(",")) == 4, "the three standard ones and that of the listing"
+
+
+def test_damaged_documents_raise_nothing_else() -> None:
+    random = Random(3)
+    for file in ("a.pdf", "a.docx", "a.html"):
+        data = REPORT if file == "a.pdf" else FILES["docs/plan.docx"]
+        assert isinstance(data, bytes)
+        for _ in range(6):
+            at, length = random.randrange(len(data)), random.randrange(200)
+            with suppress(UnreadableDocument):
+                convert_document(file, data[:at] + random.randbytes(length) + data[at + length :])
