@@ -160,7 +160,7 @@ def is_text_in_other_language(text: str, language: str) -> bool:
 
 
 def find_main_language(texts: Iterable[str]) -> str:
-    """The language of more than half of these texts, as far as theirs can be told; "" if there is none."""
+    """The language of more than half of these texts, as far as it is clear; "" if there is none."""
     languages = Counter(filter(None, map(_find_text_language, texts)))
     (best, count), *_ = [*languages.most_common(1), ("", 0)]
     return best if 2 * count > languages.total() else ""

@@ -50,7 +50,7 @@ class WikiStatus:
     warnings: tuple[PageWarnings, ...] = ()
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
     main_language: str = ""
-    """The language of most pages, by a sample; empty if it cannot be told."""
+    """The language of most pages, by a sample; empty if it is unknown."""
     history_warning: str = ""
     """Why dates may be wrong and former names missing."""
 
