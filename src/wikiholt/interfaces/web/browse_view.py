@@ -15,11 +15,13 @@ from wikiholt.errors import PageNotFound, WikiholtError
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.search_view import render_form
+from wikiholt.text.navigation import Navigation
 from wikiholt.text.properties import parse_condition
 from wikiholt.wikis.session import WikiSession
 
 _INDEX_NAMES = frozenset({"index", "_index", "readme", "home"})
 """File names of a page that introduces its folder, without extension and case."""
+_NO_NAVIGATION = Navigation()
 _NUMBER = re.compile(r"(\d+)")
 _MAX_VALUES = 500
 _MAX_TREE_LEVELS = 2
@@ -43,27 +45,42 @@ class Folder:
         return before, self.pages[position + 1] if position + 1 < len(self.pages) else None
 
 
-def build_folder(path: str, pages: Iterable[StoredPage]) -> Folder:
-    """The pages directly in a folder, first the one that introduces it, and the folders in it."""
+def build_folder(path: str, pages: Iterable[StoredPage], navigation: Navigation = _NO_NAVIGATION) -> Folder:
+    """The pages directly in a folder, first the one that introduces it, and the folders in it.
+
+    Those in the navigation of the site are in its order, before the others, with its titles.
+    """
     start = f"{path}/" if path else ""
     own: list[StoredPage] = []
     counts: dict[str, int] = {}
+    places: dict[str, int] = {}
+    last = len(navigation.places)
     for page in pages:
         if not page.path.startswith(start):
             continue
         name, slash, _ = page.path[len(start) :].partition("/")
         if slash:
             counts[start + name] = counts.get(start + name, 0) + 1
+            place = navigation.places.get(page.path, last)
+            places[start + name] = min(places.get(start + name, last), place)
         else:
-            own.append(page)
-    own.sort(key=lambda page: (not _is_index(page.path), _make_sort_key(page.path)))
-    folders = sorted(counts, key=_make_sort_key)
+            title = navigation.titles.get(page.path)
+            own.append(page._replace(name=title) if title else page)
+    own.sort(
+        key=lambda page: (
+            not _is_index(page.path),
+            navigation.places.get(page.path, last),
+            _make_sort_key(page.path),
+        )
+    )
+    folders = sorted(counts, key=lambda folder: (places[folder], _make_sort_key(folder)))
     return Folder(path, tuple(Facet(folder, counts[folder]) for folder in folders), tuple(own))
 
 
 def load_folder(wiki: WikiSession, path: str) -> Folder:
     """The contents of one folder of the wiki."""
-    return build_folder(path, wiki.handle.pages.list(PageFilter(path_prefix=path)).pages)
+    pages = wiki.handle.pages
+    return build_folder(path, pages.list(PageFilter(path_prefix=path)).pages, pages.read_navigation())
 
 
 def _is_index(path: str) -> bool:
