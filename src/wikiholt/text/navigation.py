@@ -20,7 +20,8 @@ _FILES = (
 MAX_NAVIGATION_BYTES = 1 << 20
 _ENTRY = re.compile(
     r"\[(?P<text>[^\[\]\n]{1,200})\]\((?P<linked>[^()\s]{1,300})\)"  # SUMMARY.md
-    r"|^[ ]*+-[ ]++(?!(?:url|link|href|path|page|title):)(?P<title>[^:\n]{1,200}):[ ]++(?P<titled>[^\s:]{1,300})[ ]*+$"  # mkdocs.yml
+    r"|^[ ]*+-[ ]++(?!(?:url|link|href|path|page|title):)(?P<title>[^:\n]{1,200}):[ ]++"  # mkdocs.yml
+    r"(?P<titled>[^\s:]{1,300})[ ]*+$"
     r"|^[ ]*+(?:-[ ]++)?(?:url|link|href|path|page):[ ]++[\"']?(?P<url>[^\s\"']{1,300})"
     r"|^[ ]*+-[ ]++(?P<item>[\w./-]{1,300})[ ]*+$"
     r"|[\"'`](?P<quoted>[\w./-]{1,300})[\"'`]",  # JavaScript and JSON

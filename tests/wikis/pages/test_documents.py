@@ -117,6 +117,7 @@ def test_a_converter_that_dies_affects_only_its_file(tmp_path: Path, monkeypatch
          "``````\n x\n y\n``````\n"),
         ("a.html", b"# no heading <p>1 &lt;i> `x` [[y]]\n---\n", "\\# no heading\n\n1 \\<i> \\`x\\` \\[[y]] ---\n"),
     ],
+    ids=["pptx", "xlsx", "odt", "epub", "htm", "html"],
 )  # fmt: skip
 def test_the_text_of_each_format(file: str, data: bytes, expected: str) -> None:
     assert convert_document(file, data).text == expected
