@@ -83,14 +83,12 @@ class WikiQueryLog:
         open_index: Callable[[], AbstractContextManager[WikiIndex]],
         *,
         enabled: bool,
-        capacity: int = _MAX_BUFFERED_RECORDS,
     ) -> None:
         self.enabled = enabled
         """Whether searches are recorded."""
         self._writer = writer
         self._log = log
         self._open_index = open_index
-        self._capacity = capacity
         self._records: deque[QueryRecord] = deque()
         """Records that are not written yet."""
         self._lost = 0
@@ -107,7 +105,7 @@ class WikiQueryLog:
         """Add a record. Takes microseconds; the record is lost if too many are not written yet."""
         if self._pid != os.getpid():
             self._records, self._lost, self._pid = deque(), 0, os.getpid()
-        if len(self._records) >= self._capacity:
+        if len(self._records) >= _MAX_BUFFERED_RECORDS:
             self._lost += 1
             self._writer.lost += 1
             return
