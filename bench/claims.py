@@ -2,8 +2,9 @@
 
     python -m bench.claims [--show] [--write]
 
-claims.tsv has sentences about pages of the example wikis, each faithful or with what is wrong with it. The passages of a
-page are those of its index. The rules were chosen with the sentences about `allotment`; those about `runbook` are unseen.
+claims.tsv has sentences about pages of the example wikis and of the documentation, each faithful or with what is wrong with it.
+Each sentence cites the passage of its page that has most of its words. The rules were chosen with the sentences about
+`allotment`, and looked at with those about `runbook`; those about `docs` were written afterwards.
 """
 
 from collections import Counter
@@ -17,12 +18,15 @@ from wikiholt.domain.page import Page
 from wikiholt.interfaces.cli import demo_command
 from wikiholt.models import load_embedder
 from wikiholt.search.citations import QuotedPassages
+from wikiholt.text.analysis import get_analyser
 from wikiholt.text.chunks import build_chunks
+from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.snippets import split_sentences
 
 CLAIMS = Path(__file__).with_name("claims.tsv")
 PAGES = Path(demo_command.__file__).with_name("demo_wikis")
+DOCUMENTATION = Path(__file__).parents[1] / "docs"
 FAITHFUL = "faithful"
 
 
@@ -43,17 +47,21 @@ def read_claims() -> list[Claim]:
 
 
 def find_fault(claim: Claim) -> str:
-    """Why the claim is not supported by one of the passages of its page; empty if it is by one of them."""
+    """Why the claim is not supported by the passage of its page that has most of its words; empty if it is."""
     passages = read_passages(claim.page)
-    quoted = QuotedPassages(passages, "english")
-    faults = [quoted.find_fault(claim.sentence, [number]) for number in range(1, len(passages) + 1)]
-    return "" if "" in faults else max(faults, key=len)
+    words = get_words(claim.sentence)
+    shared = [len(words & get_words(" ".join(passage))) for passage in passages]
+    return QuotedPassages(passages, "english").find_fault(claim.sentence, [shared.index(max(shared)) + 1])
+
+
+def get_words(text: str) -> frozenset[str]:
+    return frozenset(get_analyser("english").to_terms(text)) - get_stop_terms("english")
 
 
 @cache
 def read_passages(path: str) -> list[list[str]]:
     """The sentences of the passages of a page; the first of each is the page with its headings."""
-    file = PAGES / f"{path}.md"
+    file = (DOCUMENTATION.parent if path.startswith(DOCUMENTATION.name) else PAGES) / f"{path}.md"
     page = parse_page(file.name, "", file.read_bytes(), None)
     assert isinstance(page, Page)
     chunks = build_chunks(page, load_embedder().get_token_spans)

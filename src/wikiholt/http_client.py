@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from typing import TYPE_CHECKING, cast
@@ -80,11 +80,10 @@ class HttpClient:
         deadline = time.monotonic() + timeout_s
         connection = http.client.HTTPConnection(self._host)
         connection.sock = self._connect(_get_remaining_s(deadline))
-        try:
+        with closing(connection):
             response = self._request(connection, (method, path, content, dict(headers)), deadline)
-            yield response.status, self._iter_body(response)
-        finally:
-            connection.close()
+            with closing(response):
+                yield response.status, self._iter_body(response)
 
     def close(self) -> None:
         """Close all idle connections; a later request opens a new one."""

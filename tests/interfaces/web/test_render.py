@@ -13,6 +13,7 @@ from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.markdown_rules import color_code
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, highlight_words, render_markdown
+from wikiholt.interfaces.web.sanitizer import measure_depth
 from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page
 
@@ -403,3 +404,11 @@ def test_deeply_nested_text_renders_quickly(deep: str) -> None:
     rendered = render_markdown(page, resolve_link)
     assert time.process_time() - began < 4
     assert_harmless(rendered.html)
+
+
+@pytest.mark.parametrize(
+    ("html", "depth"),
+    [("", 0), ("<p>a</p><br>" * 500, 1), ("<b>" * 9 + "</b>" * 5 + "<i>", 9), ("</p></p><p><b>", 2)],
+)
+def test_siblings_do_not_count_as_depth(html: str, depth: int) -> None:
+    assert measure_depth(html) == depth

@@ -26,7 +26,6 @@ from wikiholt.api.settings.setting import (
     check_resource_url,
     check_server_url,
     check_store_address,
-    check_synonym_rule,
     check_url_template,
     list_settings,
     setting,
@@ -35,6 +34,7 @@ from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES, find_language
+from wikiholt.text.synonym_rules import check_synonym_rule
 from wikiholt.wikis.people import check_group_rule
 
 ANCHOR_STYLES = ("github", "otterwiki")
@@ -393,7 +393,10 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
-    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
+    description: str = setting(
+        "",
+        "What it is about, for the start page and for agents, who see its folders and tags if this is empty.",
+    )
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     files: tuple[str, ...] = setting(
         ("docs",),

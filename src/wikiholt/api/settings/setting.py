@@ -309,18 +309,3 @@ def check_file_kind(text: str) -> str:
     """The reason why this names no kind of documents, or an empty string."""
     is_known = text.lower().removeprefix(".") in FILE_KINDS
     return "" if is_known else f"{text[:40]!r} is none of {', '.join(FILE_KINDS)}"
-
-
-_MAX_SYNONYMS, _MAX_SYNONYM_CHARS = 6, 60
-"""Limits of a rule: its names, and the length of each."""
-_SYNONYM_SEPARATOR = re.compile("[=>]")
-
-
-def check_synonym_rule(rule: str) -> str:
-    """The reason why a rule is invalid, or an empty string."""
-    names = _SYNONYM_SEPARATOR.split(rule)
-    if len(names) < 2 or rule.count(">") > 1 or not all(any(map(str.isalnum, name)) for name in names):
-        return "write other words with = or, for one direction, with >: PTO = vacation = annual leave, k8s > kubernetes"
-    if len(names) > _MAX_SYNONYMS or any(len(name.strip()) > _MAX_SYNONYM_CHARS for name in names):
-        return f"use at most {_MAX_SYNONYMS} names of at most {_MAX_SYNONYM_CHARS} characters"
-    return "leave out quotation marks: several words are a phrase" if re.search('["“”„«»]', rule) else ""

@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"(\d+)")
 _MAX_VALUES = 500
 _MAX_TREE_LEVELS = 2
 """Folders above a page that the tree shows."""
+_MAX_TREE_PAGES = 60
+"""Pages around the current one that the tree shows; a folder may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +48,33 @@ class Folder:
 
 
 def build_folder(path: str, pages: Iterable[StoredPage], navigation: Navigation = _NO_NAVIGATION) -> Folder:
-    """The pages directly in a folder, first the one that introduces it, and the folders in it.
+    """The pages of a folder, first the one that introduces it, and the folders in it.
 
-    Those in the navigation of the site are in its order, before the others, with its titles.
+    A folder that contains nothing but its index page is listed as a page. Those in the navigation of the site are in
+    its order, before the others, with its titles.
     """
     start = f"{path}/" if path else ""
     own: list[StoredPage] = []
-    counts: dict[str, int] = {}
-    places: dict[str, int] = {}
-    last = len(navigation.places)
+    inside: dict[str, list[StoredPage]] = {}
     for page in pages:
-        if not page.path.startswith(start):
-            continue
-        name, slash, _ = page.path[len(start) :].partition("/")
-        if slash:
-            counts[start + name] = counts.get(start + name, 0) + 1
-            place = navigation.places.get(page.path, last)
-            places[start + name] = min(places.get(start + name, last), place)
-        else:
-            title = navigation.titles.get(page.path)
-            own.append(page._replace(name=title) if title else page)
-    own.sort(
-        key=lambda page: (
-            not _is_index(page.path),
-            navigation.places.get(page.path, last),
-            _make_sort_key(page.path),
-        )
-    )
-    folders = sorted(counts, key=lambda folder: (places[folder], _make_sort_key(folder)))
-    return Folder(path, tuple(Facet(folder, counts[folder]) for folder in folders), tuple(own))
+        if page.path.startswith(start):
+            name, slash, _ = page.path[len(start) :].partition("/")
+            (inside.setdefault(name, []) if slash else own).append(page)
+    for name, found in [*inside.items()]:
+        if len(found) == 1 and _is_index(found[0].path.removeprefix(f"{start}{name}/")):
+            own += inside.pop(name)
+    places, last = navigation.places, len(navigation.places)
+
+    def make_page_key(page: StoredPage) -> tuple[bool, int, list[tuple[int, int, str]]]:
+        name = page.path[len(start) :]
+        return not _is_index(name), places.get(page.path, last), _make_sort_key(name)
+
+    def make_folder_key(name: str) -> tuple[int, list[tuple[int, int, str]]]:
+        return min(places.get(page.path, last) for page in inside[name]), _make_sort_key(name)
+
+    titled = (page._replace(name=navigation.titles.get(page.path, page.name)) for page in own)
+    folders = (Facet(start + name, len(inside[name])) for name in sorted(inside, key=make_folder_key))
+    return Folder(path, tuple(folders), tuple(sorted(titled, key=make_page_key)))
 
 
 def load_folder(wiki: WikiSession, path: str) -> Folder:
@@ -83,13 +83,21 @@ def load_folder(wiki: WikiSession, path: str) -> Folder:
     return build_folder(path, pages.list(PageFilter(path_prefix=path)).pages, pages.read_navigation())
 
 
-def _is_index(path: str) -> bool:
-    return path.rpartition("/")[2].casefold().removesuffix(".md") in _INDEX_NAMES
+def load_folder_of_page(wiki: WikiSession, path: str) -> Folder:
+    """The folder in which a page is listed."""
+    parent, _, name = path.rpartition("/")
+    folder = load_folder(wiki, parent)
+    is_alone = parent and _is_index(name) and len(folder.pages) == 1 and not folder.folders
+    return load_folder(wiki, parent.rpartition("/")[0]) if is_alone else folder
 
 
-def _make_sort_key(path: str) -> list[tuple[int, int, str]]:
+def _is_index(name: str) -> bool:
+    return name.casefold().removesuffix(".md") in _INDEX_NAMES
+
+
+def _make_sort_key(name: str) -> list[tuple[int, int, str]]:
     """Sort numbers in names by their value: `2-setup` before `10-faq`."""
-    parts = _NUMBER.split(path.rpartition("/")[2].casefold())
+    parts = _NUMBER.split(name.partition("/")[0].casefold())
     return [(0, int(part[:15]), part) if part.isdecimal() else (1, 0, part) for part in parts if part]
 
 
@@ -184,12 +192,12 @@ def _render_page_link(page: StoredPage, label: str = "") -> str:
 
 def _render_folder_link(folder: Facet) -> str:
     name = folder.value.rpartition("/")[2]
-    return f'<a href="browse?path={quote(folder.value)}">{escape(name)}</a><span class="number">{folder.count}</span>'
+    return f'<a href="browse?path={quote(folder.value)}">{escape(name)}</a><span class="number">{folder.count:,}</span>'
 
 
 def _render_counts(links: Sequence[tuple[Facet, str]], empty: str) -> str:
     items = (
-        f'<li><a href="{escape(href)}">{escape(facet.value)}</a><span class="number">{facet.count}</span></li>'
+        f'<li><a href="{escape(href)}">{escape(facet.value)}</a><span class="number">{facet.count:,}</span></li>'
         for facet, href in links
     )
     more = f'<p class="hint">These are the {_MAX_VALUES} most frequent ones.</p>' if len(links) == _MAX_VALUES else ""
@@ -227,10 +235,15 @@ def render_tree(folder: Folder, current: str) -> str:
     )
     depth = len(ways)
     folders = "".join(f'<li class="folder depth{depth}">{_render_folder_link(facet)}</li>' for facet in folder.folders)
+    position = next((at for at, page in enumerate(folder.pages) if page.path == current), 0)
+    start = max(0, min(position - _MAX_TREE_PAGES // 2, len(folder.pages) - _MAX_TREE_PAGES))
     pages = "".join(
         f'<li class="depth{depth}">{_render_page_link(page, " aria-current=page" if page.path == current else "")}</li>'
-        for page in folder.pages
+        for page in folder.pages[start : start + _MAX_TREE_PAGES]
     )
+    omitted = len(folder.pages) - _MAX_TREE_PAGES
+    if omitted > 0:
+        pages += f'<li class="depth{depth}"><a href="{ways[-1][0]}">{omitted:,} more pages</a></li>'
     return (
         '<nav class="tree" aria-label="Pages in this folder"><details open><summary>Pages</summary>'
         f"<ul>{open_folders}{pages}{folders}</ul></details></nav>"

@@ -52,7 +52,7 @@ def render_form(query: str = "", mode: str = SearchMode.HYBRID) -> str:
         '<label class="visually-hidden" for="app.q">Search this wiki</label>'
         f'<div class="box">{_MAGNIFIER}<input id="app.q" type="search" name="q" value="{escape(query)}"'
         ' maxlength="2000" placeholder="Search this wiki…" autocomplete="off"></div>'
-        f'{mode_input}<button class="primary">Search</button></form>'
+        f'{mode_input}<noscript><button class="primary">Search</button></noscript></form>'
     )
 
 

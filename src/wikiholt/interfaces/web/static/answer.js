@@ -50,12 +50,14 @@ function render(answer, state, isFollowUp, writing) {
   area.hidden = false;
 }
 
+const formatSource = (sentence) => `${sentence.file}:${sentence.line}@${shortRevision(sentence.commit)}`;
+
 function renderPage(sentences) {
   const [first] = sentences;
-  const lines = sentences.map((sentence) => el("li", {}, el("a", { href: getUrl(sentence), title: `${sentence.file}:${sentence.line}@${shortRevision(sentence.commit)}` }, sentence.text)));
+  const lines = sentences.map((sentence) => el("li", {}, el("a", { href: getUrl(sentence), title: formatSource(sentence) }, sentence.text)));
   const heading = first.heading_path.at(-1);
   return el("div", {}, el("ul", {}, lines), el("p", { class: "place" }, el("a", { href: getUrl(first) }, first.name),
-    heading && heading !== first.name ? ` › ${heading}` : "", ` · ${first.file}:${first.line}@${shortRevision(first.commit)}`));
+    heading && heading !== first.name ? ` › ${heading}` : "", el("span", { class: "source", title: formatSource(first) }, ` · ${first.file.split("/").at(-1)}:${first.line}`)));
 }
 
 // The page view at the sentence, which browsers with text fragments mark.

@@ -19,6 +19,7 @@ const similar = new SimilarPages(byId("similar"));
 const page = { path: requested, saved: "", revision: "", other: "" };
 let isSaving = false;
 
+const isLocal = () => /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
 const isNew = () => !page.revision;
 // A textarea normalizes line ends; those of the page are kept.
 const toText = (saved) => saved.replace(/\r\n?/g, "\n");
@@ -45,7 +46,7 @@ async function load() {
 function showNoAccess(access) {
   byId("editor").hidden = true;
   const isMirror = access.scope && access.scope !== "read";
-  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : "You need a key with the scope write.";
+  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : `You need a key with the scope write.${isLocal() ? " On this machine, the command wikiholt open signs you in without one." : ""}`;
   showMessage(byId("state"), isMirror ? "This wiki is read-only." : "You cannot write in this wiki.", reason,
     el("p", { class: "actions" }, !isMirror && renderKeyButton("", "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));
 }
