@@ -59,7 +59,12 @@ def measure(arguments: Namespace) -> Iterator[str]:
         base = check.check_base(commit, [])
         seconds.append(time.monotonic() - began)
         reports.append(report)
-        print(f"{commit[:10]} {len(report.findings)} findings, {seconds[-1]:.1f} s", file=sys.stderr)
+        print(
+            f"{commit[:10]} {len(report.findings)} findings, {seconds[-1]:.1f} s",
+            *report.findings,
+            file=sys.stderr,
+            flush=True,
+        )
     service.close()
     yield from format_reports(reports, seconds, sum(embedded))
 

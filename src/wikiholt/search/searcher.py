@@ -48,7 +48,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
     with_name_likelihoods,
 )
-from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
+from wikiholt.search.request import MAX_HITS, MIN_COMPARED, IndexVersion, SearchRequest
 from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.similar_pages import (
     find_copies,
@@ -342,13 +342,15 @@ class Searcher:
         return choose_passages(self._index, query, ranked.candidates, pages, nearest, self._scale)
 
     def _choose_collapsed(self, reader: IndexReader, query: Query, ranked: Ranked) -> list[ShownPage]:
-        """The passages of the requested hits. More pages are read only if there are near-duplicates."""
+        """The passages of the requested hits. More pages than these and MIN_COMPARED are read only if there are
+        near-duplicates."""
         request, left, collapsed = query.request, list(ranked.candidates), CollapsedPages()
-        while left and (missing := request.depth - len(collapsed)) > 0:
+        missing = max(request.depth, MIN_COMPARED)
+        while left and missing > 0:
             # The passages of a page are chosen together.
             count = missing if request.chunks_per_page == 1 else len(left)
             collapsed.add(self._choose_passages(reader, query, ranked._replace(candidates=left[:count])))
-            left = left[count:]
+            left, missing = left[count:], request.depth - len(collapsed)
         return collapsed.list_pages()[request.offset : request.depth]
 
     def _read_head(self, version: int, known: IndexVersion | None) -> tuple[str | None, str]:

@@ -170,6 +170,15 @@ def test_what_was_not_answered_before_is_a_warning(wiki: IndexedWiki) -> None:
     assert {each.severity for each in report.findings} == {"warning"}
 
 
+def test_a_new_question_that_is_not_answered_is_an_error(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({f"key{number}.md": KEY for number in range(30)})
+    report = compare(wiki, {"questions.md": TABLE + "| spare key of the tool shed | rules/fires.md | Not there. |\n"})
+    rules = [(each.rule, str(each.severity)) for each in report.findings]
+    assert rules == [("unanswered-question", "error"), ("missing-sentence", "error")]
+    again = compare(wiki, {"more.md": "# More\n"})
+    assert {str(each.severity) for each in again.findings} == {"warning"}
+
+
 def test_a_question_for_a_page_that_does_not_exist_is_an_error(wiki: IndexedWiki) -> None:
     report = compare(wiki, {"questions.md": TABLE + "| Where is the pond? | pond.md |\n"})
     assert list_findings(report) == [("unanswered-question", "error", "questions.md", 5)]

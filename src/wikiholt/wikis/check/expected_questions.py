@@ -19,7 +19,8 @@ _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _DELIMITER = re.compile(r":?-+:?")
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _LINK = re.compile(
-    r"\[\[(?P<wiki>[^\]|#]+)[^\]]*\]\]|\[[^\]]*\]\((?:<(?P<quoted>[^>#]+)[^>]*>|(?P<target>[^)\s#]+)[^)]*)\)"
+    r"\[\[(?P<wiki>[^\[\]|#]+)[^\[\]]*\]\]"
+    r"|\[[^\[\]]*\]\((?:<(?P<quoted>[^<>#]+)[^<>]*>|(?P<target>[^\s()#]+)[^()]*)\)"
 )
 _MAX_COLUMNS = 3
 _HINT = "write `| question | page | sentence |`; the sentence may be missing"

@@ -107,26 +107,25 @@ def build_logged_questions(records: Sequence[QueryRecord], known: Iterable[str])
 
 
 def find_unanswered(
-    outcomes: Sequence[ExpectedOutcome], file: str, before: Sequence[ExpectedOutcome] = ()
+    outcomes: Sequence[ExpectedOutcome], file: str, before: Mapping[str, ExpectedOutcome]
 ) -> Iterator[Finding]:
-    """Expected questions that are not answered. It is only a warning if they were not answered at the base either."""
-    for position, outcome in enumerate(outcomes):
-        old = before[position] if before else None
+    """Expected questions that are not answered. `before` has the outcomes at the base of those that it expected too;
+    what was wrong there is only a warning."""
+    for outcome in outcomes:
         question = outcome.question
-        severity = Severity.ERROR if old is None or old.is_answered or old.path is None else Severity.WARNING
-        change = " any more" if old is not None and old.is_answered else ""
-        if outcome.path is None:
-            message = f"there is no page {question.page}, which answers {question.text!r}"
-            yield Finding("unanswered-question", Severity.ERROR, file, question.line, message)
-        elif not outcome.is_answered:
-            place = f"is hit {outcome.rank}" if outcome.rank else "is not among the first ten hits"
-            message = f"{question.text!r} does not find {outcome.path}{change}: it {place}, not one of the first three"
+        old = before.get(question.text)
+        if not outcome.is_answered:
+            severity = Severity.ERROR if old is None or old.is_answered else Severity.WARNING
+            change = " any more" if old is not None and old.is_answered else ""
+            place = f"it is hit {outcome.rank}" if outcome.rank else "it is not among the first ten"
+            message = f"{question.text!r} does not find {outcome.path} among the first three hits{change}: {place}"
+            if outcome.path is None:
+                message = f"there is no page {question.page}, which answers {question.text!r}"
             yield Finding("unanswered-question", severity, file, question.line, message)
         if outcome.path is not None and not outcome.has_sentence:
-            is_old = old is not None and not old.has_sentence and old.path is not None
+            severity = Severity.ERROR if old is None or old.has_sentence else Severity.WARNING
             message = f"{outcome.path} does not contain the sentence {question.sentence!r}"
-            kind = Severity.WARNING if is_old else Severity.ERROR
-            yield Finding("missing-sentence", kind, file, question.line, message)
+            yield Finding("missing-sentence", severity, file, question.line, message)
 
 
 def find_lost(

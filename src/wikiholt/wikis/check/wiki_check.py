@@ -1,6 +1,7 @@
 """Runs a check: at one commit, or at two with the same index, so that the second needs only what is new."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from wikiholt.domain.protocols import Source
@@ -39,7 +40,8 @@ class CheckedBase:
     """What is remembered of the base while the index is brought to the head."""
 
     state: WikiState
-    outcomes: Sequence[ExpectedOutcome]
+    outcomes: Mapping[str, ExpectedOutcome]
+    """Those of the questions that the base expected too, by text."""
     answered: Sequence[Question]
 
 
@@ -87,9 +89,12 @@ class WikiCheck:
     def check_base(self, commit: str, questions: Sequence[ExpectedQuestion]) -> CheckedBase:
         """Read the wiki at the base, and ask the questions there."""
         handle = self._open_at(commit)
-        return CheckedBase(
-            _read_state(handle), ask_expected(handle, questions, self._page), mine_answered(handle, self._records)
-        )
+        expected: set[str] = set()
+        with suppress(InvalidEvaluation):  # the head may have repaired the file, or added it
+            expected = {question.text for question in self.read_questions(commit)}
+        outcomes = ask_expected(handle, [each for each in questions if each.text in expected], self._page)
+        by_text = {outcome.question.text: outcome for outcome in outcomes}
+        return CheckedBase(_read_state(handle), by_text, mine_answered(handle, self._records))
 
     def check_head(
         self, base: CheckedBase | None, commit: str, questions: Sequence[ExpectedQuestion], notes: Sequence[str]
@@ -98,7 +103,7 @@ class WikiCheck:
         handle = self._open_at(commit)
         state = _read_state(handle)
         outcomes = ask_expected(handle, questions, self._page)
-        findings = list(find_unanswered(outcomes, self._file, base.outcomes if base is not None else ()))
+        findings = list(find_unanswered(outcomes, self._file, base.outcomes if base is not None else {}))
         if base is None:
             findings += [fault for fault in find_faults(state) if fault.file != self._file]
         else:
