@@ -43,8 +43,8 @@ class ChromaError(IndexUnavailable):
 
     code = "chroma-refused"
 
-    def __init__(self, message: str, http_status: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, http_status: int = 0, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.http_status = http_status
 
 
