@@ -62,7 +62,9 @@ def make_record(result: SearchResult, interface: SearchInterface, *, filtered: b
 
 def _get_shown_pages(result: SearchResult) -> tuple[str, ...]:
     # A page may have several hits, each with another passage.
-    paths = tuple(dict.fromkeys([hit.path for hit in result.hits[:_MAX_SHOWN_PAGES]]))
+    hits = result.hits[:_MAX_SHOWN_PAGES]
+    also_on = (place.path for hit in hits for place in hit.also_on)
+    paths = tuple(dict.fromkeys([*(hit.path for hit in hits), *also_on]))
     remaining = _MAX_PATHS_CHARS
     for index, path in enumerate(paths):
         remaining -= len(path)
