@@ -147,7 +147,9 @@ def _convert_target(match: re.Match[str]) -> str:
 
 # Boxes between lines of colons.
 
-_CONTAINER = re.compile(r"(?P<indent>[ \t]{0,40}+)(?P<colons>:{3,}+)[ \t]*+(?:(?P<kind>[A-Za-z][\w-]*+)(?P<rest>[^\n]*+))?")
+_CONTAINER = re.compile(
+    r"(?P<indent>[ \t]{0,40}+)(?P<colons>:{3,}+)[ \t]*+(?:(?P<kind>[A-Za-z][\w-]*+)(?P<rest>[^\n]*+))?"
+)
 _BRACKETED_TITLE = re.compile(r"[ \t]*+\[([^\[\]]*+(?>(?:\[[^\[\]]*+\][^\[\]]*+){0,99}))\]")
 _TITLE_ATTRIBUTE = re.compile(r"""title=(?:"([^"]*+)"|'([^']*+)')""")
 _CONTAINER_ATTRIBUTES = re.compile(r"\{[^{}]*+\}")
