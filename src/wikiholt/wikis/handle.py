@@ -203,10 +203,12 @@ class WikiHandle:
         lock_timeout_s: float | None = None,
         *,
         from_scratch: bool = False,
+        words_only: bool = False,
     ) -> SyncReport:
         """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync.
 
-        With `from_scratch`, build a new generation, or continue a paused one; the published one answers meanwhile.
+        With `words_only`, a first sync leaves the vectors to the next one. With `from_scratch`, build a new generation,
+        or continue a paused one; the published one answers meanwhile.
         """
         removing, asked_at = False, time.monotonic()
 
@@ -217,7 +219,9 @@ class WikiHandle:
             return Pause.NOW if removing else pause()
 
         try:
-            report = self._get_syncer().sync(progress, check_pause, lock_timeout_s, from_scratch=from_scratch)
+            report = self._get_syncer().sync(
+                progress, check_pause, lock_timeout_s, from_scratch=from_scratch, words_only=words_only
+            )
         except SyncPaused as error:
             if removing:  # nobody will continue it
                 raise Busy("this wiki is being removed", hint="`wikiholt list` shows all wikis") from error
@@ -279,7 +283,8 @@ class WikiHandle:
             return None
         identify = self._components.identity or self._components.embedder
         recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
-        return state.revision if state.recipe == recipe and state.pages else None
+        is_complete = state.recipe == recipe and state.pages and not state.pending_chunks
+        return state.revision if is_complete else None
 
     def require_never_indexed(self) -> None:
         """Raise NoCommits if there is or was an index: a wiki that has no pages then has lost them."""

@@ -129,6 +129,7 @@ class ActivityDocument(TypedDict):
     chunks_embedded: int
     chunks_done: int
     chunks_expected: int
+    seconds_left: float | None
 
 
 class StatusDocument(WikiDocument, IndexStatusDocument):

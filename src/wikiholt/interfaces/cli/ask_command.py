@@ -83,14 +83,18 @@ def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePl
             yield _INDENT + style.format_dim(label + place + commit)
             yield from _explain(sentence["explanation"], style)
     elif document["closest"]:
-        yield style.format_warning("This wiki does not say. The closest pages are:")
+        is_complete = document["meaning_ready"] == 1
+        verdict = "This wiki does not say. The closest pages are:" if is_complete else "The closest pages so far are:"
+        yield style.format_warning(verdict)
         for number, hit in enumerate(document["closest"], 1):
             place = places.format(hit["file"], hit["lines"][0], style)
             yield f"{number}. {style.format_bold(to_safe_line(hit['name']))}  {style.format_dim(label + place)}"
             yield from _explain(hit["explanation"], style)
             yield from wrap(to_safe_line(hit["snippet"]), width, initial_indent="   ", subsequent_indent="   ")
     else:
-        yield style.format_warning("This wiki does not say.")
+        yield style.format_warning(
+            "This wiki does not say." if document["meaning_ready"] == 1 else "Nothing found yet."
+        )
     yield style.format_dim(f"{document['probability']:.0%} likely · {document['took_ms']:.0f} ms")
     yield from (style.format_warning(f"note: {to_safe_line(note)}") for note in document["notes"])
 
