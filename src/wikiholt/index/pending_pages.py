@@ -3,9 +3,9 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -14,15 +14,15 @@ from wikiholt.text.links import fold_path
 
 _WANTED_NOTE = "wanted"
 _MAX_WANTED = 50
+_PAGES_PER_READ = 500
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PendingPages:
     """The pending pages of an index, by file: those most likely wanted first, with the length of their text."""
 
-    lengths: dict[str, int]
-    _began: float = field(default_factory=time.monotonic)
+    lengths: Mapping[str, int]
 
     @classmethod
     def read(cls, index: WikiIndex) -> "PendingPages":
@@ -36,13 +36,34 @@ class PendingPages:
         for order in (by_links, by_date):
             ranks.update({page_id: place for place, page_id in enumerate(order)})
         ordered = (pages[page_id] for page_id in sorted(page_ids, key=lambda page_id: ranks[page_id]))
-        return cls({page.file: max(1, page.length) for page in ordered})
+        lengths = {
+            page_id: sum(len(chunk.text) + len("".join((pages[page_id].name, *chunk.heading_path))) for chunk in chunks)
+            for start in range(0, len(page_ids), _PAGES_PER_READ)
+            for page_id, chunks in index.get_page_chunks(page_ids[start : start + _PAGES_PER_READ]).items()
+        }
+        return cls({page.file: lengths.get(page.page_id, 0) for page in ordered})
+
+
+class EmbeddingSpeed:
+    """How fast the pages of one wiki are embedded, in all slices of a sync."""
+
+    def __init__(self) -> None:
+        self._seconds = self._characters = 0.0
+        self._began = 0.0
+        self._length = self._done = 0
+
+    def start(self, pending: PendingPages) -> None:
+        """A slice begins, with these pages."""
+        self._seconds += time.monotonic() - self._began if self._done else 0.0
+        self._characters += self._done
+        self._began, self._length, self._done = time.monotonic(), sum(pending.lengths.values()), 0
 
     def estimate_seconds(self, characters_done: int) -> float | None:
-        """The time that the rest takes at the speed so far; None before the first text."""
-        # A text is embedded with the names of its page and headings, so that more is embedded than the pages have.
-        elapsed, total = time.monotonic() - self._began, sum(self.lengths.values())
-        return elapsed * max(0, total - characters_done) / characters_done if characters_done else None
+        """The time that the rest takes after so much of this slice; None before the first text."""
+        self._done = characters_done
+        characters = self._characters + characters_done
+        seconds = self._seconds + time.monotonic() - self._began
+        return seconds * max(0, self._length - characters_done) / characters if characters else None
 
 
 def record_wanted(store: IndexStore, wiki_id: str, files: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.index.batch import BatchIndexer, BatchStats, Pause, PauseCheck
-from wikiholt.index.pending_pages import PendingPages
+from wikiholt.index.pending_pages import EmbeddingSpeed, PendingPages
 from wikiholt.index.pipeline import TextPipeline, TreeReader
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
@@ -180,6 +180,7 @@ class Reconciler:
         self._trees = trees
         self._warnings = warnings
         self._known_good: dict[int, _KnownGood] = {}
+        self._speed = EmbeddingSpeed()
         self._histories: tuple[str, FileHistories] | None = None
         """What the last sync read from git at a revision, for the next one, which may continue it."""
 
@@ -265,9 +266,10 @@ class Reconciler:
         former = {file: [name for name in names if name not in tree] for file, names in histories.former_files.items()}
 
         chunks = index.get_state().pending_chunks
+        self._speed.start(pending)
 
         def report(stats: BatchStats) -> None:
-            seconds_left = pending.estimate_seconds(stats.characters_done)
+            seconds_left = self._speed.estimate_seconds(stats.characters_done)
             done = SyncProgress(len(tree), len(tree), stats.embedded, stats.texts_done, chunks, seconds_left)
             callbacks.on_progress(done)
 

@@ -142,8 +142,7 @@ class Searcher:
             if query.lexicon_unavailable:
                 reader.report_fault("the lexicon is unavailable; typos were not corrected and compounds not matched")
             query = replace(query, allowed=find_allowed(reader, query))
-            if request.mode is SearchMode.SEMANTIC:
-                query = _leave_out_pending(reader, query)
+            searched = _leave_out_pending(reader, query) if request.mode is SearchMode.SEMANTIC else query
             notes = list(explain_query(reader, query, fields.text))
             if request.rerank and request.mode is SearchMode.KEYWORD:
                 notes.append("keyword results are not reranked")
@@ -151,14 +150,14 @@ class Searcher:
             embedded: EmbeddedQuery | None = None
             if is_listing and query.allowed is not None:
                 ranked = Ranked(order.list_newest(query.allowed))
-            elif query.has_no_page:
+            elif searched.has_no_page:
                 ranked = Ranked(())
             else:
-                words = find_by_words(reader, query)
-                if not self._is_pending(reader, query, words):
-                    embedded = self._embed_query(reader, query, started)
-                    query = _leave_out_pending(reader, query) if embedded else query
-                ranked = self._rank(reader, query, words, embedded.vector if embedded else None, order)
+                words = find_by_words(reader, searched)
+                if not self._is_pending(reader, searched, words):
+                    embedded = self._embed_query(reader, searched, started)
+                    searched = _leave_out_pending(reader, searched) if embedded else searched
+                ranked = self._rank(reader, searched, words, embedded.vector if embedded else None, order)
             return self._present(reader, query, ranked, embedded, known, began, notes=notes)
 
     def make_answer_request(

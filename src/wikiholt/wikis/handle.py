@@ -272,8 +272,11 @@ class WikiHandle:
         """The last recorded commit; empty if there is none, or if the index contains it."""
         return self._components.store.get_note(self.wiki.id, _WRITE_NOTE) or ""
 
-    def get_indexed_revision(self) -> str | None:
-        """The revision of the index; None if a sync has work to do, or would fail because there are no pages."""
+    def get_indexed_revision(self, *, words_only: bool = False) -> str | None:
+        """The revision of the index; None if a sync has work to do, or would fail because there are no pages.
+
+        With `words_only`, also if pages are not embedded yet.
+        """
         if not self._repair.health.is_ok:
             return None  # the next sync checks the entire index
         try:
@@ -283,7 +286,7 @@ class WikiHandle:
             return None
         identify = self._components.identity or self._components.embedder
         recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
-        is_complete = state.recipe == recipe and state.pages and not state.pending_chunks
+        is_complete = state.recipe == recipe and state.pages and (words_only or not state.pending_chunks)
         return state.revision if is_complete else None
 
     def require_never_indexed(self) -> None:

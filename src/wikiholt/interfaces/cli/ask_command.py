@@ -18,7 +18,13 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.hit_output import FilePlaces
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
-from wikiholt.interfaces.cli.search_command import add_filter_options, open_current_wikis, read_filter
+from wikiholt.interfaces.cli.search_command import (
+    add_filter_options,
+    add_wait_option,
+    keep_warm,
+    open_current_wikis,
+    read_filter,
+)
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ def add_arguments(commands: Subparsers) -> None:
     text = "the previous question, whose words count if this one has none of its own or refers back"
     parser.add_argument("--after", default="", metavar="QUESTION", help=text)
     add_filter_options(parser)
+    add_wait_option(parser)
     parser.add_argument("--explain", action="store_true", help="say in one line why each sentence or page is there")
     parser.add_argument("--no-sync", action="store_true", help="ask the index as it is, without syncing it first")
 
@@ -69,6 +76,7 @@ def run_ask(context: CommandContext) -> int:
     wiki = next(wiki for wiki in wikis if wiki.slug == best)
     label = f"{best}: " if len(wikis) > 1 else ""
     context.print_result(document, list(format_answer(document, context.style, FilePlaces.from_wiki(wiki), label)))
+    keep_warm(context)
     return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
 
 

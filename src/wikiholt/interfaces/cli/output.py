@@ -250,9 +250,16 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
             # Some terminals have no size. tqdm would then draw nothing.
             columns, rows = shutil.get_terminal_size()
             bar = tqdm(desc=name, unit=" chunks", ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
-        bar.total = max(progress.chunks_expected, progress.chunks_done)
-        bar.set_postfix_str(f"{progress.pages_done} of {progress.pages_total} pages", refresh=False)
-        bar.update(progress.chunks_done - bar.n)
+        pages = f"{progress.pages_done} of {progress.pages_total} pages"
+        is_reading = not progress.chunks_done and bool(progress.pages_done)
+        done, total = (
+            (progress.pages_done, progress.pages_total)
+            if is_reading
+            else (progress.chunks_done, max(progress.chunks_expected, progress.chunks_done))
+        )
+        bar.unit, bar.total = " pages" if is_reading else " chunks", total
+        bar.set_postfix_str("" if is_reading else pages, refresh=False)
+        bar.update(done - bar.n)
 
     try:
         yield update

@@ -1,5 +1,6 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
+import argparse
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ def add_arguments(commands: Subparsers) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
+    parser.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--workers", metavar="N", help="processes that answer requests (default: serve.workers, 1)")
 
 
@@ -32,6 +34,11 @@ def run_serve(context: CommandContext) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly with exit code 0."""
     roots = [_check_root(path) for path in context.arguments.directories]
     settings, as_json = context.settings, context.arguments.json
+    if context.arguments.background:
+        from wikiholt.interfaces.cli.http_server import serve_in_background
+
+        serve_in_background(settings)
+        return 0
     if not as_json:
         show_status(settings.log_level)
     from wikiholt.interfaces.cli.supervisor import supervise, take_child_spec
