@@ -154,6 +154,8 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"  {format_count(state.pages, 'page')}, {format_count(state.chunks, 'chunk')}, "
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
+        if state.pending_chunks:
+            lines.append(style.format_warning(f"  meaning: {int(100 * state.embedded_share)} % ready"))
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
