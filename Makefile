@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Each Python process would compile the package again otherwise, and the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
+SELECT := not long
 UNIT := not (browser or chroma or gate or long or model or otterwiki or postgres or process or slow)
 # Directories without a unit test are not even imported.
 UNIT_DIRECTORIES := $(foreach kind,browser chroma crash fuzz model otterwiki postgres process soak,--ignore-glob='tests/*$(kind)')
@@ -43,8 +44,8 @@ unit: $(READY)       ## The tests that need neither a server nor a model
 test: $(READY)       ## Every check and every test, side by side, without the long forms
 	$(MAKE) --no-print-directory -j 2 check suite
 
-suite: $(READY) tests/__pycache__ ## Every test, without the long forms
-	$(PYTEST) $(GROUPED) -m "not long"
+suite: $(READY) tests/__pycache__ ## Every test, without the long forms; SELECT="browser" chooses by markers
+	$(PYTEST) $(GROUPED) -m "$(SELECT)"
 
 # In a new checkout each worker would compile all tests. What is wrong with a test, the suite itself says.
 tests/__pycache__: | $(READY)

@@ -119,20 +119,21 @@ def load_articles(directory: Path, data: Path, foreign: Sequence[AskedQuestion])
 def measure(wikis: Sequence[AskedWiki]) -> Iterator[str]:
     yield make_head(
         "| wiki | questions | right page first, among three | snippet has the answer: first, among three | chosen sentences"
-        " have it: first, among three | answered | … and has it | foreign | answered |"
+        " have it: first, among three | answered | … and has it | had it and was not answered | foreign | answered |"
     )
-    totals = np.zeros(11, int)
+    totals = np.zeros(12, int)
     for wiki in wikis:
         counts = count_answers(wiki)
         totals += counts if wiki.name != "XQuAD" else 0
         yield format_row(wiki.name, counts)
     yield format_row("all wikis without XQuAD", totals)
-    yield f"\n{format_times(wikis[0])}"
+    yield f"\n{format_times(wikis[0])} A limit of {answers.ANSWER_PROBABILITY} was chosen on other wikis."
 
 
 def count_answers(wiki: AskedWiki) -> np.ndarray:
-    """Questions; right page first, and among three; of each with the snippet, and the sentences; answered; right; foreign."""
-    counts = np.zeros(11, int)
+    """Questions; right page first, and among three; of each with the snippet, and the sentences; answered; right; right
+    but not shown; foreign; answered."""
+    counts = np.zeros(12, int)
     for question in wiki.own:
         pages = list(dict.fromkeys(hit.file for hit in wiki.handle.search(SearchRequest(question.text, 3)).hits))
         snippet = wiki.handle.search(SearchRequest(question.text, 1)).hits
@@ -143,10 +144,10 @@ def count_answers(wiki: AskedWiki) -> np.ndarray:
         is_shown = answer.probability >= answers.ANSWER_PROBABILITY
         counts += [
             *(True, is_first, is_found, in_snippet and is_first, in_snippet and is_found),
-            *(has_it and is_first, has_it and is_found, is_shown, is_shown and has_it, 0, 0),
+            *(has_it and is_first, has_it and is_found, is_shown, is_shown and has_it, has_it and not is_shown, 0, 0),
         ]
     for question in wiki.foreign:
-        counts += [*[0] * 9, 1, ask_anyway(wiki.handle, question.text).probability >= answers.ANSWER_PROBABILITY]
+        counts += [*[0] * 10, 1, ask_anyway(wiki.handle, question.text).probability >= answers.ANSWER_PROBABILITY]
     return counts
 
 
@@ -160,13 +161,14 @@ def ask_anyway(handle: WikiHandle, question: str) -> Answer:
 
 
 def format_row(name: str, counts: np.ndarray) -> str:
-    n, first, three, snippet, snippet_three, chosen, chosen_three, answered, right, foreign, shown = counts
+    n, first, three, snippet, snippet_three, chosen, chosen_three, answered, right, hidden, foreign, shown = counts
     cells = (
         *(n, f"{first / n:.1%}, {three / n:.1%}", f"{snippet / first:.1%}, {snippet_three / three:.1%}"),
         *(
             f"{chosen / first:.1%}, {chosen_three / three:.1%}",
             f"{answered / n:.1%}",
             f"{right / max(answered, 1):.1%}",
+            f"{hidden / n:.1%}",
         ),
         *(foreign, f"{shown / max(foreign, 1):.1%}"),
     )
@@ -182,7 +184,7 @@ def format_times(wiki: AskedWiki) -> str:
             call(question.text)
             times[name].append((perf_counter() - start) * 1000)
     search, ask = (median(times[name]) for name in ("search", "ask"))
-    return f"Median of {TIMED_QUESTIONS} questions to {wiki.name}, in turns: a search {search:.1f} ms, an answer {ask:.1f} ms."
+    return f"Median of {TIMED_QUESTIONS} questions to {wiki.name}, in turns: an answer takes {ask / search:.2f} times a search."
 
 
 def fit_weights(wikis: Sequence[AskedWiki]) -> Iterator[str]:

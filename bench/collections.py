@@ -46,12 +46,6 @@ class Queries:
         return f"{self.collection} ({self.kind})" if self.kind else self.collection
 
 
-def find_collections(directory: Path, data: Path) -> dict[str, Path]:
-    """The collections by name: the shared ones, and those that bench.extra_collections wrote."""
-    further = sorted((data / "extra").iterdir()) if (data / "extra").is_dir() else []
-    return {name: directory / name for name in SHARED_NAMES} | {path.name: path for path in further}
-
-
 def get_group(name: str) -> str:
     """The name under which related collections are left out together."""
     return RELATED.get(name, name)

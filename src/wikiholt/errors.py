@@ -1,63 +1,4 @@
-"""The error tree. Every error has a message, a stable code, an exit code and an HTTP status.
-
-WikiholtError
-├── InvalidInput          the input is not valid                       (exit 2, HTTP 422)
-│   ├── InvalidSlug
-│   ├── InvalidQuery
-│   ├── InvalidSetting
-│   ├── InvalidSource
-│   ├── InvalidPage       a page's path, content, author or edit is not valid
-│   ├── InvalidEvaluation questions or judgements are not valid, or there are none
-│   ├── InvalidImport     the data to import is unreadable or has no known owner
-│   └── InputTooLarge                                                  (HTTP 413)
-├── AccessDenied          permission denied                            (exit 11, HTTP 403)
-│   ├── Unauthorized      no key, or an unknown key                    (HTTP 401)
-│   ├── Forbidden         the key does not grant this                  (HTTP 403)
-│   ├── SignInUnavailable the OpenID provider does not answer          (HTTP 503)
-│   └── TooManyRequests   rate limited; retry after `retry_after` s    (HTTP 429)
-├── NotFound              the named object does not exist              (exit 3, HTTP 404)
-│   ├── WikiNotFound
-│   ├── PageNotFound
-│   ├── AttachmentNotFound
-│   ├── KeyNotFound
-│   ├── BackupNotFound
-│   └── QueryLogNotFound  the query log is disabled and empty
-├── Conflict              the object exists, or is in use              (exit 4, HTTP 409)
-│   ├── WikiExists
-│   ├── PageExists
-│   ├── RevisionMismatch  the page changed since the writer read it
-│   ├── NotWritable       the wiki's source is read-only
-│   └── Busy              another process holds the lock
-│       └── LockTimeout   the database did not grant a lock in time    (HTTP 503)
-├── ModelError            the model cannot be used                     (exit 5, HTTP 503)
-│   ├── ModelMissing
-│   ├── ModelCorrupt
-│   ├── ModelMismatch
-│   ├── ModelSelfTestFailed
-│   ├── ModelUnavailable   the server of the model does not answer now
-│   └── ModelRefused       a model of the hub cannot be used as it is published
-├── SourceError           the git repository cannot be read            (exit 6, HTTP 503)
-│   ├── SourceMissing
-│   ├── SourceCorrupt
-│   ├── RepositoryReplaced another repository is at the wiki's path
-│   └── NoCommits
-│       └── NoPagesYet    nobody has written to the repository that Wikiholt created; not a failure
-├── IndexUnavailable      the index cannot answer                      (exit 7, HTTP 503)
-│   ├── IndexMissing
-│   │   └── IndexRepairing the index was damaged and is being rebuilt
-│   ├── IndexCorrupt
-│   │   └── IndexForeign  the index belongs to another wiki, or does not name its wiki
-│   ├── IndexTooNew
-│   ├── NothingIndexed
-│   ├── CacheCannotAnswer the cache cannot answer this query; the store can
-│   ├── StorageError      disk full, or a read-only directory
-│   └── DatabaseUnavailable retry after `retry_after` s; no data is lost
-│       ├── TooManyConnections
-│       └── LoginRefused
-├── SyncFailed            the sync's counts do not add up              (exit 8, HTTP 503)
-│   └── NoPages
-└── MissingDependency     an optional dependency is not installed      (exit 9, HTTP 503)
-"""
+"""All errors. Each has a message, a stable code, an exit code and an HTTP status."""
 
 from typing import ClassVar
 
@@ -98,14 +39,20 @@ class InvalidSource(InvalidInput):
 
 
 class InvalidPage(InvalidInput):
+    """A page's path, content, author or edit is not valid."""
+
     code = "invalid-page"
 
 
 class InvalidImport(InvalidInput):
+    """The data to import is unreadable or has no known owner."""
+
     code = "invalid-import"
 
 
 class InvalidEvaluation(InvalidInput):
+    """Questions or judgements are not valid, or there are none."""
+
     code = "invalid-evaluation"
 
 
@@ -121,15 +68,21 @@ class AccessDenied(WikiholtError):
 
 
 class Unauthorized(AccessDenied):
+    """No key, or an unknown key."""
+
     code = "unauthorized"
     status = 401
 
 
 class Forbidden(AccessDenied):
+    """The key does not grant this."""
+
     code = "forbidden"
 
 
 class SignInUnavailable(AccessDenied):
+    """The OpenID provider does not answer."""
+
     code = "sign-in-unavailable"
     status = 503
 
@@ -182,6 +135,8 @@ class BackupNotFound(NotFound):
 
 
 class QueryLogNotFound(NotFound):
+    """The query log is disabled and empty."""
+
     code = "no-query-log"
 
 
@@ -210,14 +165,20 @@ class RevisionMismatch(Conflict):
 
 
 class NotWritable(Conflict):
+    """The wiki's source is read-only."""
+
     code = "not-writable"
 
 
 class Busy(Conflict):
+    """Another process holds the lock."""
+
     code = "busy"
 
 
 class LockTimeout(Busy):
+    """The database did not grant a lock in time."""
+
     code = "lock-timeout"
     status = 503
 
@@ -245,10 +206,14 @@ class ModelSelfTestFailed(ModelError):
 
 
 class ModelUnavailable(ModelError):
+    """The server of the model does not answer now."""
+
     code = "model-unavailable"
 
 
 class ModelRefused(ModelError):
+    """A model of the hub cannot be used as it is published."""
+
     code = "model-refused"
 
 
@@ -267,6 +232,8 @@ class SourceCorrupt(SourceError):
 
 
 class RepositoryReplaced(SourceError):
+    """Another repository is at the wiki's path."""
+
     code = "repository-replaced"
 
 
@@ -275,6 +242,8 @@ class NoCommits(SourceError):
 
 
 class NoPagesYet(NoCommits):
+    """Nobody has written to the repository that Wikiholt created. Not a failure."""
+
     code = "no-pages-yet"
 
 
@@ -289,6 +258,8 @@ class IndexMissing(IndexUnavailable):
 
 
 class IndexRepairing(IndexMissing):
+    """The index was damaged and is being rebuilt."""
+
     code = "index-repairing"
 
 
@@ -297,6 +268,8 @@ class IndexCorrupt(IndexUnavailable):
 
 
 class IndexForeign(IndexCorrupt):
+    """The index belongs to another wiki, or does not name its wiki."""
+
     code = "index-foreign"
 
 
@@ -309,10 +282,14 @@ class NothingIndexed(IndexUnavailable):
 
 
 class CacheCannotAnswer(IndexUnavailable):
+    """The cache cannot answer this query; the store can."""
+
     code = "cache-cannot-answer"
 
 
 class StorageError(IndexUnavailable):
+    """The disk is full, or a directory is read-only."""
+
     code = "storage-error"
 
 
@@ -339,6 +316,8 @@ class LoginRefused(DatabaseUnavailable):
 
 
 class SyncFailed(WikiholtError):
+    """The counts of a sync do not add up."""
+
     code = "sync-failed"
     exit_code = 8
     status = 503

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from typing import TYPE_CHECKING, cast
@@ -68,6 +69,22 @@ class HttpClient:
         connection.sock = self._connect(_get_remaining_s(deadline))
         return self._exchange(connection, request, deadline, is_new_connection=True)
 
+    @contextmanager
+    def open_stream(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], *, timeout_s: float
+    ) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """Send a request, and yield the status and the parts of the body as they arrive. Raises as `send` does.
+
+        The connection is a new one and is closed at the end of the block, so that the server stops.
+        """
+        deadline = time.monotonic() + timeout_s
+        connection = http.client.HTTPConnection(self._host)
+        connection.sock = self._connect(_get_remaining_s(deadline))
+        with closing(connection):
+            response = self._request(connection, (method, path, content, dict(headers)), deadline)
+            with closing(response):
+                yield response.status, self._iter_body(response)
+
     def close(self) -> None:
         """Close all idle connections; a later request opens a new one."""
         with self._lock:
@@ -85,12 +102,7 @@ class HttpClient:
     ) -> HttpReply:
         """Send one request and read the reply. The connection is kept on success."""
         try:
-            connection.sock.settimeout(_get_remaining_s(deadline))
-            connection.response_class = lambda sock, **options: http.client.HTTPResponse(  # type: ignore[assignment]
-                cast(socket.socket, _TimedReader(sock, deadline)), **options
-            )
-            connection.request(*request)
-            response = connection.getresponse()
+            response = self._request(connection, request, deadline)
             body = b"".join(self._iter_body(response))
         except BaseException:
             connection.close()
@@ -102,6 +114,18 @@ class HttpClient:
             else:
                 connection.close()
         return HttpReply(response.status, response.headers, body, is_new_connection)
+
+    @staticmethod
+    def _request(
+        connection: http.client.HTTPConnection, request: _Request, deadline: float
+    ) -> http.client.HTTPResponse:
+        """Send one request and read the head of the reply."""
+        connection.sock.settimeout(_get_remaining_s(deadline))
+        connection.response_class = lambda sock, **options: http.client.HTTPResponse(  # type: ignore[assignment]
+            cast(socket.socket, _TimedReader(sock, deadline)), **options
+        )
+        connection.request(*request)
+        return connection.getresponse()
 
     def _iter_body(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         size = 0

@@ -1,7 +1,6 @@
 """`python -m tests.crash --rounds 500 --seed 1`: the crash test. `--round 17` repeats one round of a seed.
 
-`--store postgres` uses a PostgreSQL server that the test starts. With `--damage` nothing is killed: every round damages
-one file of a data directory and checks the search results before and after the next sync.
+`--store postgres` uses a PostgreSQL server that the test starts.
 """
 
 import argparse
@@ -32,18 +31,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--round", type=int, default=None, metavar="NUMBER")
     parser.add_argument("--store", choices=("files", "postgres"), default="files", help="where the indexes are")
-    parser.add_argument("--real", action="store_true", help="use the bundled model")
     parser.add_argument("--bug", default="", help="inject this bug and check that it is found")
     parser.add_argument("--operation", default="", help="run only this operation")
     parser.add_argument("--failure", default="", help="cause only this failure")
     parser.add_argument("--each", action="store_true", help="take operations and failures in turn, not at random")
-    parser.add_argument("--damage", action="store_true", help="damage files instead")
     parser.add_argument("--until", default="", metavar="FAULT", help="end after a round with this text in its fault")
     parser.add_argument("--quiet", action="store_true", help="show only the rounds with faults")
     arguments = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     print_line(f"seed {seed}")
-    return _run_damage_rounds(seed, arguments) if arguments.damage else _run_crash_rounds(seed, arguments)
+    return _run_crash_rounds(seed, arguments)
 
 
 def _run_crash_rounds(seed: int, arguments: argparse.Namespace) -> int:
@@ -66,21 +63,6 @@ def _run_crash_rounds(seed: int, arguments: argparse.Namespace) -> int:
     return 1 if any(round_.fault for round_ in results) else 0
 
 
-def _run_damage_rounds(seed: int, arguments: argparse.Namespace) -> int:
-    from tests.crash.damage_rounds import DamageRounds, count_faults
-
-    with tempfile.TemporaryDirectory(prefix="damage-") as directory:
-        rounds = DamageRounds(Path(directory) / "rounds", seed)
-        numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
-        results = []
-        for number in numbers:
-            results.append(rounds.run_round(number))
-            if results[-1].fault or not arguments.quiet:
-                print_line(results[-1])
-    print_line(f"seed {seed}\n{count_faults(results)}; {rounds.cases} kinds of damage")
-    return 1 if any(round_.fault for round_ in results) else 0
-
-
 def _make_gate(
     directory: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack
 ) -> "CrashGate | PostgresCrashGate":
@@ -90,11 +72,9 @@ def _make_gate(
 
         return PostgresCrashGate(directory, stack.enter_context(run_restorable_server()), seed, bug=arguments.bug)
     from tests.crash.crash_gate import CrashGate
-    from tests.support.services import REAL_MODEL
 
     _unshare_mounts()
-    model, pages = (REAL_MODEL, 10) if arguments.real else ("fake", 40)
-    return CrashGate(directory, seed, model=model, pages=pages, bug=arguments.bug)
+    return CrashGate(directory, seed, bug=arguments.bug)
 
 
 def _unshare_mounts() -> None:

@@ -35,9 +35,8 @@ _COMPLETED_JOB = ReindexJob(ReindexState.COMPLETE, "1")
 class CrashGate:
     """All rounds of one seed, in one directory."""
 
-    def __init__(self, directory: Path, seed: int, *, model: str = "fake", pages: int = 40, bug: str = "") -> None:
+    def __init__(self, directory: Path, seed: int, *, pages: int = 40, bug: str = "") -> None:
         self._seed = seed
-        self._model = model
         self._bug = bug
         self._template = directory / "template"
         self._round = directory / "round"
@@ -56,7 +55,7 @@ class CrashGate:
         """Four wikis with every kind of file: indexes, caches, keys, backups, a job."""
         for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8), ("folder", 8)):
             create_pages(Repository(self._round / slug), rng, count)
-        service = build_test_service(self._data, self._model)
+        service = build_test_service(self._data)
         return create_seed_data(
             service, self._round, lambda wiki_id: write_job(service.components.store, wiki_id, _COMPLETED_JOB)
         )
@@ -75,7 +74,7 @@ class CrashGate:
         began = time.monotonic()
         rng = Random(f"{self._seed}/{number}")
         operation, kind = "other model", ""
-        while not can_fail(kind, operation) or (self._model != "fake" and operation == "other model"):
+        while not can_fail(kind, operation):
             operation, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(FAILURES)
         subject = "victim" if operation == SERVE else OPERATIONS[operation].subject
         round_ = CrashRound(
@@ -92,7 +91,7 @@ class CrashGate:
             round_.changes = make_random_edits(upstream, rng)
             before = self._read_other_wikis(subject, unchanged_only=round_.served)
             inject_bug(self._bug)
-            outcome = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
+            outcome = failure.run_processes(self._tokens, self._operator, round_.number)
             inject_bug("")
             round_.record(outcome, expected, subject)
             self._check_recovery(round_, expected, subject)
@@ -141,11 +140,7 @@ class CrashGate:
 
     def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str) -> None:
         """Check the next start in a separate process, because it may crash."""
-        model = (
-            OPERATIONS[round_.operation].model
-            if round_.operation in OPERATIONS and self._model == "fake"
-            else self._model
-        )
+        model = OPERATIONS[round_.operation].model if round_.operation in OPERATIONS else "fake"
         case = RecoveryCase(self._data, self._scratch, subject, model, expected, self._operator, round_.served)
 
         def task(_: ChildChannel) -> object:

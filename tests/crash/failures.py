@@ -80,7 +80,7 @@ class Failure:
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self._data)], check=True)
 
-    def run_processes(self, model: str, tokens: dict[str, str], operator: str, number: int) -> FailureOutcome:
+    def run_processes(self, tokens: dict[str, str], operator: str, number: int) -> FailureOutcome:
         """Run a searcher, the writer and sometimes another process, cause the failure, and collect the results."""
         outcome, page_prefix = FailureOutcome(), f"n{number}"
         self._restrict()
@@ -91,7 +91,7 @@ class Failure:
         seed = self._rng.random()
         writer = ChildProcess(
             self._scratch / "writer",
-            lambda channel: self._run_writer(channel, model, writer_tokens, f"{page_prefix}a", Random(seed)),
+            lambda channel: self._run_writer(channel, writer_tokens, f"{page_prefix}a", Random(seed)),
         )
         concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
         self._cause_failure(writer, [searcher, *([concurrent] if concurrent else [])])
@@ -112,21 +112,16 @@ class Failure:
 
         return ChildProcess(self._scratch / name, run)
 
-    def _run_writer(
-        self, channel: ChildChannel, model: str, tokens: dict[str, str], page_prefix: str, rng: Random
-    ) -> object:
+    def _run_writer(self, channel: ChildChannel, tokens: dict[str, str], page_prefix: str, rng: Random) -> object:
         """Run the process that is to fail."""
         fault = self._choose_fault(rng)
         if self.operation == SERVE:
             FaultInjector(channel, fault, None)
-            return run_server(self._data, model, 0.02, self._scratch / "address", self._scratch / "log")
+            return run_server(self._data, "fake", 0.02, self._scratch / "address", self._scratch / "log")
         FaultInjector(channel, fault, OPERATIONS[self.operation].window)
-        own_model = "" if model == "fake" else model
         return run_operation(
             self.operation,
-            make_context(
-                self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens, own_model
-            ),
+            make_context(self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens),
         )
 
     @property

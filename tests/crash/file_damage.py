@@ -112,11 +112,6 @@ def garble(file: Path, rng: Random) -> None:
     file.write_bytes(rng.randbytes(rng.choice((0, 1, 100, max(1, file.stat().st_size)))))
 
 
-def clear(file: Path, rng: Random) -> None:
-    """Leave an empty file."""
-    file.write_bytes(b"")
-
-
 def make_directory(file: Path, rng: Random) -> None:
     """Replace the file with a directory, empty or not."""
     file.unlink()
@@ -145,7 +140,5 @@ def make_pipe(file: Path, rng: Random) -> None:
 
 
 DamageFunction = Callable[[Path, Random], None]
-CONTENT: tuple[DamageFunction, ...] = (truncate, flip, zero, garble, clear, delete)
-"""Damage to the content of a file."""
 OTHER_FILE: tuple[DamageFunction, ...] = (make_directory, make_link, make_pipe)
 """Something that is not a file, at the path of a file."""

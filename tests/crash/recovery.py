@@ -16,9 +16,8 @@ from tests.crash.child_process import TIMEOUT_S, ChildProcess
 from tests.crash.file_damage import LEFTOVER, find_unknown_files, get_file_kind, list_files
 from tests.crash.random_edits import COMMON_WORD
 from tests.crash.server_process import RandomClient, run_server
-from tests.support.services import REAL_MODEL, SlowEmbedder, build_test_service
+from tests.support.services import SlowEmbedder, build_test_service
 from tests.support.stored_bytes import read_stored_bytes
-from wikiholt import models
 from wikiholt.domain.index import FloatArray, SyncReport
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode, SearchResult
@@ -212,7 +211,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
     fresh_directory = case.scratch / "fresh"
     shutil.rmtree(fresh_directory, ignore_errors=True)
     store = SqliteStore(fresh_directory)
-    embedder = models.load_embedder() if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
+    embedder = SlowEmbedder(case.model, 0.0)
     Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
     try:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import wikiholt.interfaces.cli.http_server  # noqa: F401 - the command imports it lazily; import it once for all rounds
 from tests.crash.child_process import TIMEOUT_S, ChildChannel, ChildProcess
 from tests.crash.random_edits import COMMON_WORD, make_page
-from tests.support.services import FAST_SERVE_SETTINGS, REAL_MODEL, install_fake_model
+from tests.support.services import FAST_SERVE_SETTINGS, install_fake_model
 from wikiholt.interfaces.cli.main import main
 from wikiholt.sync import periodic
 
@@ -29,7 +29,7 @@ def run_server(data: Path, model: str, seconds: float, address_file: Path, log_f
     install_fake_model(model, seconds)
     periodic.ScheduledBackups.start_delay_s, periodic.ScheduledBackups.poll_s = 0.3, 0.5
     sys.stdout, sys.stderr = address_file.open("w"), _MappedLog(log_file)
-    chosen = FAST_SERVE_SETTINGS if model == REAL_MODEL else {**FAST_SERVE_SETTINGS, "model": model}
+    chosen = {**FAST_SERVE_SETTINGS, "model": model}
     settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
     code = main(["--data", str(data), *settings, "serve", "--json", "--port", "0"])
     assert code == 0, f"wikiholt serve ended with {code}"

@@ -17,8 +17,6 @@ from tests.support.services import make_cached_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
 from wikiholt.index.repair import IndexRepair
-from wikiholt.index.sqlite.store import SqliteStore
-from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.registry import Registry
@@ -176,26 +174,3 @@ def test_a_registry_with_a_flipped_bit_is_refused_and_never_lists_fewer_wikis(tm
             refused += 1
         damaged.close()
     assert refused > 20
-
-
-@pytest.mark.model
-def test_with_the_real_model_a_damaged_index_is_rebuilt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    repository = Repository(tmp_path / "wiki")
-    repository.commit(
-        {"pump.md": "# Pump\n\nHow to restart the pump.", "rota.md": "# Rota\n\nWho is on call at night."}
-    )
-    data = ["--data", str(tmp_path / "data")]
-    assert main([*data, "add", "real", str(repository.path)]) == 0
-    assert main([*data, "sync"]) == 0
-    (file,) = (tmp_path / "data" / "wikis").glob("*/g*.sqlite")
-    content = bytearray(file.read_bytes())
-    for at in range(0, len(content), 997):
-        content[at] ^= 1
-    file.write_bytes(content)
-    assert main([*data, "search", "--no-sync", "-w", "real", "machine that moves water"]) in (0, 7)
-    capsys.readouterr()
-    assert main([*data, "sync"]) == 0
-    assert "(rebuilt)" in capsys.readouterr().out
-    assert main([*data, "search", "-w", "real", "machine that moves water"]) == 0
-    assert "1. Pump" in capsys.readouterr().out
-    assert len(SqliteStore(tmp_path / "data" / "wikis").list_wiki_ids()) == 1

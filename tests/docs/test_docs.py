@@ -250,16 +250,6 @@ def list_error_classes() -> list[type[WikiholtError]]:
     return [kind for kind in kinds if issubclass(kind, WikiholtError)]
 
 
-def test_the_tree_of_errors_has_every_class_below_its_base_class() -> None:
-    bases: dict[str, str] = {}
-    path: list[str] = []
-    for prefix, name in re.findall(r"^([│├└─ ]*)([A-Z]\w+)", wikiholt.errors.__doc__ or "", re.MULTILINE):
-        if prefix or name == WikiholtError.__name__:
-            path[len(prefix) // 4 :] = [name]
-            bases[name] = path[-2] if prefix else "Exception"
-    assert bases == {kind.__name__: kind.__base__.__name__ for kind in list_error_classes() if kind.__base__}
-
-
 def test_help_and_manual_list_the_same_exit_codes() -> None:
     documented = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[A-Za-z])", EXIT_CODES)}
     assert documented == set(read_exit_codes())

@@ -1,13 +1,16 @@
-"""The release script refuses a tree that is not ready, and the long form of the tests can run."""
+"""The release script refuses a tree that is not ready, the long tests can run, and CI runs each test once."""
 
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.git_repository import Repository
 from tests.support.paths import ROOT
+from tests.support.tiers import RESOURCES
 
 VERSIONS = {
     "pyproject.toml": 'version = "1.2.0"\n',
@@ -62,3 +65,13 @@ def test_no_variable_of_the_tests_looks_like_a_setting() -> None:
     """Every command refuses an unknown variable that starts with WIKIHOLT_, so the long form would fail."""
     for name in ("Makefile", "tests/conftest.py", "tests/support/tiers.py"):
         assert "WIKIHOLT_" not in (ROOT / name).read_text(), name
+
+
+def test_each_test_is_in_one_job_of_ci() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
+    selections = jobs["test"]["strategy"]["matrix"]["select"]
+    names = sorted(RESOURCES | {"gate", "slow"})
+    for values in product((False, True), repeat=len(names)):
+        markers = dict(zip(names, values, strict=True))
+        chosen = [selection for selection in selections if eval(selection, {}, markers)]
+        assert len(chosen) == 1, markers

@@ -1,11 +1,6 @@
 """While a new generation is built, the old one answers with its own model and follows HEAD."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.damaged_wiki import DamagedWiki, GatedEmbedder, overwrite_bytes
-from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
-from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.api import bootstrap
 from wikiholt.api.settings.settings_loader import load_settings
@@ -265,47 +258,8 @@ def test_the_detected_dialect_of_an_index_of_another_version_is_kept() -> None:
     assert TextPipeline().with_dialect_of(older) == TextPipeline()
 
 
-KILLED_SCRIPT = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-from wikiholt.api import bootstrap
-from wikiholt.api.settings.settings_loader import load_settings
-from wikiholt.testing import FakeEmbedder
-
-service = bootstrap.build_service(load_settings(Path(sys.argv[1])))
-embedder = FakeEmbedder(48, name="newer")
-old = FakeEmbedder()
-service.components = replace(
-    service.components, embedder=lambda: embedder, identity=None, previous_model=lambda _: old
-)
-print("ready", flush=True)
-service.get_handle("notes").sync()
-"""
-
-
-@pytest.mark.process
-def test_one_generation_answers_after_a_rebuild_is_killed_at_any_moment(wiki: DamagedWiki) -> None:
-    for delay in (0.0, 0.15, 0.4, 0.8, 1.2)[:: choose(1, 2)]:
-        command = [sys.executable, "-c", KILLED_SCRIPT, str(wiki.place / "data")]
-        with ForkedPopen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(delay)  # the test needs an arbitrary moment
-            os.kill(process.pid, signal.SIGKILL)
-        wiki.reopen()
-        answer = wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
-        assert answer.hits[0].path == "page-7"
-    wiki.use_model(GatedEmbedder(48, name="newer"))
-    wiki.handle.sync()
-    wiki.assert_healthy()
-
-
 @pytest.mark.model
-@pytest.mark.parametrize("reindexed", [False, True])
-def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_model(
-    tmp_path: Path, reindexed: bool
-) -> None:
+def test_the_old_generation_answers_during_a_change_of_the_real_model(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "repository")
     subjects = ["sourdough bread", "bicycle repair", "the tides", "mountain huts", "printing presses"]
     repository.commit(
@@ -320,7 +274,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"model": "bge-small-en-v1.5"}))
     handle = service.get_handle("notes")
     done: list[object] = []
-    rebuild = Thread(target=lambda: done.append(handle.sync(from_scratch=True) if reindexed else handle.sync()))
+    rebuild = Thread(target=lambda: done.append(handle.sync()))
     first = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert [(hit.path, hit.distance) for hit in first.hits] == [(hit.path, hit.distance) for hit in expected.hits]
     rebuild.start()

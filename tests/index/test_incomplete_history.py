@@ -9,6 +9,8 @@ from tests.index.sync_fixtures import WIKI_ID, SyncFixture
 from tests.support.git_repository import Repository
 from wikiholt.domain.search import PageFilter
 from wikiholt.git.source import GitSource
+from wikiholt.index.batch import Pause, SyncPaused
+from wikiholt.index.sync import Syncer
 
 TEXT = "# Ferries\n\nThey cross the fjord at night, and in the morning they return.\n"
 
@@ -79,6 +81,20 @@ def test_a_shallow_clone_is_indexed_and_completed_later(wiki: SyncFixture, tmp_p
     assert (report.history_warning, report.chunks_embedded) == ("", 0)
     assert read_dates(wiki).items() >= get_dates(original, b=2, d=3, e=4).items()
     assert wiki.get_aliases() == {"b": ("a",), "d": ("c",)}
+
+
+def test_pages_indexed_by_a_sync_that_was_paused_are_completed_too(
+    wiki: SyncFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.index.batch._MAX_BATCH_TEXTS", 1)
+    original = clone(wiki, tmp_path / "shallow", "--depth=1")
+    syncer = Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0.05)
+    with pytest.raises(SyncPaused):
+        syncer.sync(pause=lambda: Pause.AFTER_BATCH)
+    assert 0 < len(read_dates(wiki)) < 3
+    wiki.repository.run_git("fetch", "--quiet", "--unshallow")
+    assert wiki.sync().history_warning == ""
+    assert read_dates(wiki) == get_dates(original, b=2, d=3, e=4)
 
 
 @pytest.mark.parametrize("lost", ["old.png", "a commit", "a tree"])

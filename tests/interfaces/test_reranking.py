@@ -10,6 +10,7 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
+from tests.support.language_model import serve_model
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.api.bootstrap import build_service
 from wikiholt.api.doctor import run_checks
@@ -67,6 +68,28 @@ def test_one_setting_reranks_unless_the_answer_is_clear_and_options_override_it(
     assert run(*search, "--mode", "semantic", "--json").parse()["reranked"]
     plain = run(*search, "--mode", "semantic", "--no-rerank", "--json").parse()
     assert (plain["reranked"], plain["degraded"]) == (False, False)
+
+
+def test_a_reranker_on_a_server_changes_the_order_and_its_failure_degrades_the_search(run: CommandRunner) -> None:
+    with serve_model() as model:
+        options = ("--set", "rerank.model=openai:m", "--set", f"rerank.url={model.url}", "--set", RERANK_BUDGET_OPTION)
+        search = (*options, "search", "-w", "night", "how long are copies kept", "--rerank", "--json")
+        plain = [hit["path"] for hit in run(*search[:-2], "--no-rerank", "--json").parse()["results"]]
+        model.scores = [0.001] * 20
+        model.scores[len(plain) - 1] = 0.999
+        document = run(*search).parse()
+        assert (document["reranked"], document["degraded"]) == (True, False)
+        assert model.requests[0]["query"] == "how long are copies kept"
+        model.status = 500
+        document = json.loads(run(*search).out)
+        assert (document["reranked"], document["degraded"]) == (False, True)
+        assert [hit["path"] for hit in document["results"]] == plain
+        assert "model-" in document["notes"][0]
+        code, out, _ = run(*options, "doctor")
+        assert code != 0
+        assert "The rerank server" in out
+    code, _, err = run("--set", "rerank.model=openai:m", "search", "-w", "night", "copies")
+    assert (code, "needs rerank.url" in err) == (2, True)
 
 
 def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: CommandRunner) -> None:

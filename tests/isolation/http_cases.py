@@ -35,6 +35,7 @@ SERVICE = (
     "/static",
     "/favicon.ico",
     "/box.js",
+    "/diagram",
     "/sign-in",
     "/owner",
 )

@@ -14,51 +14,10 @@ import pytest
 from mypy import api
 
 import wikiholt
-from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
-from wikiholt.domain.storage_protocols import VectorSnapshot, WikiIndex
 from wikiholt.index.chroma.client import CollectionInfo, CollectionRecords
-from wikiholt.index.chroma.searcher import ChromaSearcher
-from wikiholt.index.keywords.keyword_cache import FileKeywordCache
-from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.vector_file import VectorFile
-from wikiholt.index.sqlite.vectors import IndexVectors, VectorTable
-from wikiholt.search.index_reader import IndexReader, IndexView
-from wikiholt.search.request import SearchRequest
-from wikiholt.search.searcher import Searcher
-from wikiholt.wikis.handle import WikiHandle
-from wikiholt.wikis.pages.indexed_pages import IndexedPages
-from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_reader import PageReader
-from wikiholt.wikis.pages.page_renamer import PageRenamer
-from wikiholt.wikis.pages.page_writer import PageWriter
-from wikiholt.wikis.pages.wiki_pages import WikiPages
-from wikiholt.wikis.query_log import WikiQueryLog
-from wikiholt.wikis.query_log_table import QueryLogTable
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
-BOUND_TYPES: tuple[type, ...] = (
-    *(WikiIndex, VectorCache, KeywordCache, Source, VectorSnapshot, QueryLogTable),
-    *(
-        SqliteIndex,
-        IndexVectors,
-        VectorFile,
-        VectorTable,
-        FileKeywordCache,
-        Searcher,
-        IndexReader,
-        IndexView,
-        WikiHandle,
-        WikiPages,
-        IndexedPages,
-        PageReader,
-        PageWriter,
-        PageRenamer,
-        PageAttachments,
-        WikiQueryLog,
-    ),
-    *(ChromaSearcher, CollectionRecords),
-)
 WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|KeywordQuery|SearchRequest|PageFilter")
 MULTI_WIKI_MODULES = (
@@ -112,17 +71,6 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
 def test_the_type_checker_rejects_every_way_to_pass_or_omit_a_wiki(errors: set[tuple[int, str]]) -> None:
     assert len(get_marked_lines()) > 20
     assert errors == get_marked_lines()
-
-
-@pytest.mark.parametrize("kind", BOUND_TYPES, ids=lambda kind: kind.__name__)
-def test_search_types_are_bound_to_a_wiki_and_take_none_with_a_query(kind: type) -> None:
-    methods: list[tuple[str, Callable[..., object]]] = [
-        (name, method) for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
-    ]
-    assert methods
-    for name, method in methods:
-        assert find_wiki_parameters(method) == [], f"{kind.__name__}.{name}"
-    assert not WIKI_PARAMETER.search(" ".join(inspect.signature(SearchRequest).parameters))
 
 
 def find_wiki_parameters(function: Callable[..., object]) -> list[str]:

@@ -145,33 +145,33 @@ def test_after_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(garden: Gar
     assert find_traces_on_disk(garden.directory / "data", old) == []
 
 
-def test_serve_adds_the_new_repository_as_a_new_wiki(garden: Garden, caplog: pytest.LogCaptureFixture) -> None:
-    token = garden.create_old_wiki(add=False)
-    old = garden.service.registry.get("garden")
-    discovery = garden.make_discovery()
+def test_serve_adds_the_new_repository_as_a_new_wiki(file_garden: Garden, caplog: pytest.LogCaptureFixture) -> None:
+    token = file_garden.create_old_wiki(add=False)
+    old = file_garden.service.registry.get("garden")
+    discovery = file_garden.make_discovery()
     discovery.scan()
-    assert garden.service.registry.get("garden").id == old.id
-    garden.replace_repository()
+    assert file_garden.service.registry.get("garden").id == old.id
+    file_garden.replace_repository()
     with pytest.raises(RepositoryReplaced):
-        garden.service.get_handle("garden")
+        file_garden.service.get_handle("garden")
     discovery.scan()
-    new = garden.service.registry.get("garden")
+    new = file_garden.service.registry.get("garden")
     assert (new.id != old.id, new.settings) == (True, old.settings)
     assert "1 keys of the previous wiki were removed" in caplog.text
-    assert garden.service.registry.keys.find_by_token(token) is None
-    handle = garden.service.get_handle("garden")
+    assert file_garden.service.registry.keys.find_by_token(token) is None
+    handle = file_garden.service.get_handle("garden")
     handle.sync()
     assert [page.path for page in handle.pages.list().pages] == ["Flowers"]
     assert handle.backups.list() == []
     discovery.scan()
-    assert garden.service.registry.get("garden").id == new.id
+    assert file_garden.service.registry.get("garden").id == new.id
 
 
-def test_over_http_the_old_key_opens_nothing_and_no_response_has_an_old_page(garden: Garden) -> None:
-    token = garden.create_old_wiki(add=False)
-    operator = garden.service.registry.keys.create(None, Scope.ADMIN)[1]
+def test_over_http_the_old_key_opens_nothing_and_no_response_has_an_old_page(file_garden: Garden) -> None:
+    token = file_garden.create_old_wiki(add=False)
+    operator = file_garden.service.registry.keys.create(None, Scope.ADMIN)[1]
     routes = ("search?q=oldsecret", "pages", "pages/Safe", "backups", "keys", "status", "changelog", "report")
-    with TestClient(create_app(garden.application)) as client:
+    with TestClient(create_app(file_garden.application)) as client:
 
         def request(path: str, key: str, method: str = "GET", **more: object) -> tuple[int, str]:
             headers = {"Authorization": f"Bearer {key}"}
@@ -179,44 +179,44 @@ def test_over_http_the_old_key_opens_nothing_and_no_response_has_an_old_page(gar
             return answer.status_code, answer.text
 
         assert request("search?q=oldsecret", token)[0] == 200
-        garden.replace_repository()
+        file_garden.replace_repository()
         for path in routes:
             status, text = request(path, token)
             assert (status, "old owner" in text or "oldsecret" in text.replace("q=oldsecret", "")) == (401, False), path
         assert request("pages/Mine", token, "PUT", json={"content": "defaced"})[0] == 401
         assert request("search?q=oldsecret", operator)[0] in (404, 503)
-        garden.make_discovery().scan()
+        file_garden.make_discovery().scan()
         assert request("search?q=oldsecret", token)[0] == 401
         assert "oldsecret" not in request("pages", operator)[1]
 
 
-def test_forgetting_a_path_removes_its_wiki(garden: Garden) -> None:
-    token = garden.create_old_wiki()
-    old = garden.service.registry.get("garden").id
-    shutil.rmtree(garden.path)
-    assert [removed.wiki.slug for removed in garden.service.forget(str(garden.root / "gard"))] == []
-    assert [removed.wiki.slug for removed in garden.service.forget(f"{garden.path}/")] == ["garden"]
-    assert garden.service.forget("garden") == []
+def test_forgetting_a_path_removes_its_wiki(file_garden: Garden) -> None:
+    token = file_garden.create_old_wiki()
+    old = file_garden.service.registry.get("garden").id
+    shutil.rmtree(file_garden.path)
+    assert [removed.wiki.slug for removed in file_garden.service.forget(str(file_garden.root / "gard"))] == []
+    assert [removed.wiki.slug for removed in file_garden.service.forget(f"{file_garden.path}/")] == ["garden"]
+    assert file_garden.service.forget("garden") == []
     for path in ("/", "//", ""):
         with pytest.raises(InvalidSource):
-            garden.service.forget(path)
+            file_garden.service.forget(path)
     with pytest.raises(WikiNotFound):
-        garden.service.get_handle("garden")
-    assert garden.service.registry.keys.find_by_token(token) is None
-    assert find_traces_on_disk(garden.directory / "data", old) == []
+        file_garden.service.get_handle("garden")
+    assert file_garden.service.registry.keys.find_by_token(token) is None
+    assert find_traces_on_disk(file_garden.directory / "data", old) == []
 
 
-def test_a_repository_created_again_after_its_wiki_was_removed_is_discovered(garden: Garden) -> None:
-    garden.create_old_wiki(add=False)
-    discovery = garden.make_discovery()
+def test_a_repository_created_again_after_its_wiki_was_removed_is_discovered(file_garden: Garden) -> None:
+    file_garden.create_old_wiki(add=False)
+    discovery = file_garden.make_discovery()
     discovery.scan()
-    garden.service.remove("garden")
+    file_garden.service.remove("garden")
     discovery.scan()
     with pytest.raises(WikiNotFound):
-        garden.service.get_handle("garden")  # the existing repository is not added again
-    garden.replace_repository()
+        file_garden.service.get_handle("garden")  # the existing repository is not added again
+    file_garden.replace_repository()
     discovery.scan()
-    assert garden.service.get_handle("garden").wiki.slug == "garden"
+    assert file_garden.service.get_handle("garden").wiki.slug == "garden"
 
 
 def _replace_by_copy(garden: Garden, *command: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.isolation.backends import FileBackend, IsolationBackend
-from tests.isolation.canaries import COMMON_TEXT, CanaryWiki, find_codes, find_codes_on_disk
+from tests.isolation.canaries import COMMON_TEXT, CanaryWiki, find_codes
 from tests.isolation.isolation_environment import (
     WIKI_COUNT,
     ConcurrentLoad,
@@ -231,35 +231,3 @@ def test_an_index_connection_has_one_file_and_cannot_attach_another(env: Isolati
             database.execute("ATTACH ? AS other", (str(two),))
     finally:
         database.close()
-
-
-@pytest.mark.model
-def test_with_the_real_model_similar_wikis_stay_isolated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
-    for wiki in wikis:
-        assert main(["--data", str(tmp_path / "data"), "add", wiki.slug, str(wiki.repository.path)]) == 0
-    assert main(["--data", str(tmp_path / "data"), "sync"]) == 0
-    capsys.readouterr()
-    for me in wikis:
-        for mode in SearchMode:
-            query = "who is called when the machine has to be started again at night"
-            main(
-                [
-                    "--data",
-                    str(tmp_path / "data"),
-                    "search",
-                    "-w",
-                    me.slug,
-                    query,
-                    "--mode",
-                    mode,
-                    "--json",
-                    "-n",
-                    "100",
-                ]
-            )
-            out = capsys.readouterr().out
-            assert find_codes(out) == {me.code}
-            assert len(json.loads(out)["results"]) == 3
-    assert main(["--data", str(tmp_path / "data"), "remove", wikis[1].slug, "--yes"]) == 0
-    assert find_codes_on_disk(tmp_path / "data") == {wikis[0].code, wikis[2].code}

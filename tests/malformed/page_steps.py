@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.support.snippets import build_snippet
 from wikiholt.domain.git import Blob
-from wikiholt.domain.page import Page, PageProblem
+from wikiholt.domain.page import Page
 from wikiholt.index.pipeline import PageTask, TextPipeline
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.hits import count_mentions, get_stems, strip_leading_headings
@@ -92,7 +92,3 @@ def measure_seconds(step: Callable[[bytes], object], data: bytes) -> float:
     began = time.process_time()
     step(data)
     return time.process_time() - began
-
-
-def is_problem(data: bytes) -> bool:
-    return isinstance(parse_page("page.md", "0" * 40, data, None), PageProblem)

@@ -39,8 +39,6 @@ class SlowEmbedder(FakeEmbedder):
         return super().embed_passages(texts)
 
 
-REAL_MODEL = "real"
-"""In the place of a stand-in's name: the model the product comes with."""
 _SETTINGS = {"page.max_bytes": 200_000, "remote.schemes": "file", "remote.allow_private": True, "remote.timeout": 60}
 _FAST_SETTINGS = {"sync.interval": 1, "sync.slice": 1, "discover.interval": 1, "backup.interval": 3600, "serve.port": 0}
 FAST_SERVE_SETTINGS = {name: str(value) for name, value in (_SETTINGS | _FAST_SETTINGS).items()}
@@ -49,9 +47,8 @@ FAST_SERVE_SETTINGS = {name: str(value) for name, value in (_SETTINGS | _FAST_SE
 
 def install_fake_model(model: str, seconds: float) -> None:
     """Let this process load a stand-in wherever it would load a model, and cache words however few the pages are."""
-    if model != REAL_MODEL:
-        models.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
-        models.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
+    models.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
+    models.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
     bootstrap.open_backend = lambda settings, backups: replace(
         open_backend(settings, backups), keyword_cache_min_pages=0
     )
@@ -64,7 +61,7 @@ def build_test_service(data: Path, model: str = "fake", seconds: float = 0.0) ->
 
 
 def load_test_settings(data: Path, model: str) -> Settings:
-    return load_settings(data, None, {}, _SETTINGS if model == REAL_MODEL else {**_SETTINGS, "model": model})
+    return load_settings(data, None, {}, {**_SETTINGS, "model": model})
 
 
 def make_cached_service(

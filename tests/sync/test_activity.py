@@ -29,26 +29,6 @@ _WIKI_ID = "somewikiid"
 _ACTIVITY = WikiActivity("sync", datetime(2026, 11, 16, tzinfo=UTC), 3, 10, 42)
 
 
-def test_a_reported_activity_is_readable_while_its_lock_is_held(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
-    assert read_activity(store, _WIKI_ID) is None
-    with lock_activity(store, _WIKI_ID) as reporter:
-        assert (store.get_activity(_WIKI_ID), read_activity(store, _WIKI_ID)) == ("", None)
-        reporter.report(_ACTIVITY)
-        assert read_activity(store, _WIKI_ID) == _ACTIVITY
-    assert (store.get_activity(_WIKI_ID), read_activity(store, _WIKI_ID)) == (None, None)
-    assert list(store.get_directory(_WIKI_ID).iterdir()) == []
-
-
-def test_a_second_activity_lock_is_refused_and_leaves_the_activity_unchanged(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
-    with lock_activity(store, _WIKI_ID) as reporter:
-        reporter.report(_ACTIVITY)
-        with pytest.raises(Busy), lock_activity(store, _WIKI_ID):
-            pass
-        assert read_activity(store, _WIKI_ID) == _ACTIVITY
-
-
 @pytest.mark.process
 def test_the_activity_lock_of_a_killed_process_is_free_and_its_activity_ignored(tmp_path: Path) -> None:
     code = (

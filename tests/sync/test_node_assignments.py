@@ -1,7 +1,7 @@
 """A scheduler on one of several nodes: it syncs its assigned wikis, and sends messages for the others."""
 
 from collections.abc import Callable, Iterator, Set
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,7 @@ from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from tests.sync.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from wikiholt.domain.storage_protocols import NodeMessage
-from wikiholt.errors import DatabaseUnavailable, WikiNotFound
-from wikiholt.sync import tasks, wiki_records
+from wikiholt.errors import DatabaseUnavailable
 from wikiholt.sync.reindex_job import ReindexState
 from wikiholt.sync.scheduler import Scheduler
 from wikiholt.sync.wiki_records import SchedulerConfig
@@ -84,22 +83,6 @@ def count_indexed_pages(fixture: SchedulerFixture, wiki_id: str) -> int:
         return len(index.get_page_blobs())
 
 
-def test_only_wikis_assigned_to_this_node_are_synced(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler
-) -> None:
-    mine, theirs = register_two(fixture)
-    scheduler.start()
-    assignments.assign(mine)
-    wait_until(lambda: fixture.can_find("mine", "about", "Home"))
-    assert scheduler.get_counters().wikis == 1
-    assert fixture.store.get_published(theirs) is None
-    assignments.assign(theirs)
-    wait_until(lambda: fixture.can_find("theirs", "about", "Home"))
-    wait_until(lambda: scheduler.get_counters().wikis == 1)
-    assert scheduler.stop(TIMEOUT_S)
-    assert assignments.closed
-
-
 def test_a_running_sync_pauses_when_its_wiki_is_assigned_to_another_node(
     fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler
 ) -> None:
@@ -121,29 +104,6 @@ def test_a_running_sync_pauses_when_its_wiki_is_assigned_to_another_node(
     assignments.assign(mine)
     wait_until(lambda: handle.get_indexed_revision() is not None)
     assert count_indexed_pages(fixture, mine) == 200
-
-
-def test_requests_for_a_wiki_of_another_node_are_sent_to_that_node(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler
-) -> None:
-    mine, theirs = register_two(fixture)
-    scheduler.start()
-    assignments.assign(mine)
-    scheduler.notify_changed(theirs)
-    scheduler.request_repair(theirs)
-    for _ in range(3):
-        scheduler.touch(theirs)
-    assert scheduler.reindex(theirs).state is ReindexState.QUEUED
-    assert [message for _, message in assignments.sent] == [
-        NodeMessage.CHANGED,
-        NodeMessage.REPAIR,
-        NodeMessage.TOUCH,
-        NodeMessage.REINDEX,
-    ]
-    assert {wiki_id for wiki_id, _ in assignments.sent} == {theirs}
-    assert scheduler.get_reindex_job(theirs).is_open
-    with pytest.raises(WikiNotFound):
-        scheduler.reindex("a" * 20)
 
 
 def test_messages_are_handled_only_for_wikis_assigned_to_this_node(
@@ -188,35 +148,6 @@ def test_waiting_for_a_wiki_of_another_node_ends_when_its_index_is_fresh(
     assert not scheduler.wait_until_fresh("a" * 20, 0.05)
 
 
-def test_the_sync_state_published_by_a_node_is_read_by_the_others(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = register_two(fixture)
-    monkeypatch.setattr(wiki_records, "_FIRST_RETRY_S", 600.0)
-    other = Scheduler(fixture.service, SchedulerConfig(), fixture.find_repositories, assignments=FakeAssignments())
-    scheduler.start()
-    assignments.assign(mine)
-    wait_until(lambda: fixture.can_find("mine", "about", "Home"))
-    assert other.get_sync_state(mine).error is None
-    head = fixture.wikis / "mine" / ".git" / "HEAD"
-    original = head.read_text()
-    head.write_text("ref: refs/heads/nothing\n")
-    scheduler.notify_changed(mine)
-    wait_until(lambda: other.get_sync_state(mine).failures == 1)
-    published, known = other.get_sync_state(mine), scheduler.get_sync_state(mine)
-    assert known.error is not None
-    assert published.error is not None
-    assert (type(published.error), published.error.message, published.error.hint) == (
-        type(known.error),
-        known.error.message,
-        known.error.hint,
-    )
-    head.write_text(original)
-    scheduler.notify_changed(mine)
-    wait_until(lambda: other.get_sync_state(mine).failures == 0)
-    assert other.get_sync_state(mine).error is None
-
-
 def test_an_invalid_state_note_is_ignored(
     fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler
 ) -> None:
@@ -236,25 +167,3 @@ def test_a_removed_wiki_of_another_node_is_not_discovered_again(
     for _ in range(3):
         scheduler._discovery.scan()
     assert [wiki.slug for wiki in fixture.service.registry.list_wikis()] == ["mine"]
-
-
-def test_an_unavailable_database_is_not_a_failure_of_the_wiki(
-    fixture: SchedulerFixture, assignments: FakeAssignments, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, _ = register_two(fixture)
-    write_lock, attempts = fixture.store.write_lock, list[str]()
-
-    def failing_write_lock(wiki_id: str, timeout_s: float) -> AbstractContextManager[None]:
-        attempts.append(wiki_id)
-        if len(attempts) < 4:
-            raise DatabaseUnavailable("unavailable")
-        return write_lock(wiki_id, timeout_s)
-
-    monkeypatch.setattr(fixture.store, "write_lock", failing_write_lock)
-    monkeypatch.setattr(tasks, "_BUSY_RETRY_S", 0.01)
-    scheduler.start()
-    assignments.assign(mine)
-    wait_until(lambda: fixture.can_find("mine", "about", "Home"))
-    assert len(attempts) == 4
-    assert scheduler.get_counters().failures == 0
-    assert scheduler.get_sync_state(mine).error is None

@@ -19,14 +19,6 @@ from wikiholt.sync.scheduler import Scheduler
 from wikiholt.sync.wiki_records import WikiEntry
 
 
-def test_a_repository_that_appears_becomes_searchable(fixture: SchedulerFixture) -> None:
-    scheduler = fixture.make_scheduler()
-    assert scheduler.get_counters().wikis == 0
-    fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing beans like warmth.\n"})
-    wait_until(lambda: fixture.can_find("garden", "climbing beans", "Beans"))
-    assert scheduler.get_counters().wikis == 1
-
-
 def test_a_commit_is_noticed_without_a_notification(fixture: SchedulerFixture) -> None:
     repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
     scheduler = fixture.make_scheduler()

@@ -80,10 +80,19 @@ def test_function_words_are_not_marked_unless_the_query_has_no_other_words() -> 
     assert get_marked(build_snippet("To be or not", parse_query('"to be"'))) == ["To", "be"]
 
 
-def test_parts_of_identifiers_match_beside_letters_of_other_terms() -> None:
+def test_of_a_compound_word_only_the_words_that_match_are_marked() -> None:
     matcher = QueryMatcher(parse_query("user tube "), "english")
-    for text, expected in [("getUser", "getUser"), ("get_user", "get_user"), ("statues", ""), ("a Tube", "Tube")]:
+    for text, expected in [
+        ("getUser", "User"),
+        ("fs.get_users", "users"),
+        ("user-made", "user"),
+        ("the user's", "user's"),
+        ("statues", ""),
+        ("a Tube", "Tube"),
+    ]:
         assert "".join(text[start:end] for start, end, _ in matcher.find(text)) == expected
+    matcher = QueryMatcher(parse_query("getUser "), "english")
+    assert [(start, end) for start, end, _ in matcher.find("a getUser")] == [(2, 9)]
 
 
 def test_matches_of_a_name_are_ranges_of_it() -> None:
@@ -99,7 +108,7 @@ def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
     assert get_marked(build_snippet("An exact phrase", parse_query('"exact phrases"'))) == ["exact", "phrase"]
     assert get_marked(build_snippet("黒猫は東京都に住む", parse_query("東京都"))) == ["東京都"]
     assert get_marked(build_snippet("黒猫は住む", parse_query("猫"))) == ["猫"]
-    assert get_marked(build_snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl_apply"]
+    assert get_marked(build_snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl"]
     assert get_marked(build_snippet("Le café noir", parse_query("CAFE "))) == ["café"]
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import os
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from wikiholt.domain.protocols import KeywordCache, Source
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
+from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
 from wikiholt.folder.source import DirectorySource
 from wikiholt.folder.source_kind import find_wiki_at
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
@@ -34,7 +35,7 @@ from wikiholt.index.keywords.lexicon import LexiconProvider
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.models.lazy import Lazy, PreviousModels
-from wikiholt.models.remote_references import is_remote_model
+from wikiholt.models.remote_references import REMOTE_PREFIX, is_remote_model
 from wikiholt.processor import count_available_cores
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
@@ -54,6 +55,7 @@ from wikiholt.wikis.session import WikiSession
 
 if TYPE_CHECKING:  # imported where they are used: a command that searches once needs none of them
     from wikiholt.index.chroma.engine import ChromaEngine
+    from wikiholt.search.answer_writer import AnswerWriter
     from wikiholt.sync.scheduler import Scheduler
     from wikiholt.sync.wiki_records import SchedulerCounters
     from wikiholt.wikis.evaluation.questions import Question
@@ -94,6 +96,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         previous_model=PreviousModels(partial(load_embedder, settings)),
         scale=make_scale_getter(settings),
         reranking=build_reranking(settings),
+        answer_writer=build_answer_writer(settings),
         identity=make_identity_getter(settings),
         search_load=SearchLoad((settings.threads or count_available_cores()) // 2),
     )
@@ -275,10 +278,15 @@ def _find_repositories(
 
 
 def build_reranking(settings: Settings) -> RerankConfig | None:
-    """The configured reranker, loaded on first use, with its time budget; None if none is set."""
+    """The configured reranker, loaded on first use, and its time budget; None if none is set. Raises InvalidSetting."""
     model, threads = settings.rerank_model, settings.threads or None
     if not model:
         return None
+    if is_remote_model(model):
+        from wikiholt.models.remote_reranker import RemoteReranker  # noqa: PLC0415 - few settings need it
+
+        server = RemoteReranker(*_get_server(settings, "rerank"))
+        return RerankConfig(lambda: server, settings.rerank_budget / 1000, model)
     try:
         identity = models.identify_model(model, None, models.RERANKER).fingerprint
     except ModelError:
@@ -286,6 +294,25 @@ def build_reranking(settings: Settings) -> RerankConfig | None:
     # After a failure, searches go on without it instead of waiting for another attempt.
     reranker = Lazy(lambda: models.load_reranker(model, threads=threads), retry_delay_s=60.0)
     return RerankConfig(reranker, settings.rerank_budget / 1000, identity)
+
+
+def build_answer_writer(settings: Settings) -> "AnswerWriter | None":
+    """The configured language model; None if none is set. Raises InvalidSetting."""
+    if not settings.ask_model:
+        return None
+    from wikiholt.models.chat_server import ChatServer  # noqa: PLC0415 - few settings need it
+    from wikiholt.search.answer_writer import AnswerWriter  # noqa: PLC0415
+
+    return AnswerWriter(ChatServer(*_get_server(settings, "ask")), settings.ask_timeout)
+
+
+def _get_server(settings: Settings, prefix: str) -> tuple[str, str, Callable[[], str]]:
+    """The address, the model and the key of a model on a server, from the settings with this prefix."""
+    model, url, variable = (getattr(settings, f"{prefix}_{name}") for name in ("model", "url", "key_variable"))
+    if not url:
+        hint = "set it to the address of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1"
+        raise InvalidSetting(f"{prefix}.model = {model} needs {prefix}.url", hint=hint)
+    return url, model.removeprefix(REMOTE_PREFIX), lambda: os.environ.get(variable, "")
 
 
 def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: Sequence[Path] = ()) -> WikiConfig:
@@ -317,7 +344,9 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
     rules = parse_boost_rules(own.boost)
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules, own.synonyms)
+    writes_answers = own.ask_model == "true" if own.ask_model else settings.ask_every_wiki
+    url, checks = own.url or settings.url, settings.search_stale_check
+    return WikiConfig(source, pipeline, url, checks, logs, rules, own.synonyms, writes_answers)
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

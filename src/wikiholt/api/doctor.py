@@ -15,6 +15,7 @@ from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
 from wikiholt.errors import LoginRefused, NoPagesYet, WikiholtError, make_extra_hint
+from wikiholt.search.answer_writer import AnswerWriter
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.people import EVERYONE, GroupRules
@@ -73,6 +74,8 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
     yield _check_model(service.components.embedder)
     if service.components.reranking is not None:
         yield _check_reranker(service.components.reranking)
+    if service.components.answer_writer is not None:
+        yield _check_language_model(service.components.answer_writer)
     yield _check_data_directory(data)
     yield _check_disk(data)
     if service.components.vector_engine is not None:
@@ -177,6 +180,14 @@ def _check_reranker(reranking: RerankConfig) -> CheckResult:
         return CheckResult("reranker", False, error.message, error.hint)
     budget = f"{reranking.timeout_s * 1000:.0f} ms per search"
     return CheckResult("reranker", True, f"{reranking.identity}, self-test passed; {budget}")
+
+
+def _check_language_model(writer: AnswerWriter) -> CheckResult:
+    try:
+        writer.server.run_self_test()
+    except WikiholtError as error:
+        return CheckResult("language model", False, error.message, error.hint)
+    return CheckResult("language model", True, f"{writer.server.model} on {writer.server.address} answers")
 
 
 def _check_data_directory(data: Path) -> CheckResult:

@@ -25,6 +25,39 @@ class AnswerSentence:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenSentence:
+    """A sentence that a language model wrote, as plain text."""
+
+    text: str
+    citations: tuple[int, ...]
+    """The numbers of the passages that it names, from 1."""
+    fault: str
+    """Why these passages do not support it; empty if they do."""
+
+    @property
+    def supported(self) -> bool:
+        return not self.fault
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """What a language model wrote about the passages of an answer."""
+
+    model: str
+    sentences: tuple[WrittenSentence, ...]
+    passages: tuple[AnswerSentence, ...]
+    """All that the model got beside the question."""
+    note: str = ""
+    """Why there is no answer, or only a part of it."""
+    has_failed: bool = False
+    """Whether the model was not available, so that another request may get more."""
+
+    @property
+    def supported_share(self) -> float:
+        return sum(each.supported for each in self.sentences) / max(len(self.sentences), 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a wiki says about a question."""
 

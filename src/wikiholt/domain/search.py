@@ -219,6 +219,18 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
+class PassagePlace:
+    """Where a passage is."""
+
+    name: str
+    path: str
+    file: str
+    url: str
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A page with its best chunk."""
 
@@ -252,6 +264,8 @@ class Hit:
     """The same for each heading of `heading_path`."""
     explanation: str = ""
     """Why it is there, if the request asks for it."""
+    also_on: tuple[PassagePlace, ...] = ()
+    """Pages further down whose passages are nearly the same, if the request collapses them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from wikiholt.index.rows import (
     to_datetime,
     translate_damage,
 )
-from wikiholt.text.links import fold_path, get_last_part
+from wikiholt.text.links import fold_path, get_last_part, get_other_names
 from wikiholt.text.properties import fold_pinned_query, fold_tag, fold_title, iter_property_values
 
 SQLITE_SCHEMA_VERSION = 6
@@ -256,7 +256,7 @@ def _to_path_columns(
         "key": fold_path(path),
         "last_key": fold_path(get_last_part(path)),
         "aliases": encode_strings(aliases),
-        "alias_keys": encode_strings(sorted({fold_path(alias) for alias in aliases})),
+        "alias_keys": encode_strings(sorted(set(map(fold_path, get_other_names(path, aliases))))),
         "titles": "\n".join(map(fold_title, (name, *aliases))),
     }
 

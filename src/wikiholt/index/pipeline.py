@@ -25,7 +25,7 @@ from wikiholt.text.page_names import get_page_path, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 13
+TEXT_VERSION = 14
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48

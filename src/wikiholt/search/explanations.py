@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import Hit, Span
+from wikiholt.search.sort_order import PINNED_CHANNEL
 
 if TYPE_CHECKING:
     from wikiholt.search.answers import RatedSentence
@@ -27,7 +28,7 @@ def explain_hit(
     `answer` is how likely the wiki has one; `synonyms` are those of words of the query.
     """
     reasons = [
-        "pinned to this query" if "pinned" in hit.channels else "",
+        "pinned to this query" if PINNED_CHANNEL in hit.channels else "",
         "passes the filters" if "filter" in hit.channels else "",
         "the query is its name" if "name" in hit.channels else "",
         _explain_meaning(hit) if "semantic" in hit.channels else "",
@@ -58,7 +59,7 @@ def _explain_meaning(hit: Hit) -> str:
 
 
 def _explain_score(hit: Hit, answer: float) -> str:
-    if "pinned" in hit.channels or "filter" in hit.channels or not 0 < hit.score <= answer:
+    if PINNED_CHANNEL in hit.channels or "filter" in hit.channels or not 0 < hit.score <= answer:
         return f"score {hit.score:.2f}"
     share = hit.score / answer
     return f"score {hit.score:.2f} = {answer:.2f} that the wiki has an answer × {share:.2f} that it is this page"

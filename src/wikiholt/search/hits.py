@@ -12,14 +12,16 @@ from urllib.parse import quote
 
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.page import Facets
-from wikiholt.domain.search import Confidence, Hit, KeywordQuery, Snippet, StoredChunk, StoredPage
+from wikiholt.domain.search import Confidence, Hit, KeywordQuery, PassagePlace, Snippet, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.index.facets import count_groups
 from wikiholt.search.candidates import LEAD_PASSAGES, PASSAGES_PER_PAGE, Passage
 from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidate
+from wikiholt.search.sort_order import PINNED_CHANNEL
 from wikiholt.text.analysis import strip_accents
 from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.near_duplicates import WordingGroups, read_wording
 from wikiholt.text.snippets import QueryMatcher, SentenceScorer, SnippetBuilder
 
 WORD_WEIGHT = 0.2
@@ -36,6 +38,8 @@ class ShownPage(NamedTuple):
     candidate: Candidate
     page: StoredPage
     chunk: StoredChunk | None
+    also_on: tuple["ShownPage", ...] = ()
+    """Other pages, with chunks that are nearly the same."""
 
 
 def choose_passages(
@@ -162,6 +166,30 @@ def _score_words(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
     return [sum(map(weights.__getitem__, mentions)) / total for mentions in contained]
 
 
+class CollapsedPages:
+    """Pages to show. One with nearly the same passage as an earlier one is named by that one. Pinned ones stay."""
+
+    def __init__(self) -> None:
+        self._groups = WordingGroups()
+        self._pages: list[dict[int, ShownPage]] = []
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def add(self, shown: Sequence[ShownPage]) -> None:
+        for row in shown:
+            is_compared = row.chunk is not None and PINNED_CHANNEL not in row.candidate.channels
+            wording = read_wording(strip_leading_headings(row.chunk.text)) if row.chunk and is_compared else None
+            number = self._groups.add(wording)
+            if number == len(self._pages):
+                self._pages.append({})
+            self._pages[number].setdefault(row.page.page_id, row)
+
+    def list_pages(self) -> list[ShownPage]:
+        groups = (list(group.values()) for group in self._pages)
+        return [first._replace(also_on=tuple(others)) for first, *others in groups]
+
+
 def get_stems(query: KeywordQuery) -> tuple[str, ...]:
     """Stems of the query's words, to be matched as substrings of a text."""
     terms = dict.fromkeys([*query.terms, *(term for phrase in query.phrases for term in phrase)])
@@ -225,7 +253,7 @@ class HitBuilder:
         ]
 
     def _build_hit(self, shown: ShownPage, snippet: Snippet, snippets: SnippetBuilder) -> Hit:
-        candidate, page, chunk = shown
+        candidate, page, chunk, also_on = shown
         anchor = chunk.anchor if chunk else ""
         headings = chunk.heading_path if chunk else ()
         return Hit(
@@ -251,7 +279,12 @@ class HitBuilder:
             file=page.file,
             name_matches=snippets.find_spans(page.name),
             heading_matches=tuple(map(snippets.find_spans, headings)),
+            also_on=tuple(self._build_place(other.page, other.chunk) for other in also_on if other.chunk),
         )
+
+    def _build_place(self, page: StoredPage, chunk: StoredChunk) -> PassagePlace:
+        url = format_page_link(self._url, page.path, chunk.anchor)
+        return PassagePlace(page.name, page.path, page.file, url, chunk.first_line, chunk.last_line)
 
 
 def format_page_link(template: str, path: str, anchor: str = "") -> str:

@@ -43,11 +43,19 @@ class SearchRequest:
     """Frontmatter properties whose values are counted."""
     explain: bool = False
     """Whether each hit says why it is there."""
+    collapse: bool = False
+    """Whether hits whose passages are nearly the same are one hit."""
 
     @property
     def depth(self) -> int:
         """The number of hits up to the last one requested."""
         return self.offset + self.n
+
+    @property
+    def ranked(self) -> slice:
+        """The places of the ranked pages that are read for the requested hits. With `collapse`, from the first one on,
+        so that more hits continue these, and as many again instead of near-duplicates."""
+        return slice(0, 2 * self.depth) if self.collapse else slice(self.offset, self.depth)
 
     def __post_init__(self) -> None:
         if not self.query.strip():

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from wikiholt.search.candidates import (
 )
 from wikiholt.search.explanations import explain_hit
 from wikiholt.search.filter_notes import explain_query
-from wikiholt.search.hits import HitBuilder, choose_passages
+from wikiholt.search.hits import CollapsedPages, HitBuilder, ShownPage, choose_passages
 from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.query import EmbeddedQuery, Query, QueryEmbedder, QueryInterpreter, StartedQuery, check_query
 from wikiholt.search.ranking import (
@@ -49,6 +49,7 @@ from wikiholt.search.ranking import (
 from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
 from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.similar_pages import (
+    find_copies,
     find_nearest_pages,
     make_probe_vectors,
     score_similar,
@@ -57,6 +58,9 @@ from wikiholt.search.similar_pages import (
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
+
+if TYPE_CHECKING:  # few installations use it
+    from wikiholt.search.answer_writer import AnswerDraft, AnswerWriter
 
 ANSWER_PASSAGES = 12
 """Passages that are found for an answer, so that there are several close pages to name."""
@@ -137,6 +141,8 @@ class Searcher:
             query = self._interpreter.interpret(request, self._query_embedder.is_known_word)
             has_words = bool(fields.text.strip())
             is_listing = bool(fields.any_of) and not has_words
+            if is_listing:  # every page of a listing is asked for
+                query = replace(query, request=(request := replace(request, collapse=False)))
             if not is_listing:
                 check_query(query, has_words=has_words, has_reranker=self._reranker is not None)
             if query.lexicon_unavailable:
@@ -176,14 +182,27 @@ class Searcher:
         judge = SentenceJudge(text, self._language, self._hit_builder.dialect, self._scale, score)
         return replace(build_answer(result, judge), question=question)
 
+    def start_writing(self, answer: Answer, writer: "AnswerWriter") -> "AnswerDraft | None":
+        """Prepare to let a language model write from the passages of an answer; None if nothing relevant was found."""
+        return writer.start(answer, self._language, self._hit_builder.dialect)
+
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
+        self,
+        path: str,
+        n: int = 5,
+        where: PageFilter = _NO_FILTER,
+        *,
+        collapse: bool = False,
+        known: IndexVersion | None = None,
     ) -> SearchResult:
-        """The pages whose passages are nearest to those of the page with this path, without the page itself."""
+        """The pages whose passages are nearest to those of the page with this path, without the page itself; with
+        `collapse`, also without its near-duplicates."""
         began = time.perf_counter()
         reader = self._open_reader(known)
         # The path of a page may be blank, which no query is.
-        request = SearchRequest(f"{path}.md" if path.isspace() else path, n, SearchMode.SEMANTIC, where)
+        request = SearchRequest(
+            f"{path}.md" if path.isspace() else path, n, SearchMode.SEMANTIC, where, collapse=collapse
+        )
         page = self._get_page(path)
         allowed = reader.view.filter_page_ids(where)
         query = Query(request, allowed=allowed if allowed is None else allowed[allowed != page.page_id])
@@ -191,8 +210,12 @@ class Searcher:
         query = _leave_out_pending(reader, query)
         notes = [] if len(own) else ["this page has no passage to compare"]
         has_similar = own.any() and not query.has_no_page
-        similar = self._find_similar_pages(reader, query, page, own)[:n] if has_similar else []
-        ranked = Ranked(with_related_likelihoods(similar, self._scale))
+        similar = self._find_similar_pages(reader, query, page, own) if has_similar else []
+        if collapse:
+            copies = find_copies(self._index, page, [candidate.page_id for candidate in similar[: 2 * n]])
+            similar = [candidate for candidate in similar if candidate.page_id not in copies]
+            notes += [f"near-duplicates of this page are left out: {', '.join(copies.values())}"] if copies else []
+        ranked = Ranked(with_related_likelihoods(similar[request.ranked], self._scale))
         return self._present(reader, query, ranked, None, known, began, notes=notes, excluded_count=1)
 
     # ── the steps ────────────────────────────────────────────────────────────────────────────────
@@ -254,7 +277,7 @@ class Searcher:
             best = np.concatenate((best, rank_candidates(mode, more.candidates, shape, scale)))
             found = more
         if order.is_plain:
-            best = best[: request.depth]
+            best = best[: request.ranked.stop]
         likely = with_name_likelihoods(with_likelihoods(best, verdict), words.named)
         is_by_distance = request.chunks_per_page > 1 and mode is SearchMode.SEMANTIC
         return Ranked(
@@ -278,13 +301,11 @@ class Searcher:
     ) -> SearchResult:
         """Choose the passages to show, and build the hits and the result."""
         request, state = query.request, reader.view.state
-        page_ids = [candidate.page_id for candidate in ranked.candidates]
-        nearest = find_passages(reader, ranked.passages, page_ids) if ranked.passages is not None and page_ids else {}
-        pages = {page_id: known_page.page for page_id, known_page in reader.view.get_pages(page_ids).items()}
-        shown = choose_passages(self._index, query, ranked.candidates, pages, nearest, self._scale)
+        choose = self._choose_collapsed if request.collapse else self._choose_passages
+        shown = choose(reader, query, ranked)
         hits = tuple(self._hit_builder.build(query, shown, embedded.sentence_scorer if embedded else None))
         if request.explain:
-            boosts = {pages[each.page_id].path: each.boost for each in ranked.candidates if each.page_id in pages}
+            boosts = {row.page.path: row.candidate.boost for row in shown}
             hits = tuple(
                 replace(
                     hit,
@@ -324,6 +345,22 @@ class Searcher:
             meaning_ready=state.embedded_share,
             seconds_left=seconds_left,
         )
+
+    def _choose_passages(self, reader: IndexReader, query: Query, ranked: Ranked) -> list[ShownPage]:
+        page_ids = [candidate.page_id for candidate in ranked.candidates]
+        nearest = find_passages(reader, ranked.passages, page_ids) if ranked.passages is not None and page_ids else {}
+        pages = {page_id: known_page.page for page_id, known_page in reader.view.get_pages(page_ids).items()}
+        return choose_passages(self._index, query, ranked.candidates, pages, nearest, self._scale)
+
+    def _choose_collapsed(self, reader: IndexReader, query: Query, ranked: Ranked) -> list[ShownPage]:
+        """The passages of the requested hits. More pages are read only if there are near-duplicates."""
+        request, left, collapsed = query.request, list(ranked.candidates), CollapsedPages()
+        while left and (missing := request.depth - len(collapsed)) > 0:
+            # The passages of a page are chosen together.
+            count = missing if request.chunks_per_page == 1 else len(left)
+            collapsed.add(self._choose_passages(reader, query, ranked._replace(candidates=left[:count])))
+            left = left[count:]
+        return collapsed.list_pages()[request.offset : request.depth]
 
     def _read_head(self, version: int, known: IndexVersion | None) -> tuple[str | None, str]:
         """HEAD of the repository, or None and a note that says why it is unknown. The one that the caller has read is

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
+from wikiholt.domain.search import StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.ranking import Candidate, compute_logistic, rate_score
+from wikiholt.text.near_duplicates import are_nearly_same, read_wording
 
 _RELATED_MIDPOINT, _RELATED_WIDTH = 0.565, 0.09
 """The cosine share at which a page is as likely related as not. Chosen by eye; there are no judgements for it."""
@@ -21,6 +24,9 @@ COMPARED_PAGES = 60
 
 _MAX_COMPARED_CHUNKS = 64
 """Passages of a page that are compared. A longer page is sampled evenly."""
+
+_COPY_WORDS = 0.8
+"""Pages whose numbers of words differ more are not compared word by word. They are not nearly the same."""
 
 _BEST_CHUNKS = 3
 """Passages that count for a page, so that one passage shared by chance is not enough."""
@@ -61,6 +67,25 @@ def score_similar(own: FloatArray, rows: VectorRows) -> list[Candidate]:
     ordered = sorted(zip((1.0 - similarity).tolist(), pages.tolist(), chunks.tolist(), strict=True))
     channels = ("semantic",)
     return [Candidate(page, chunk, distance, None, channels) for distance, page, chunk in ordered]
+
+
+def find_copies(index: WikiIndex, page: StoredPage, page_ids: Sequence[int]) -> dict[int, str]:
+    """The pages among these that are nearly the same as this page, with their paths."""
+    others = [
+        other
+        for other in index.get_pages(page_ids).values()
+        if min(other.words, page.words) >= _COPY_WORDS * max(other.words, page.words)
+    ]
+    if not others:
+        return {}
+    chunks = index.get_page_chunks([page.page_id, *(other.page_id for other in others)], _MAX_COMPARED_CHUNKS)
+    wordings = {page_id: read_wording("\n".join(chunk.text for chunk in found)) for page_id, found in chunks.items()}
+    own = wordings.get(page.page_id)
+    return {
+        other.page_id: other.path
+        for other in others
+        if own is not None and (wording := wordings.get(other.page_id)) is not None and are_nearly_same(own, wording)
+    }
 
 
 def _compute_mean(vectors: FloatArray) -> FloatArray:

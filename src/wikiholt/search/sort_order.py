@@ -19,6 +19,7 @@ DATE_SORT_MIN_SHARE = 0.5
 MAX_LISTED_PAGES = 20_000
 """Of more pages, a query of fields alone lists those that were indexed last."""
 
+PINNED_CHANNEL = "pinned"
 _CERTAIN = Candidate(0, likelihood=1.0, confidence=Confidence.HIGH)
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
@@ -77,20 +78,20 @@ class HitOrder:
         """
         request = self.request
         if self.is_plain:
-            return candidates[request.offset : request.depth]
+            return candidates[request.ranked]
         if request.sort is SortOrder.DATE:
-            return self._sort_by_date(candidates[:fixed_count])[request.offset : request.depth]
+            return self._sort_by_date(candidates[:fixed_count])[request.ranked]
         ordered = self._order(candidates[:fixed_count], allowed)
         shown = {candidate.page_id for candidate in ordered}
         ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
-        return ordered[request.offset : request.depth]
+        return ordered[request.ranked]
 
     def list_newest(self, page_ids: IntArray) -> list[Candidate]:
         """The requested part of these pages, newest first. They are certain: a query of fields alone names them."""
         pages = self.index.get_pages(page_ids[-MAX_LISTED_PAGES:].tolist()).values()
         newest = sorted(pages, key=lambda page: page.path)
         newest.sort(key=lambda page: page.last_updated or _OLDEST, reverse=True)
-        chosen = newest[self.request.offset : self.request.depth]
+        chosen = newest[self.request.ranked]
         return [_CERTAIN._replace(page_id=page.page_id, channels=("filter",)) for page in chosen]
 
     def _order(self, candidates: Sequence[Candidate], allowed: IntArray | None) -> list[Candidate]:
@@ -144,7 +145,7 @@ def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[
         found.setdefault(candidate.page_id, candidate)
     first = [found.get(page_id, Candidate(page_id)) for page_id in pinned]
     first = [
-        candidate._replace(likelihood=1.0, confidence=Confidence.HIGH, channels=(*candidate.channels, "pinned"))
+        candidate._replace(likelihood=1.0, confidence=Confidence.HIGH, channels=(*candidate.channels, PINNED_CHANNEL))
         for candidate in first
     ]
     return first + [candidate for candidate in candidates if candidate.page_id not in pinned]

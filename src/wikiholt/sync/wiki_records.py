@@ -2,10 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from random import Random
+from typing import Any
 
 from wikiholt.domain.protocols import HeadProbe
 from wikiholt.domain.wiki import Wiki
@@ -144,29 +145,32 @@ class SchedulerProgress:
     running: tuple[tuple[str, WikiActivity], ...]
 
 
+def _declare_count(text: str, *, is_gauge: bool = False) -> Any:
+    """A field with its text in the metrics: a current number, or a count since the start."""
+    return field(default=0, metadata={"text": text, "is_gauge": is_gauge})
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerCounters:
-    """Counts since the start of the scheduler, and the current numbers of wikis by state."""
+    """The numbers of the scheduler; each is a metric."""
 
-    wikis: int = 0
-    waiting: int = 0
-    running: int = 0
-    missing: int = 0
-    failing: int = 0
-    repairing: int = 0
-    """Wikis whose index is damaged and is being repaired."""
-    broken: int = 0
-    """Wikis whose repair has failed."""
-    head_checks: int = 0
-    syncs: int = 0
-    pauses: int = 0
-    failures: int = 0
-    fetches: int = 0
-    notifications: int = 0
-    reindexes: int = 0
-    checks: int = 0
-    backups: int = 0
-    backup_failures: int = 0
+    wikis: int = _declare_count("Registered wikis", is_gauge=True)
+    waiting: int = _declare_count("Wikis that wait for a sync", is_gauge=True)
+    running: int = _declare_count("Wikis that are being synced", is_gauge=True)
+    missing: int = _declare_count("Wikis whose repository is missing", is_gauge=True)
+    failing: int = _declare_count("Wikis whose last sync failed", is_gauge=True)
+    repairing: int = _declare_count("Wikis whose index is damaged and is being repaired", is_gauge=True)
+    broken: int = _declare_count("Wikis whose index could not be repaired", is_gauge=True)
+    head_checks: int = _declare_count("HEAD checks")
+    syncs: int = _declare_count("Completed syncs")
+    pauses: int = _declare_count("Syncs paused for another wiki")
+    failures: int = _declare_count("Failed syncs")
+    fetches: int = _declare_count("Fetches from remote repositories")
+    notifications: int = _declare_count("Change notifications")
+    reindexes: int = _declare_count("Requested reindexes")
+    backups: int = _declare_count("Scheduled backups")
+    backup_failures: int = _declare_count("Failed scheduled backups")
+    checks: int = _declare_count("Complete checks of an index")
 
 
 @dataclass(slots=True)

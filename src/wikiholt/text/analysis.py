@@ -242,6 +242,16 @@ def make_bigrams(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
+def iter_part_spans(token: str) -> Iterator[tuple[int, int]]:
+    """The ranges of the words that a token consists of."""
+    for part in _TOKEN_PART_PATTERN.finditer(token):
+        if _CAMEL_CASE_PATTERN.search(part[0]):
+            start = part.start()
+            yield from ((start + piece.start(), start + piece.end()) for piece in _CAMEL_PART_PATTERN.finditer(part[0]))
+        else:
+            yield part.span()
+
+
 def _find_tokens(text: str) -> list[str]:
     return TOKEN_PATTERN.findall(unicodedata.normalize("NFKC", text))
 

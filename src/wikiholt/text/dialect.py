@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from wikiholt.text.links import LinkResolution, PageNameIndex, resolve_link_paths
 
@@ -30,6 +31,19 @@ class Dialect:
     """Whether it has `%%comments%%`, `==highlights==`, inline `#tags`, `key:: value` and block ids."""
     has_admonitions: bool = False
     """Whether it has `!!! note` boxes, `=== "tabs"` and `{: attributes }`."""
+    has_templates: bool = False
+    """Whether it has `{% tags %}`, `{{ variables }}` and `{{< shortcodes >}}`."""
+    has_containers: bool = False
+    """Whether it has `:::tip` boxes."""
+    has_components: bool = False
+    """Whether every Markdown page is MDX."""
+    site_files: tuple[str, ...] = ()
+    """Patterns of the files that a site of this dialect has in its folder."""
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether the pages are a static site."""
+        return self.resolution is LinkResolution.BY_ROUTE
 
 
 AUTO = "auto"
@@ -43,15 +57,53 @@ OTTERWIKI_LINK_TITLE_CASE = Dialect(
     "otterwiki-linktitle-case", LinkOrder.TARGET_FIRST, LinkResolution.OTTERWIKI_WITH_CASE
 )
 OTTERWIKI_DIALECTS = (OTTERWIKI, OTTERWIKI_CASE, OTTERWIKI_LINK_TITLE, OTTERWIKI_LINK_TITLE_CASE)
-MKDOCS = Dialect("mkdocs", has_admonitions=True)
-DIALECTS = {dialect.name: dialect for dialect in (GFM, OBSIDIAN, GOLLUM, *OTTERWIKI_DIALECTS, MKDOCS)}
+MKDOCS = Dialect(
+    "mkdocs",
+    resolution=LinkResolution.BY_ROUTE,
+    has_admonitions=True,
+    has_templates=True,
+    site_files=("mkdocs.yml", "mkdocs.yaml"),
+)
+SITE_DIALECTS = (
+    MKDOCS,
+    Dialect(
+        "docusaurus",
+        resolution=LinkResolution.BY_ROUTE,
+        has_containers=True,
+        has_components=True,
+        site_files=("docusaurus.config.*",),
+    ),
+    Dialect(
+        "vitepress",
+        resolution=LinkResolution.BY_ROUTE,
+        has_containers=True,
+        has_templates=True,
+        site_files=(".vitepress/config.*", ".vitepress/config/index.*", ".vuepress/config.*"),
+    ),
+    Dialect("starlight", resolution=LinkResolution.BY_ROUTE, has_containers=True, site_files=("astro.config.*",)),
+    Dialect(
+        "hugo",
+        resolution=LinkResolution.BY_ROUTE,
+        has_templates=True,
+        site_files=("hugo.*", "config/_default/*", "archetypes/default.md"),
+    ),
+    Dialect(
+        "eleventy",
+        resolution=LinkResolution.BY_ROUTE,
+        has_templates=True,
+        site_files=(".eleventy.js", "eleventy.config.*"),
+    ),
+    Dialect("mdbook", resolution=LinkResolution.BY_ROUTE, has_templates=True, site_files=("book.toml",)),
+    Dialect("jekyll", resolution=LinkResolution.BY_ROUTE, has_templates=True, site_files=("_config.yml",)),
+)
+"""Generators of static sites."""
+DIALECTS = {dialect.name: dialect for dialect in (GFM, OBSIDIAN, GOLLUM, *OTTERWIKI_DIALECTS, *SITE_DIALECTS)}
 """Every dialect by name."""
 
 MAX_SAMPLE_PAGES = 200
 """Pages whose links are read to detect a dialect."""
 
 _PIPED_LINK = re.compile(r"\[\[([^\[\]|\n]{1,250})\|([^\[\]|\n]{1,250})\]\]")
-_MKDOCS_FILES = frozenset({"mkdocs.yml", "mkdocs.yaml"})
 _MIN_MAJORITY = 2
 """How many times as many links must speak for one order as for the other."""
 
@@ -61,23 +113,39 @@ def detect_dialect(
 ) -> Dialect:
     """Detect the dialect by the files that are not pages, or else by the side of `[[a|b]]` that names a page.
 
-    `paths` are those of all pages. `other_files` are relative to the wiki; `../mkdocs.yml` counts. Without evidence
-    the dialect stays `previous`.
+    `paths` are those of all pages. `other_files` are relative to the wiki; `../mkdocs.yml` counts. A static site has
+    most of the pages in its folder. Without evidence the dialect stays `previous`.
     """
-    has_mkdocs = False
+    paths = list(paths)
+    sites: dict[str, Dialect] = {}
     for file in other_files:
-        *folders, name = file.split("/")
-        if ".obsidian" in folders or file == "logseq/config.edn":
+        if ".obsidian" in file.split("/")[:-1] or file == "logseq/config.edn":
             return OBSIDIAN
-        has_mkdocs = has_mkdocs or (name in _MKDOCS_FILES and not set(folders) - {".."})
-    if has_mkdocs:
-        return MKDOCS
+        for pattern, dialect in _SITE_FILES:
+            if (folder := _find_site_folder(file, pattern)) is not None:
+                sites.setdefault(folder, dialect)
+    counts = {folder: sum(path.startswith(folder) for path in paths) for folder in sites}
+    folder = max(counts, key=lambda folder: (counts[folder], folder), default="")
+    if sites and 2 * counts[folder] > len(paths):
+        return sites[folder]
     # A dialect that files decided needs these files.
-    undecided = GFM if previous is MKDOCS else previous
+    undecided = GFM if previous in SITE_DIALECTS else previous
     left, right = _count_target_sides(paths, texts)
     if left > _MIN_MAJORITY * right:
         return OBSIDIAN
     return GOLLUM if right > _MIN_MAJORITY * left else undecided
+
+
+_SITE_FILES = tuple((pattern, dialect) for dialect in SITE_DIALECTS for pattern in dialect.site_files)
+
+
+def _find_site_folder(file: str, pattern: str) -> str | None:
+    """The folder of the site whose settings are in this file, with a slash; empty for the folders above the wiki."""
+    parts, wanted = file.split("/"), pattern.split("/")
+    if len(parts) < len(wanted) or not all(map(fnmatchcase, parts[-len(wanted) :], wanted)):
+        return None
+    folders = parts[: -len(wanted)]
+    return "/".join((*folders, "")) if folders and ".." not in folders else ""
 
 
 def _count_target_sides(paths: Iterable[str], texts: Iterable[str]) -> tuple[int, int]:

@@ -5,15 +5,15 @@ reStructuredText and AsciiDoc become Markdown headings. Nothing is executed. Any
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_markup import remove_markup, replace_in_prose
+from wikiholt.text.fences import find_fence, split_fences
 from wikiholt.text.inline import blank_code
-from wikiholt.text.page_names import ASCIIDOC_EXTENSION, RST_EXTENSION, get_extension
-
-_FENCE = re.compile(r"[ \t>]*+(?:[-*+][ \t]++)?(`{3,}+|~{3,}+)([^`\n]*+)$")
+from wikiholt.text.page_names import ASCIIDOC_EXTENSION, MARKDOWN_EXTENSIONS, RST_EXTENSION, get_extension
+from wikiholt.text.site_markup import convert_containers, convert_templates
 
 
 def convert_blocks(body: str, file: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
@@ -23,21 +23,15 @@ def convert_blocks(body: str, file: str, dialect: Dialect) -> tuple[str, tuple[s
         return _convert_rst(body), ()
     if extension == ASCIIDOC_EXTENSION:
         return _convert_asciidoc(body), ()
-    if extension == ".mdx":
+    if extension == ".mdx" or (dialect.has_components and extension in MARKDOWN_EXTENSIONS):
         body = _convert_mdx(body)
+    if dialect.has_templates:
+        body = convert_templates(body)
+    if dialect.has_containers:
+        body = convert_containers(body)
     if dialect.has_admonitions:
         return _convert_admonitions(body), ()
     return _remove_note_comments(body) if dialect.has_note_markup else (body, ())
-
-
-def _find_fence(line: str, fence: str) -> str:
-    """The open fence after this line, given the open fence before it; empty if there is none."""
-    match = _FENCE.match(line) if "```" in line or "~~~" in line else None
-    if match is None:
-        return fence
-    if not fence:
-        return match[1]
-    return "" if match[1].startswith(fence) and not match[2].strip() else fence
 
 
 # Comments of Obsidian, and properties and logs that Logseq keeps for itself.
@@ -54,7 +48,7 @@ def _remove_note_comments(body: str) -> tuple[str, tuple[str, ...]]:
     kept: list[str] = []
     fence, opened_at, in_drawer = "", -1, False
     for number, line in enumerate(lines):
-        fence, was_in_code = _find_fence(line, fence), bool(fence)
+        fence, was_in_code = find_fence(line, fence), bool(fence)
         if fence or was_in_code:  # a comment neither begins nor ends in code
             kept.append("" if opened_at >= 0 else line)
             continue
@@ -93,8 +87,9 @@ def _remove_line_comments(line: str, is_open: bool) -> tuple[str, bool]:
 _ADMONITION = re.compile(r'(?:!!!|\?\?\?\+?)[ \t]++([A-Za-z][\w-]*+)[^"\n]*+(?:"(.*)")?[ \t]*+')
 _TAB = re.compile(r'===[!+]{0,2}[ \t]++"(.*)"[ \t]*+')
 _ATTRIBUTE_LINE = re.compile(r"[ \t]*+\{:[^{}]*+\}[ \t]*+")
+_REFERENCE_LINE = re.compile(r":::[ \t]++[\w.]++[ \t]*+")
 _DEFINITION = ":   "
-_HAS_BOXES = re.compile(r"!!!|\?\?\?|===|\{:|^:   ", re.MULTILINE)
+_HAS_BOXES = re.compile(r"!!!|\?\?\?|===|\{:|^:   |^:::", re.MULTILINE)
 _CONTENT_INDENT = 4
 _QUOTE = "> "
 _MAX_DEPTH = 20
@@ -126,11 +121,11 @@ def _convert_admonitions(body: str) -> str:
             text = _open_boxes(text, boxes)
         outer = boxes[-1] if boxes else _Box(0, "")
         text = text[outer.indent :]
-        fence, was_in_code = _find_fence(text, fence), bool(fence)
+        fence, was_in_code = find_fence(text, fence), bool(fence)
         if fence or was_in_code:
             lines.append(outer.prefix.replace(_QUOTE, "") + text)  # code is not quoted, so that it has no marks
         else:
-            is_hidden = bool(_ATTRIBUTE_LINE.fullmatch(text))
+            is_hidden = bool(_ATTRIBUTE_LINE.fullmatch(text) or _REFERENCE_LINE.fullmatch(text))
             lines.append((outer.prefix + ("" if is_hidden else text)) if boxes or not is_hidden else "")
     return "\n".join(lines)
 
@@ -189,7 +184,7 @@ def convert_to_markdown(
         return body
     return "".join(
         text if is_code else replace_in_prose(text, lambda prose: _convert_callouts(prose, dialect, format_callout))
-        for is_code, text in _split_fences(body)
+        for is_code, text in split_fences(body)
     )
 
 
@@ -222,7 +217,7 @@ _UNWRAPPED_INFO = "mdx-code-block"
 def _convert_mdx(body: str) -> str:
     parts: list[str] = []
     body = _unwrap_code_blocks(body) if _UNWRAPPED_INFO in body else body
-    for is_code, text in _split_fences(_remove_module_lines(body)):
+    for is_code, text in split_fences(_remove_module_lines(body)):
         if is_code or ("<" not in text and "{" not in text):
             parts.append(text)
         else:
@@ -235,7 +230,7 @@ def _unwrap_code_blocks(body: str) -> str:
     lines = body.split("\n")
     fence, is_unwrapped = "", False
     for number, line in enumerate(lines):
-        after = _find_fence(line, fence)
+        after = find_fence(line, fence)
         if after != fence:
             is_unwrapped = line.rstrip().endswith(_UNWRAPPED_INFO) if after else is_unwrapped
             lines[number] = "" if is_unwrapped else line
@@ -250,7 +245,7 @@ def _remove_module_lines(body: str) -> str:
     in_module = False
     for number, line in enumerate(lines):
         if not in_module:
-            fence = _find_fence(line, fence)
+            fence = find_fence(line, fence)
             in_module, depth, length = not fence and bool(_MODULE_LINE.match(line)), 0, 0
         elif (not line.strip() and depth <= 0) or length > _MAX_MODULE_LINES:
             in_module = False
@@ -259,20 +254,6 @@ def _remove_module_lines(body: str) -> str:
             length += 1
             lines[number] = ""
     return "\n".join(lines)
-
-
-def _split_fences(body: str) -> Iterator[tuple[bool, str]]:
-    """The parts of a body inside and outside of code fences, which together are the body."""
-    part: list[str] = []
-    fence = ""
-    for line in body.split("\n"):
-        after = _find_fence(line, fence)
-        if bool(after) != bool(fence) and part:
-            yield bool(fence), "\n".join([*part, ""])
-            part = []
-        part.append(line)
-        fence = after
-    yield bool(fence), "\n".join(part)
 
 
 def _convert_components(text: str) -> str:

@@ -43,12 +43,14 @@ def to_gfm(text: str, dialect: Dialect) -> str:
     return text
 
 
-def replace_in_prose(text: str, convert: Callable[[str], str]) -> str:
-    """Convert the text between code spans."""
+def replace_in_prose(
+    text: str, convert: Callable[[str], str], convert_code: Callable[[str], str] = lambda code: code
+) -> str:
+    """Convert the text between code spans, and the spans."""
     parts: list[str] = []
     position = 0
     for start, end, _ in iter_code_spans(text):
-        parts += convert(text[position:start]), text[start:end]
+        parts += convert(text[position:start]), convert_code(text[start:end])
         position = end
     return "".join((*parts, convert(text[position:])))
 

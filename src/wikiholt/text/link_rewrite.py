@@ -20,7 +20,14 @@ from wikiholt.text.links import (
     split_wiki_target,
 )
 from wikiholt.text.markdown import iter_link_lines
-from wikiholt.text.page_names import DEFAULT_EXTENSION, has_link_extension
+from wikiholt.text.page_names import (
+    DEFAULT_EXTENSION,
+    get_extension,
+    has_link_extension,
+    is_folder_page,
+    strip_page_extension,
+)
+from wikiholt.text.site_markup import convert_link_targets
 
 _DEFINITION = re.compile(
     r"(?>(?:[ \t>]++|(?:[-*+]|\d{1,9}[.)])[ \t]){0,999})"
@@ -133,6 +140,8 @@ def _iter_links(data: bytes, text: str, file: str, dialect: Dialect) -> Iterator
                     InlineLink((target,), "", 0, target_spans=(definition.span(kind),)), start, kind == "angle"
                 )
             continue
+        if dialect.has_templates:
+            run = convert_link_targets(run)
         for inline in find_links(run, {}, dialect.link_order):
             if inline.target_spans:
                 before = inline.target_spans[0][0] - 1
@@ -160,15 +169,25 @@ def _rewrite_link(
         side = _find_target_side(inline, file, move)
     start, end = (link.start + offset for offset in inline.target_spans[side])
     raw = text[start:end]
-    for form in _iter_forms(link, raw, written_path, new_file):
+    lead = 0
+    if raw != inline.targets[side] and move.dialect.has_templates:
+        # A template has only the path, which may be without its first slash.
+        path_part = inline.targets[side].partition("#")[0]
+        end, raw = start + len(path_part), raw[: len(path_part)]
+        lead = int(raw != path_part)
+        if lead and f"/{raw[1:]}" != path_part:
+            return None
+        raw = path_part
+    route_forms = _iter_route_forms(raw, old_page, path, new_file) if old_page and move.dialect.has_routes else ()
+    for form in (*route_forms, *_iter_forms(link, raw, written_path, new_file)):
         target = form if is_wiki else decode_destination(f"<{form}>")
         targets = (*inline.targets[:side], target, *inline.targets[side + 1 :])
         if old_page is None:
             form_target = _resolve_file(target, is_wiki, new_file, move)
         else:
             form_target = move.find_page(move.after, inline, targets, new_file)
-        if form_target == path:
-            return (start, end), form
+        if form_target == path and form.startswith("/" * lead):
+            return (start + lead, end), form[lead:]
     if not is_wiki:
         return None
     link_end = text.index("]]", max(span[1] for span in inline.target_spans) + link.start) + 2
@@ -247,6 +266,24 @@ def _iter_markdown_forms(raw: str, target: str, file: str, is_bracketed: bool) -
     safe = "/ " if is_bracketed and "%20" not in old_path else "/"
     quote_all = bool(re.search(r"%[89A-Fa-f]", old_path))
     yield from (_quote_path(form, safe, quote_all) + tail for form in forms)
+
+
+def _iter_route_forms(raw: str, old_page: str, page: str, file: str) -> Iterator[str]:
+    """Possible targets of a link by the routes of the site, with as many folders left out as in the old one."""
+    old_path = re.split(r"[#?]", raw, maxsplit=1)[0]
+    extension = get_extension(old_path)
+    route = get_folder(page) if is_folder_page(page) else strip_page_extension(page)
+    if old_path.startswith("/"):
+        old_route = get_folder(old_page) if is_folder_page(old_page) else old_page
+        left_out = old_route.count("/") - old_path.strip("/").count("/")
+        form = "/" + "/".join(route.split("/")[max(left_out, 0) :])
+    elif old_path.endswith("/"):
+        own_route = get_folder(file) if is_folder_page(file) else strip_page_extension(file)
+        form = posixpath.relpath(f"/{route}", f"/{own_route}")
+    else:
+        return
+    ending = "/" if old_path.endswith("/") else extension
+    yield f"{_quote_path(form, '/')}{ending}{raw[len(old_path) :]}"
 
 
 def _add_extension(path: str, old_path: str) -> str:

@@ -8,9 +8,14 @@ has the path, it may be the alias of a page.
 In a dialect that resolves by name, every link is also the end of a path, from any folder. If several pages match, it is
 the one with exactly that path, else the one in the folder of the link, else the one with the shortest path.
 
+On a static site, an absolute link is a route: the end of the path of a page or of a folder, or of another route of
+the page such as its permalink. Of several pages, it leads to the one closest to the root. A relative link may also be
+relative to the route of its page, where `guides/setup.md` is the folder `guides/setup/`.
+
 In Otterwiki's dialects a link is exactly what Otterwiki makes of it (see `_resolve_otterwiki_link`).
 """
 
+import posixpath
 import re
 import unicodedata
 from collections import defaultdict
@@ -18,7 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from urllib.parse import unquote
 
-from wikiholt.text.page_names import DEFAULT_EXTENSION, get_page_path, has_link_extension, strip_page_extension
+from wikiholt.text.page_names import (
+    DEFAULT_EXTENSION,
+    get_page_path,
+    has_link_extension,
+    is_folder_page,
+    strip_page_extension,
+)
 
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _EXTERNAL_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
@@ -28,6 +39,8 @@ _MEDIA_EXTENSION = re.compile(
     re.IGNORECASE,
 )
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
+_HTML_EXTENSION = re.compile(r"(?:(?<=/)index|(?<![^/])index)?\.html?\Z", re.IGNORECASE)
+_VERSION = re.compile(r"(?<=/)(?:next|latest|stable|v?\d+(?:\.\d+|\.x)*)/")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
 _NO_ALIASES: Mapping[str, Iterable[str]] = {}
 
@@ -38,6 +51,8 @@ class LinkResolution(Enum):
     BY_PATH = "by-path"
     BY_NAME = "by-name"
     """A link finds a file by its name in any folder."""
+    BY_ROUTE = "by-route"
+    """As by path, or by the route of a page on a static site."""
     OTTERWIKI = "otterwiki"
     OTTERWIKI_WITH_CASE = "otterwiki-with-case"
     """As Otterwiki with RETAIN_PAGE_NAME_CASE."""
@@ -61,6 +76,13 @@ def fold_path(path: str) -> str:
     return _WORD_SEPARATORS.sub("-", unicodedata.normalize("NFC", unicodedata.normalize("NFC", stem).casefold()))
 
 
+def get_other_names(path: str, aliases: Iterable[str] = ()) -> tuple[str, ...]:
+    """The names of a page besides its path: its aliases, and its folder if it describes that."""
+    folder = get_folder(path) if is_folder_page(path) else ""
+    names = (alias.strip("/") for alias in aliases)
+    return (*names, folder, get_last_part(folder)) if folder else (*names,)
+
+
 def get_last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -74,12 +96,15 @@ def resolve_link_paths(
 ) -> tuple[str, ...]:
     """The possible page paths of a link on this page, in order; empty for an external or invalid target.
 
-    By name, the second path is the one to look for in any folder.
+    By name, and for an absolute route, the second path is the one to look for in any folder. The last path of a link
+    to a file of a static site has its extension.
     """
     if resolution.is_exact:
         return _resolve_otterwiki_link(targets[0], is_wiki_link, file, resolution is LinkResolution.OTTERWIKI_WITH_CASE)
     by_name = resolution is LinkResolution.BY_NAME
     if not is_wiki_link:
+        if resolution is LinkResolution.BY_ROUTE:
+            return _resolve_route(targets[0], file)
         path = _resolve_markdown_path(targets[0], file)
         if not by_name or not path:
             return (path,) if path else ()
@@ -123,6 +148,34 @@ def _resolve_markdown_path(target: str, file: str) -> str:
     return _resolve_path(path, "" if path.startswith("/") else file)
 
 
+def _resolve_route(target: str, file: str) -> tuple[str, ...]:
+    if _URL_SCHEME.match(target) or target.startswith(("//", "\\")):
+        return ()
+    written = unquote(target.partition("#")[0].partition("?")[0])
+    path = _HTML_EXTENSION.sub("", written) or (written and ".")
+    is_file = path != written or has_link_extension(path)
+    path = path.removeprefix("@site") if path.startswith("@site/") else path
+    is_folder = path.endswith("/")
+    path = path.rstrip("/")
+    if path.startswith("/"):
+        stem = strip_page_extension(path)
+        path = get_folder(path) if is_folder_page(path) and stem.count("/") > 1 else path
+        paths = [_resolve_path(path, "")]
+        paths.append(get_last_part(paths[0]))
+    else:
+        route = get_folder(file) if is_folder_page(file) else strip_page_extension(file)
+        paths = [_resolve_path(path, file)]
+        if not is_file:
+            paths.append(_resolve_path(path, f"{route}/"))
+        elif "/" in path and not path.startswith("."):
+            paths.append(_resolve_path(path, ""))
+        if is_folder:
+            paths.reverse()
+    if has_link_extension(path) and not is_folder and paths[0]:
+        paths.append(f"{strip_page_extension(paths[0])}{DEFAULT_EXTENSION}")
+    return tuple(dict.fromkeys(filter(None, paths)))
+
+
 def _resolve_wiki_path(target: str, file: str) -> str:
     if _EXTERNAL_URL.match(target):
         return ""
@@ -159,15 +212,24 @@ class PageNameIndex:
         self._paths = frozenset(paths)
         self._is_exact = resolution.is_exact
         self._by_name = resolution is LinkResolution.BY_NAME
+        self._by_route = resolution is LinkResolution.BY_ROUTE
         self._by_path: defaultdict[str, list[str]] = defaultdict(list)
         self._by_last_part: defaultdict[str, list[str]] = defaultdict(list)
         for path in () if self._is_exact else self._paths:
             self._by_path[fold_path(path)].append(path)
             self._by_last_part[fold_path(get_last_part(path))].append(path)
+        self._routes: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        """The other routes of pages, and the pages, by the last part of the route."""
+        for path in sorted(filter(is_folder_page, self._paths if self._by_route else ())):
+            folder = fold_path(get_folder(path))
+            self._routes[get_last_part(folder)].append((folder, path))
         self._by_alias: defaultdict[str, set[str]] = defaultdict(set)
         for path, names in aliases.items():
             for name in names:
-                self._by_alias[fold_path(name)].add(path)
+                key = fold_path(name.strip("/"))
+                self._by_alias[key].add(path)
+                if self._by_route:
+                    self._routes[get_last_part(key)].append((key, path))
 
     def find_page(self, paths: Sequence[str], is_wiki_link: bool, folder: str = "") -> str | None:
         """The page for the first of these paths that matches: exactly, or as the only page with that folded path.
@@ -179,6 +241,11 @@ class PageNameIndex:
             return next((path for path in reversed(paths) if path in self._paths), None)
         if self._by_name and is_wiki_link:
             paths = paths[:1]  # the second is only the key under which the link is stored
+        is_file = has_link_extension(paths[-1]) if paths else False
+        if self._by_route and len(paths) > 1:
+            paths = paths[:-1] if is_file else paths
+            if len(paths) > 1 and paths[1] == get_last_part(paths[0]):
+                paths = paths[:1]
         for path in paths:
             page = path if path in self._paths else self._find_similar(path, is_wiki_link, folder)
             if page is not None:
@@ -187,6 +254,8 @@ class PageNameIndex:
             pages = self._by_alias.get(fold_path(path), ())
             if len(pages) == 1:
                 return next(iter(pages))
+        if self._by_route and not is_wiki_link:
+            return next(filter(None, (self._find_route(fold_path(path), folder, is_file) for path in paths)), None)
         return None
 
     def _find_similar(self, path: str, is_wiki_link: bool, folder: str) -> str | None:
@@ -199,6 +268,33 @@ class PageNameIndex:
             self._by_path.get(key) or (self._by_last_part.get(key) if is_wiki_link and "/" not in path else None) or ()
         )
         return similar[0] if len(similar) == 1 else None
+
+    def _find_route(self, key: str, folder: str, is_file: bool) -> str | None:
+        """The page with a route that ends so, or else with a route that the key ends with, or for any version."""
+        last = get_last_part(key)
+        routes: list[tuple[str, str]] = [
+            *((fold_path(page), page) for page in self._by_last_part.get(last, ())),
+            *(() if is_file else self._routes.get(last, ())),
+        ]
+        pages = [page for route, page in routes if f"/{route}".endswith(f"/{key}")]
+        if pages:
+            is_name = "/" not in key
+            ranks: list[tuple[bool, int, int, str]] = [
+                (
+                    is_name and get_folder(page) != folder,
+                    page.count("/"),
+                    -len(posixpath.commonprefix((page, f"{folder}/"))),
+                    page,
+                )
+                for page in pages
+            ]
+            return min(ranks)[3]
+        # The link may begin with the address of the site, and the route of a page with the folder of a plugin.
+        ends = [(len(route), page) for route, page in routes if "/" in route and key.endswith(f"/{route}")]
+        if ends:
+            return max(ends)[1]
+        plain = _VERSION.sub("", key)
+        return self._find_route(plain, folder, is_file) if plain != key else None
 
 
 def _rank_match(page: str, key: str, folder: str) -> tuple[bool, bool, int, int, str]:

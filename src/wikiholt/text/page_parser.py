@@ -11,6 +11,7 @@ from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
 from wikiholt.text.page_names import find_namespace_name, get_page_path, make_page_name
+from wikiholt.text.site_markup import find_routes
 
 _LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 _MAX_NAME_CHARS = 500
@@ -61,6 +62,8 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
     metadata = front.metadata
     if dialect.has_note_markup and (full_name := find_namespace_name(file)):
         metadata = replace(metadata, aliases=(*metadata.aliases, full_name))
+    if dialect.has_routes and (routes := find_routes(file, front.fields)):
+        metadata = replace(metadata, aliases=tuple(dict.fromkeys((*metadata.aliases, *routes))))
     return Page(
         file=file,
         path=get_page_path(file),

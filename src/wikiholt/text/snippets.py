@@ -10,8 +10,10 @@ from wikiholt.domain.search import KeywordQuery, Snippet, Span
 from wikiholt.text.analysis import (
     TOKEN_PATTERN,
     get_query_analyser,
+    iter_part_spans,
     iter_script_runs,
     make_bigrams,
+    normalize_term,
     split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
@@ -21,6 +23,7 @@ from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
+_APOSTROPHES = frozenset("'’")
 _PUNCTUATION = ".,:;!?()\"'"
 _CJK_RUN = re.compile(rf"[{CJK_RANGES}]")
 _SENTENCE_START_CHARS = 40
@@ -204,7 +207,19 @@ class QueryMatcher:
             if is_unspaced:
                 yield from self._iter_bigram_matches(run, offset)
             elif (term := self._find_word_term(run)) is not None:
-                yield offset, offset + len(run), term
+                yield from self._iter_part_matches(run, offset, term)
+
+    def _iter_part_matches(self, run: str, offset: int, term: str) -> Iterator[_Match]:
+        """The words of a compound word or identifier that match; the whole of it if it matches as such."""
+        parts = list(iter_part_spans(run)) if _APOSTROPHES.isdisjoint(run) else []
+        found = [
+            (offset + start, offset + end, match)
+            for start, end in parts
+            if (match := self._find_word_term(run[start:end])) is not None
+        ]
+        is_part = any(match == term for _, _, match in found)
+        is_typed = len(parts) > 1 and len(self._prefix) > parts[0][1] and normalize_term(run).startswith(self._prefix)
+        yield from found if is_part and not is_typed else [(offset, offset + len(run), term)]
 
     def _iter_bigram_matches(self, run: str, offset: int) -> Iterator[_Match]:
         for position, pair in enumerate(make_bigrams(run), offset):

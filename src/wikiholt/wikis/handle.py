@@ -6,12 +6,12 @@ A handle is bound to one wiki and cannot name another. Safe to use from many thr
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
@@ -37,6 +37,7 @@ from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, ignore_progress
 from wikiholt.index.repair import IndexRepair
 from wikiholt.index.sync import Syncer
+from wikiholt.search.duplicates import Duplicates, find_duplicates
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
@@ -44,6 +45,9 @@ from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, Wiki
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.status import StatusReader, WikiStatus
+
+if TYPE_CHECKING:  # few installations use it
+    from wikiholt.search.answer_writer import AnswerDraft
 
 _LOG = logging.getLogger(__name__)
 _WRITE_NOTE = "written"
@@ -131,17 +135,45 @@ class WikiHandle:
         with self._use_live_index() as live_index:
             return live_index.searcher.answer(result, question)
 
+    @property
+    def language_model(self) -> str:
+        """The language model that may write answers about this wiki; empty if none may."""
+        writer = self._components.answer_writer
+        return writer.server.model if writer is not None and self._config.writes_answers else ""
+
+    def start_writing(self, answer: Answer) -> "AnswerDraft | None":
+        """Prepare to let the language model write from the passages of an answer of this wiki; None if it may not, or
+        if nothing relevant was found."""
+        writer = self._components.answer_writer
+        if writer is None or not self._config.writes_answers:
+            return None
+        with self._use_live_index() as live_index:
+            return live_index.searcher.start_writing(answer, writer)
+
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
+        self,
+        path: str,
+        n: int = 5,
+        where: PageFilter | None = None,
+        *,
+        collapse: bool = True,
+        snapshot: IndexSnapshot | None = None,
     ) -> SearchResult:
-        """The pages whose passages are nearest to those of this page. Needs no model."""
+        """The pages whose passages are nearest to those of this page. Needs no model. With `collapse`, no
+        near-duplicates of the page."""
+        where = where or PageFilter()
         try:
             return self._run_search(
-                lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
+                lambda searcher, known: searcher.find_similar(path, n, where, collapse=collapse, known=known), snapshot
             )
         except PageNotFound:
             self.pages.resolve_path(path)  # its error names the page that has this former name
             raise
+
+    def find_duplicates(self, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None) -> Duplicates:
+        """The pages and passages that are nearly the same. Reads the text of all pages that pass the filter."""
+        with self._open_index() if snapshot is None else nullcontext(snapshot.live_index.index) as index:
+            return find_duplicates(index, where or PageFilter(), self._config.url)
 
     @property
     def query_log(self) -> WikiQueryLog:

@@ -29,6 +29,7 @@ from wikiholt.wikis.query_log import QueryLogWriter
 if TYPE_CHECKING:  # few installations use them
     from wikiholt.index.chroma.engine import ChromaEngine
     from wikiholt.index.postgres.local_copy import LocalCopy
+    from wikiholt.search.answer_writer import AnswerWriter
 
 LexiconGetter = Callable[[], Lexicon | None]
 """Returns the current terms of one index, or None if they are unavailable. Never raises."""
@@ -49,6 +50,8 @@ class WikiConfig:
     """Whether searches are recorded."""
     boost_rules: tuple[BoostRule, ...] = ()
     synonym_rules: tuple[str, ...] = ()
+    writes_answers: bool = True
+    """Whether the language model, if there is one, gets passages of this wiki."""
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
@@ -105,6 +108,8 @@ class Components:
     """The cosine scale of an index's model, without loading the model. Never raises."""
     reranking: RerankConfig | None = None
     """The reranker, if one is configured."""
+    answer_writer: "AnswerWriter | None" = None
+    """The language model that answers, if one is configured."""
     lexicon: Callable[[WikiIndex, KeywordCache | None], LexiconGetter] = _get_no_lexicon
     """The terms of an index, for spelling correction and related words."""
     vector_engine: "ChromaEngine | None" = None

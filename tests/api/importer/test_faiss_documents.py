@@ -41,13 +41,6 @@ def test_each_directory_becomes_a_wiki_with_its_own_texts(imports: ImportFixture
     assert_pages_of_two_tenants(imports, report)
 
 
-def test_one_directory_needs_an_owner_rule(imports: ImportFixture, tmp_path: Path) -> None:
-    place = write_faiss_directory(tmp_path / "faiss", [("Home", 0, "x"), ("Other", 0, "y")])
-    report = run_import(imports, place, OwnershipRules((("Home", "acme"),)), create=True)
-    assert report.unclear.pages == {"Other": ()}
-    assert "acme" not in [wiki.slug for wiki in imports.service.list_wikis()]
-
-
 def test_a_damaged_directory_creates_no_wiki_even_after_an_intact_one(imports: ImportFixture, tmp_path: Path) -> None:
     write_faiss_directory(tmp_path / "faiss" / "acme", [("Home", 0, "x")])
     broken = write_faiss_directory(tmp_path / "faiss" / "globex", [("Home", 0, "y"), ("Other", 0, "z")])

@@ -1,9 +1,5 @@
 """From a shared index to one index per wiki: matching vectors are reused, the rest is embedded, wikis stay separate."""
 
-import json
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +7,9 @@ import numpy as np
 import pytest
 
 from tests.api.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, ImportFixture
-from tests.support.fork_server import ForkedPopen
-from tests.support.paths import ROOT
 from tests.support.stored_bytes import read_stored_bytes
 from wikiholt.api.importer.importer import Importer, ImportOptions, verify_index
-from wikiholt.api.importer.shared_index import OwnershipRules, SharedRow
+from wikiholt.api.importer.shared_index import OwnershipRules
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import Busy, SyncFailed, WikiNotFound
@@ -109,14 +103,6 @@ def test_a_page_in_two_wikis_without_an_owner_is_rejected_and_nothing_changes(im
     assert not report.wikis
     assert imports.read_all_files() == before
     assert not imports.embedder.embedded
-
-
-def test_an_unknown_tenant_is_rejected_until_the_operator_maps_it(imports: ImportFixture) -> None:
-    rows = imports.make_rows("harbour", tenant="t-1") + imports.make_rows("garden", tenant="garden")
-    assert imports.run_import(rows).unclear.tenants == {"t-1": 3}
-    assert not (imports.data / "importing").exists()
-    report = imports.run_import(rows, OwnershipRules(tenants={"t-1": "harbour"}))
-    assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 2}
 
 
 def test_a_rule_for_an_unknown_wiki_is_an_error(imports: ImportFixture) -> None:
@@ -223,58 +209,6 @@ def test_an_index_with_a_foreign_page_fails_verification(imports: ImportFixture)
         proved()
 
 
-KILLED_SCRIPT = """
-import json, sys
-from pathlib import Path
-sys.path[:0] = json.loads(sys.argv[2])
-from tests.api.importer.import_fixtures import FakeSharedIndex, ImportFixture
-from wikiholt.api.importer.importer import Importer, ImportOptions
-from wikiholt.testing import FakeEmbedder
-
-class Stopping(FakeEmbedder):
-    texts_embedded = 0
-    def embed_passages(self, texts):
-        self.texts_embedded += len(texts)
-        if self.texts_embedded > 120:
-            print("in the middle", flush=True)
-            sys.stdin.read()
-        return super().embed_passages(texts)
-
-place = Path(sys.argv[1])
-service = ImportFixture.open_service(place, Stopping())
-Importer(service, place, ImportOptions()).run(lambda _: FakeSharedIndex())
-"""
-
-
-@pytest.mark.process
-def test_a_killed_import_continues_without_duplicates(tmp_path: Path) -> None:
-    imports = ImportFixture(
-        tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}}
-    )
-    rows = imports.make_rows("many")
-    imports.close()
-    child = ForkedPopen(
-        [sys.executable, "-c", KILLED_SCRIPT, str(imports.data), json.dumps([str(ROOT), *sys.path])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert child.stdout is not None
-    assert child.stdin is not None
-    assert child.stdout.readline() == b"in the middle\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
-    child.stdin.close()
-    imports.service = ImportFixture.open_service(imports.data, imports.embedder)
-    report = imports.run_import(rows)
-    wiki = report.wikis[0]
-    assert 0 < wiki.reused < 200
-    assert wiki.embedded == 0
-    assert wiki.proof is not None
-    assert (wiki.proof.pages, wiki.proof.chunks) == (200, 200)
-    imports.close()
-
-
 def test_a_wiki_that_has_an_index_already_is_brought_to_head(imports: ImportFixture) -> None:
     imports.service.get_handle("harbour").sync()
     imports.repositories["harbour"].commit({"tides.md": "# Tides\n\nNeap tides are small.\n"})
@@ -286,12 +220,3 @@ def test_a_wiki_that_has_an_index_already_is_brought_to_head(imports: ImportFixt
 def test_duplicate_rows_count_once(imports: ImportFixture) -> None:
     report = imports.run_import(imports.make_rows("harbour") * 3, OWNERSHIP_RULES)
     assert (report.rows, report.wikis[1].matched, report.wikis[1].reused) == (9, 3, 3)
-
-
-def test_page_names_match_regardless_of_case_and_separators(tmp_path: Path) -> None:
-    imports = ImportFixture(tmp_path, {"notes": {"My Page.md": "plain words alone\n"}})
-    row = imports.make_rows("notes")[0]
-    report = imports.run_import([replace(row, page="my_page"), SharedRow("Other", row.text, row.vector)])
-    assert (report.wikis[0].rows, report.wikis[0].reused) == (1, 1)
-    assert report.dropped.counts == {"no-page": 1}
-    imports.close()

@@ -5,17 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from tests.support.git_repository import Repository
-from tests.support.postgres_server import PostgresServer
-from tests.support.wait import wait_until
-from wikiholt.api.bootstrap import build_service, open_application
+from wikiholt.api.bootstrap import build_service
 from wikiholt.api.settings.settings_loader import load_settings
-from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
 from wikiholt.index.postgres import local_copy
-from wikiholt.interfaces.http.app import create_app
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
@@ -56,31 +51,3 @@ def test_store_side_vector_search_requires_postgresql(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as caught:
         load_settings(tmp_path, overrides={"vectors": "store"})
     assert "postgresql://" in caught.value.hint
-
-
-def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, database: str, tmp_path: Path) -> None:
-    repository = Repository(tmp_path / "wiki")
-    repository.commit({"Page.md": "# Page\n\nwords\n"})
-    application = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
-    use_fake_model(application.service)
-    application.service.add("notes", str(repository.path), {"public": "true"})
-    application.service.get_handle("notes").sync()
-    application.service.registry.keys.create(None, Scope.ADMIN)
-    with closing(application.service), TestClient(create_app(application), base_url="http://127.0.0.1") as client:
-
-        def query() -> int:
-            return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
-
-        assert query() == 200
-        pg.stop()
-        try:
-            refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
-            assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
-            assert int(refused.headers["Retry-After"]) >= 1
-            assert str(pg.place) not in refused.text
-            assert client.get("/readyz").status_code == 503
-            assert client.get("/healthz").status_code == 200
-        finally:
-            pg.start()
-        wait_until(lambda: query() == 200)
-        assert application.service.get_handle("notes").health.is_ok

@@ -22,7 +22,6 @@ def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, qua
     found: list[str] = []
     with psycopg.connect(next(iter(addresses.values()))) as home:
         placed = home.execute(_PLACEMENTS).fetchall()
-        found += [f"a move of {row[0]}" for row in home.execute("SELECT wiki_id FROM wikiholt.moves").fetchall()]
         found += [
             f"work for {row[0]}"
             for row in home.execute("SELECT wiki_id FROM wikiholt.work").fetchall()

@@ -74,4 +74,3 @@ _DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
     "registry wiki": _make_statement("UPDATE wikiholt.wikis SET source = '/elsewhere'"),
     "registry version": _make_statement("DELETE FROM wikiholt.state"),
 }
-ROW_DAMAGES = tuple(_DAMAGE_STATEMENTS)

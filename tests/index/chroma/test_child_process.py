@@ -1,6 +1,7 @@
 """Chroma in a child process: killed, stopped, shared, idle; effects on searches, and costs."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.index.chroma.chroma_fixtures import (
 from tests.support.paths import ROOT
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import IndexChange
+from wikiholt.index.chroma import client
 from wikiholt.index.chroma.client import ChromaMetrics
 from wikiholt.index.chroma.server import SOCKET_FILE, VERSION_FILE, OwnServer
 from wikiholt.testing.fakes import make_entry
@@ -327,6 +329,32 @@ def test_files_of_another_chroma_version_are_quarantined_and_not_opened(
     assert f"Chroma's files were moved aside to {kept}" in caplog.text
     assert kept.name.endswith("written-by-1.0.20")
     assert (kept / "chroma.sqlite3").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["chroma.sqlite3", "index_metadata.pickle", "data_level0.bin"])
+def test_damaged_files_never_show_in_an_answer(
+    fixture: ChromaFixture, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Segments are written to disk after a few rows, not after a thousand."""
+    hnsw = {**client.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20}
+    monkeypatch.setitem(client.INDEX_CONFIGURATION, "hnsw", hnsw)
+    index = fixture.create_index(WIKI_ID, 40)
+    with fixture.open_engine() as engine:
+        cache = fixture.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "the first build")
+        cache.close()
+    (file,) = fixture.path.rglob(name)
+    file.write_bytes(random.Random(7).randbytes(file.stat().st_size))
+    index.apply(IndexChange(pages=(make_entry("p3.md", ["river stone"], EMBEDDER),)))
+    with fixture.open_engine() as engine:
+        newer = fixture.open_cache(engine)
+
+        def has_recovered() -> bool:
+            assert_same_as_store(newer, index)
+            return is_helped_by_chroma(newer)
+
+        wait_until(has_recovered, "Chroma takes part again")
+        newer.close()
 
 
 def test_a_foreign_directory_is_not_changed(fixture: ChromaFixture, caplog: pytest.LogCaptureFixture) -> None:

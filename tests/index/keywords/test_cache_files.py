@@ -22,6 +22,7 @@ from tests.index.keywords.keyword_fixtures import (
 )
 from tests.support.fork_server import ForkedPopen
 from tests.support.paths import PYTHON_PATH
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery
@@ -157,7 +158,7 @@ def test_a_draft_of_a_killed_writer_is_used_again_and_that_of_a_live_one_is_not(
     assert list_files(tmp_path) == ["g000001.keywords"]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(choose(12, 3)))
 def test_random_damage_never_changes_an_answer(tmp_path: Path, seed: int) -> None:
     """A damaged file is noticed when it is opened, while it is used, and by a verification."""
     rng = random.Random(seed)

@@ -1,12 +1,8 @@
 import shutil
-import subprocess
-import threading
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
@@ -33,27 +29,6 @@ def read_pages(repository: Path) -> dict[str, str]:
 
 def read_heads(wikis: dict[str, Path]) -> dict[str, str]:
     return {slug: GitSource(path).get_head() for slug, path in wikis.items()}
-
-
-def parse_metadata(text: str) -> dict[str, Any]:
-    parsed: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
-    return parsed
-
-
-def test_every_demo_wiki_has_ten_to_fourteen_pages_and_its_own_home(wikis: dict[str, Path]) -> None:
-    pages = {slug: read_pages(path) for slug, path in wikis.items()}
-    assert all(10 <= len(wiki) <= 14 for wiki in pages.values())
-    assert pages["allotment"]["Home.md"] != pages["runbook"]["Home.md"]
-    assert any("/" in file for wiki in pages.values() for file in wiki)
-
-
-@pytest.mark.parametrize("slug", SLUGS)
-def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[str, Path], slug: str) -> None:
-    shipped = files(demo_command.__package__).joinpath("demo_wikis", slug)
-    origin = {"Practices/当番の引き継ぎ.md": "Practices/handover-ja.md"}
-    for file, text in read_pages(wikis[slug]).items():
-        assert text == shipped.joinpath(*origin.get(file, file).split("/")).read_text("utf-8")
-        assert {"category", "tags", "description", "last_updated"} <= set(parse_metadata(text))
 
 
 def test_every_page_of_the_package_is_written(wikis: dict[str, Path]) -> None:
@@ -87,13 +62,6 @@ def test_there_is_a_history_with_edits_and_a_rename(wikis: dict[str, Path]) -> N
     assert len(GitSource(wikis["runbook"]).read_history("Services/Ledger.md")) == 2
 
 
-def test_the_work_tree_is_checked_out_and_clean(wikis: dict[str, Path]) -> None:
-    for path in wikis.values():
-        assert (path / "Home.md").is_file()
-        command = ["git", "-c", f"safe.directory={path}", "status", "--porcelain"]
-        assert subprocess.run(command, cwd=path, capture_output=True, check=True).stdout == b""
-
-
 def test_writing_again_changes_nothing(tmp_path: Path) -> None:
     repositories = write_demo_wikis(tmp_path)
     before = read_heads(repositories)
@@ -123,24 +91,6 @@ def test_commits_do_not_depend_on_git_settings(
     monkeypatch.setenv("HOME", str(tmp_path / "no home"))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     assert read_heads(write_demo_wikis(tmp_path / "demo")) == read_heads(wikis)
-
-
-def test_pages_do_not_claim_to_be_newer_than_their_commit(wikis: dict[str, Path]) -> None:
-    for path in wikis.values():
-        source, pages = GitSource(path), read_pages(path)
-        dates = source.get_change_dates(list(pages), source.get_head(), None)
-        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in pages.items())
-
-
-def test_two_concurrent_writers_do_not_conflict(tmp_path: Path) -> None:
-    results: list[dict[str, Path]] = []
-    threads = [threading.Thread(target=lambda: results.append(write_demo_wikis(tmp_path))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["allotment", "runbook"]
 
 
 @pytest.mark.parametrize("demo", DEMO_QUERIES, ids=lambda demo: demo.text)

@@ -67,6 +67,7 @@ CALLS = (
     RouteCall("GET", "/api/v1/links/Home", "read", template="/api/v1/links/{path}"),
     RouteCall("GET", "/api/v1/orphans", "read"),
     RouteCall("GET", "/api/v1/status", "read"),
+    RouteCall("GET", "/api/v1/duplicates", "write"),
     RouteCall("GET", "/api/v1/report", "admin"),
     RouteCall("POST", "/api/v1/reindex", "admin"),
     RouteCall("GET", "/api/v1/reindex/status", "read"),

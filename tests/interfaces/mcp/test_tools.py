@@ -98,9 +98,9 @@ def test_search_and_fetch_have_the_form_that_connectors_of_chatgpt_expect(
 
 
 def test_a_search_answers_as_much_as_is_asked_for(served: ServedApplication, reader: Agent) -> None:
-    text = "\n\n".join(f"{'The gauge and the valve of the pump are checked. ' * 8}{n}" for n in range(3))
+    text = "\n\n".join(["The gauge and the valve of the pump are checked. " * 8] * 3)
     served.alpha.commit(
-        {f"Plant/Halls/Hall number {n}/Pump {n}.md": f"# Pump number {n}\n\n{text}\n" for n in range(8)}
+        {f"Plant/Halls/Hall number {n}/Pump {n}.md": f"# Pump number {n}\n\n{text} {n}\n" for n in range(8)}
     )
     sizes = {}
     for detail in ("ids", "short", "full"):

@@ -1,7 +1,6 @@
 """After any change that Otterwiki makes to its repository, the index soon equals the tree at HEAD.
 
-Every test uses a real Otterwiki over HTTP, under the development server and under gunicorn with four workers of
-four threads.
+Every test uses a real Otterwiki over HTTP, under gunicorn with four workers of four threads.
 """
 
 import hashlib
@@ -22,8 +21,8 @@ from tests.support.wait import TIMEOUT_S
 pytestmark = pytest.mark.model
 
 
-@pytest.fixture(scope="module", params=["dev", "gunicorn"])
-def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+@pytest.fixture(scope="module")
+def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     place = tmp_path_factory.mktemp("otter")
     settings = {
         "GIT_WEB_SERVER": True,
@@ -32,7 +31,7 @@ def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "GIT_REMOTE_PULL_URL_SECURE": True,
         "WIKIHOLT_SYNC_INTERVAL": 2,
     }
-    with OtterwikiServer.start(place, request.param, settings) as running:
+    with OtterwikiServer.start(place, "gunicorn", settings) as running:
         yield running
 
 
@@ -158,7 +157,7 @@ def test_a_page_saved_by_one_worker_is_found_by_every_worker(otter: OtterwikiSer
 
 
 def test_workers_killed_right_after_a_save_lose_nothing(otter: OtterwikiServer) -> None:
-    *most, _ = otter.get_worker_pids() or pytest.skip("the development server has no workers")
+    *most, _ = otter.get_worker_pids()
     otter.save_page("Last Words", "# Last Words\n\nIndefatigable.\n")
     for pid in most:
         os.kill(pid, signal.SIGKILL)

@@ -77,7 +77,7 @@ class MultipleWikis:
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-@pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
+@pytest.fixture(scope="module", params=["swap", "resolver"])
 def wikis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
     wikis = MultipleWikis(tmp_path_factory.mktemp("multiple"), request.param)
     with wikis.otter:

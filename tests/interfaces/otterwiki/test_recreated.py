@@ -73,20 +73,18 @@ class HostedWiki:
         Repository(self.directory / "repo").commit(dict(NEW))
 
 
-@pytest.fixture(scope="module", params=["swap", "proxy"])
-def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+@pytest.fixture(scope="module")
+def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     """A server with one wiki per test, selected by the host name."""
     place = tmp_path_factory.mktemp("hosted")
-    environ = {"WIKIS_DIRECTORY": str(place / "wikis"), "STORAGE_KIND": request.param, "OTTERWIKI_API_KEY": SHARED_KEY}
+    environ = {"WIKIS_DIRECTORY": str(place / "wikis"), "STORAGE_KIND": "proxy", "OTTERWIKI_API_KEY": SHARED_KEY}
     environ |= {**HELPER_PATH, "WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
     environ["WIKIHOLT_BACKUP_INTERVAL"] = "0"  # tests count the backups
-    threads = ("--threads", "1") if request.param == "swap" else ()
     with OtterwikiServer.start(
         place,
         "gunicorn",
         environ=environ,
         workers=2,
-        options=threads,
         app="tests.interfaces.otterwiki.multi_wiki_app",
         pages={"lobby.md": "# Lobby\n"},
     ) as running:

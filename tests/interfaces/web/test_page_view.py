@@ -382,6 +382,22 @@ def test_a_page_leads_to_those_beside_it(tmp_path: Path) -> None:
     assert '<a rel="next" href="read?page=Guide/10-faq"><small>Next</small>' in text
 
 
+def test_a_folder_with_nothing_but_its_index_page_is_listed_as_a_page(tmp_path: Path) -> None:
+    application = open_test_application(tmp_path)
+    files = ("index", "roles/index", "roles/tree/index", "roles/alert/index", "roles/button/index", "roles/button/x")
+    Repository(tmp_path / "alpha").commit({f"{name}.md": f"Text of {name}.\n" for name in files})
+    application.service.get_handle("alpha").sync()
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    folder = client.get("/w/alpha/browse?path=roles").text
+    text = client.get("/w/alpha/read", params={"page": "roles/alert/index"}).text
+    application.service.close()
+    assert re.findall(r'class="listing">.*', folder)[0].count("<li>") == 3
+    assert re.findall(r"browse\?path=([\w/]+)", folder) == ["roles/button"]
+    tree = text[text.index('<nav class="tree"') : text.index("</nav>", text.index('<nav class="tree"'))]
+    assert re.findall(r"read\?page=([\w/]+)", tree) == ["roles/index", "roles/alert/index", "roles/tree/index"]
+    assert '<a rel="next" href="read?page=roles/tree/index">' in text
+
+
 def test_a_value_with_nul_is_refused_and_no_damage(client: TestClient) -> None:
     answer = client.get("/w/alpha/browse?property=%00&value=x", headers=HTML)
     assert answer.status_code == 422

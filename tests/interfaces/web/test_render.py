@@ -13,6 +13,7 @@ from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.markdown_rules import color_code
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, highlight_words, render_markdown
+from wikiholt.interfaces.web.sanitizer import measure_depth
 from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page
 
@@ -23,10 +24,15 @@ ALLOWED = {
     *("li",),
     *("mark", "ol", "p", "pre", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "summary"),
     *("sup", "table", "tbody", "td", "tfoot", "th", "thead", "time", "tr", "u", "ul", "var", "wbr"),
+    *("math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mphantom", "mroot", "mrow", "mspace"),
+    *("msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr", "munder", "munderover"),
 }
 ATTRIBUTES = {
     *("href", "title", "rel", "id", "class", "start", "colspan", "rowspan", "span", "open", "datetime", "dir"),
     *("src", "alt", "loading", "width", "height", "tabindex", "role", "aria-label"),
+    *("accent", "columnalign", "depth", "display", "displaystyle", "fence", "form", "linethickness", "lspace"),
+    *("mathvariant", "maxsize", "minsize", "movablelimits", "notation", "rspace", "scriptlevel", "separator"),
+    *("stretchy", "voffset"),
 }
 
 
@@ -67,6 +73,8 @@ def assert_harmless(rendered: str) -> None:
         assert name in ATTRIBUTES, f"{name}={value}"
         if name == "href":
             assert re.match(r"(?:https?://|mailto:|\?page=|files/|#)", value, re.IGNORECASE) or value == "", value
+        if name in {"width", "height", "depth", "voffset", "lspace"}:
+            assert re.fullmatch(r"\d{1,4}|[a-z-]+|[+-]?\d{0,2}(?:\.\d+)?[a-z%]*", value), value
         if name == "src" or value.startswith("files/"):
             assert re.fullmatch(r"files/[^?#:\\]+\.\w+", value), value
             assert ".." not in value.split("/")
@@ -281,6 +289,77 @@ def test_a_long_page_is_cut_and_says_so() -> None:
     assert not render_markdown(parse_text("short"), resolve_link).cut
 
 
+# ── formulas ────────────────────────────────────────────────────────────────────────────
+
+
+def test_formulas_are_mathml() -> None:
+    rendered = render_html("a $x_1^2$ b\n\n$$\n\\frac{1}{2}\n- y\n$$\n\n```math\n\\sqrt{x}\n```\n\n> $$z$$\n")
+    assert '<p>a <math display="inline"><mrow><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>' in rendered
+    assert '<div class="formula"><math display="block"><mrow><mfrac>' in rendered
+    assert "<mo>−</mo><mi>y</mi>" in rendered
+    assert "<msqrt>" in rendered
+    assert "<mi>z</mi>" in rendered
+    assert "$" not in rendered
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$5 and $10",
+        "from $5/mo to US$ 9",
+        "$HOME/$USER",
+        r"\$x$",
+        "a$x$",
+        "$x$y",
+        "$ x $",
+        "$$\nnot closed",
+        "it costs 5$ or 6$",
+    ],
+)
+def test_a_dollar_sign_in_prose_is_no_formula(text: str) -> None:
+    assert "<math" not in render_html(text)
+
+
+def test_code_contains_no_formula() -> None:
+    assert "<math" not in render_html("`$x$` ``$`y`$``\n\n    $$\n    x\n    $$\n\n```\n$$x$$\n```\n")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\left(",
+        "x" * 2_001,
+        "{" * 100 + "x" + "}" * 100,
+        r"\sideset{}{}{" * 40 + "x" + "}" * 40,
+        r"\newcommand{\a}{\b\b}\newcommand{\b}{\c\c}\a",
+        r"\def\a{\a\a}\a",
+    ],
+)
+def test_a_formula_that_cannot_be_converted_is_shown_as_it_is_written(formula: str) -> None:
+    rendered = render_html(f"```math\n{formula}\n```\n\n${formula}$")
+    assert "<math" not in rendered
+    assert f'<pre tabindex="0"><code>{formula}\n</code></pre>' in rendered
+
+
+def test_a_page_of_formulas_renders_quickly() -> None:
+    began = time.process_time()
+    for text in (
+        "$x_1$ " * 20_000,
+        "$$\n" * 5_000,
+        "$a_b" * 25_000,
+        r"$\frac{1}{" * 10_000,
+        "$$x" * 30_000,
+        "$\\" * 40_000,
+    ):
+        render_html(text)
+    assert time.process_time() - began < 8
+
+
+def test_words_in_formulas_are_not_marked() -> None:
+    html = render_html(r"speed $\text{speed} = 1$ speed")
+    assert highlight_words(html, "speed", "english").count("<mark>") == 2
+
+
 # ── no active content ────────────────────────────────────────────────────────────────────────────
 
 
@@ -325,3 +404,11 @@ def test_deeply_nested_text_renders_quickly(deep: str) -> None:
     rendered = render_markdown(page, resolve_link)
     assert time.process_time() - began < 4
     assert_harmless(rendered.html)
+
+
+@pytest.mark.parametrize(
+    ("html", "depth"),
+    [("", 0), ("<p>a</p><br>" * 500, 1), ("<b>" * 9 + "</b>" * 5 + "<i>", 9), ("</p></p><p><b>", 2)],
+)
+def test_siblings_do_not_count_as_depth(html: str, depth: int) -> None:
+    assert measure_depth(html) == depth

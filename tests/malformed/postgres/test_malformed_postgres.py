@@ -1,22 +1,16 @@
 """The malformed pages in PostgreSQL: the same pages, problems and search results as in the SQLite store."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.malformed.malformed_pages import MALFORMED_PAGES
 from tests.malformed.malformed_wiki import (
-    HEALTHY_PAGES,
     MalformedWiki,
-    commit_files,
     make_malformed_files,
     open_malformed_wiki,
 )
-from tests.malformed.test_malformed_wiki import QUERIES
 from tests.support.postgres_server import PostgresServer
-from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.search.request import SearchRequest
+from wikiholt.domain.search import PageFilter
 
 
 def _make_files() -> dict[bytes, bytes]:
@@ -58,49 +52,3 @@ def _read_pages(wiki: MalformedWiki) -> tuple[int, list[tuple[object, ...]]]:
     return total, [
         (page.file, page.path, page.name, page.category, page.tags, page.last_updated, page.warnings) for page in pages
     ]
-
-
-@pytest.mark.parametrize("mode", SearchMode)
-def test_every_query_has_the_same_results(wiki: MalformedWiki, postgres_wiki: MalformedWiki, mode: SearchMode) -> None:
-    texts = [
-        data[len(data) // 3 :][:300].decode("utf-8", "replace").replace("\0", "") for data in MALFORMED_PAGES.values()
-    ]
-    answered = 0
-    for query in (*QUERIES, *HEALTHY_PAGES.values(), *texts[::4]):
-        one, other = (_search_paths(each_wiki, query, mode) for each_wiki in (wiki, postgres_wiki))
-        assert one == other, query
-        answered += bool(one)
-    assert answered >= 8
-
-
-def _search_paths(wiki: MalformedWiki, query: str, mode: SearchMode) -> list[tuple[str, float]] | int:
-    answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 10})
-    if answer.status_code != 200:
-        return answer.status_code
-    return sorted((hit["path"], round(hit["score"], 3)) for hit in answer.json()["results"])
-
-
-def test_links_and_facets_are_the_same(wiki: MalformedWiki, postgres_wiki: MalformedWiki) -> None:
-    for address in ("links", "orphans", "facets", "pages?tag=fit", "pages?prefix=Healthy"):
-        one, other = (each_wiki.client.get(f"/api/v1/{address}") for each_wiki in (wiki, postgres_wiki))
-        assert (one.status_code, one.json()) == (other.status_code, other.json()), address
-
-
-def test_malformed_pages_can_be_changed_and_deleted(pg: PostgresServer, database: str, tmp_path: Path) -> None:
-    small = {name: data for name, data in MALFORMED_PAGES.items() if len(data) < 10_000}
-    names = [f"nasty/{name}.md".encode() for name in small]
-    healthy = {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()}
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "wikiholt.toml").write_text(f'store = "{database}"\n')
-    contents = list(small.values())
-    with open_malformed_wiki(tmp_path, dict(zip(names, contents, strict=True)) | healthy) as malformed:
-        for files in (dict(zip(names, contents[7:] + contents[:7], strict=True)), {}):
-            commit_files(malformed.repository, files | healthy)
-            malformed.handle.sync()
-            assert malformed.handle.check() == []
-            indexed = {page["file"] for page in malformed.client.get("/api/v1/pages").json()["pages"]}
-            assert (
-                indexed | {problem.file for problem in malformed.handle.get_status().problems} == malformed.list_files()
-            )
-        hits = malformed.handle.search(SearchRequest("kettlecanary", 5, SearchMode.KEYWORD)).hits
-        assert [hit.path for hit in hits] == ["Healthy/Kettle"]

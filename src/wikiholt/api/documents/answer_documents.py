@@ -4,7 +4,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document
 from wikiholt.api.documents.search_documents import HitDocument, build_hit_document
-from wikiholt.domain.answer import Answer, AnswerSentence
+from wikiholt.domain.answer import Answer, AnswerSentence, WrittenAnswer, WrittenSentence
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
@@ -24,6 +24,25 @@ class AnswerSentenceDocument(TypedDict):
     explanation: str | None
 
 
+class WrittenSentenceDocument(TypedDict):
+    """A sentence of a language model. If its passages do not support it, `reason` says why."""
+
+    text: str
+    citations: list[int]
+    supported: bool
+    reason: str | None
+
+
+class WrittenAnswerDocument(TypedDict):
+    """What a language model wrote from the passages, which it cites by their numbers, from 1."""
+
+    model: str
+    sentences: list[WrittenSentenceDocument]
+    supported_share: float
+    passages: list[AnswerSentenceDocument]
+    note: str | None
+
+
 class AnswerDocument(TypedDict):
     """The sentences that answer, or none if `answered` is false, and the closest pages."""
 
@@ -34,6 +53,8 @@ class AnswerDocument(TypedDict):
     probability: float
     sentences: list[AnswerSentenceDocument]
     closest: list[HitDocument]
+    language_model: str | None
+    written: WrittenAnswerDocument | None
     took_ms: float
     indexed_revision: str | None
     head_revision: str | None
@@ -44,7 +65,10 @@ class AnswerDocument(TypedDict):
     seconds_left: float | None
 
 
-def build_answer_document(answer: Answer, path_style: PathStyle = STORED_PATHS) -> AnswerDocument:
+def build_answer_document(
+    answer: Answer, path_style: PathStyle = STORED_PATHS, language_model: str = ""
+) -> AnswerDocument:
+    """The document of an answer, without what a language model writes."""
     result = answer.result
     return build_document(
         AnswerDocument,
@@ -55,7 +79,26 @@ def build_answer_document(answer: Answer, path_style: PathStyle = STORED_PATHS) 
         probability=answer.probability,
         sentences=[_build_sentence(each, result.indexed_revision, path_style) for each in answer.sentences],
         closest=[build_hit_document(hit, path_style) for hit in answer.closest],
+        language_model=language_model or None,
+        written=None,
     )
+
+
+def build_written_document(
+    written: WrittenAnswer, commit: str | None, path_style: PathStyle = STORED_PATHS
+) -> WrittenAnswerDocument:
+    return build_document(
+        WrittenAnswerDocument,
+        written,
+        sentences=[build_written_sentence(each) for each in written.sentences],
+        supported_share=round(written.supported_share, 4),
+        passages=[_build_sentence(each, commit, path_style) for each in written.passages],
+        note=written.note or None,
+    )
+
+
+def build_written_sentence(sentence: WrittenSentence) -> WrittenSentenceDocument:
+    return build_document(WrittenSentenceDocument, sentence, reason=sentence.fault or None)
 
 
 def _build_sentence(sentence: AnswerSentence, commit: str | None, path_style: PathStyle) -> AnswerSentenceDocument:

@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from wikiholt.api.documents.common import build_document, build_documents
 from wikiholt.domain.page import MAX_FACET_VALUES, Facets
-from wikiholt.domain.search import Hit, PropertyFacets, SearchResult, Snippet, Span
+from wikiholt.domain.search import Hit, PassagePlace, PropertyFacets, SearchResult, Snippet, Span
+from wikiholt.search.duplicates import DuplicateGroup, Duplicates
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
@@ -63,6 +64,16 @@ def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, 
 # Search results. TypedDict is from typing_extensions: before Python 3.12 pydantic cannot use the one of typing.
 
 
+class PassagePlaceDocument(TypedDict):
+    """A page with a passage that is nearly the same, and where on it."""
+
+    name: str
+    path: str
+    url: str
+    file: str
+    lines: list[int]
+
+
 class HitDocument(TypedDict):
     """A page with its best passage."""
 
@@ -93,6 +104,7 @@ class HitDocument(TypedDict):
     name_matches: list[list[int]]
     heading_matches: list[list[list[int]]]
     explanation: str | None
+    also_on: list[PassagePlaceDocument]
 
 
 class SearchResultDocument(TypedDict):
@@ -151,11 +163,65 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         page_word_count=hit.page_words,
         wiki=hit.wiki or None,
         explanation=hit.explanation or None,
+        also_on=[build_place_document(place, path_style) for place in hit.also_on],
+    )
+
+
+def build_place_document(place: PassagePlace, path_style: PathStyle = STORED_PATHS) -> PassagePlaceDocument:
+    return build_document(
+        PassagePlaceDocument,
+        place,
+        path_style,
+        url=path_style.to_url(place.url),
+        lines=[place.first_line, place.last_line],
     )
 
 
 def _build_spans(spans: Iterable[Span]) -> list[list[int]]:
     return [[span.start, span.end] for span in spans]
+
+
+# Near-duplicates
+
+_MAX_EXCERPT_CHARS = 200
+
+
+class DuplicateGroupDocument(TypedDict):
+    """Places with nearly the same text, and how it begins."""
+
+    text: str
+    places: list[PassagePlaceDocument]
+
+
+class DuplicatesDocument(TypedDict):
+    """The groups of near-duplicates of most pages, and how many there are."""
+
+    wiki: str
+    page_groups: int
+    pages: list[DuplicateGroupDocument]
+    passage_groups: int
+    passages: list[DuplicateGroupDocument]
+
+
+def build_duplicates_document(
+    wiki: str, duplicates: Duplicates, limit: int, path_style: PathStyle = STORED_PATHS
+) -> DuplicatesDocument:
+    def build(groups: Sequence[DuplicateGroup]) -> list[DuplicateGroupDocument]:
+        return [
+            {
+                "text": " ".join(group.text.split())[:_MAX_EXCERPT_CHARS],
+                "places": [build_place_document(place, path_style) for place in group.places],
+            }
+            for group in groups[:limit]
+        ]
+
+    return {
+        "wiki": wiki,
+        "page_groups": len(duplicates.pages),
+        "pages": build(duplicates.pages),
+        "passage_groups": len(duplicates.passages),
+        "passages": build(duplicates.passages),
+    }
 
 
 # Query reports

@@ -52,6 +52,8 @@ class Operation:
     """Whether a function that takes `snapshot` needs it."""
     run_several: Callable[..., Any] | None = None
     """The function for several wikis, of an operation whose parameters name wikis."""
+    stream: Callable[..., Any] | None = None
+    """Yields the documents of a streamed answer, if the operation has one and the request asks for it."""
     is_search: bool = False
     """Whether it computes more than it waits, so that only a few of them run at once."""
     attaches: bool = False

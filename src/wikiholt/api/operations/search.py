@@ -5,9 +5,11 @@ from dataclasses import replace
 from pydantic import Field
 
 from wikiholt.api.documents.search_documents import (
+    DuplicatesDocument,
     FacetsDocument,
     QueryReportDocument,
     SearchResultDocument,
+    build_duplicates_document,
     build_facets_document,
     build_query_report_document,
     build_result_document,
@@ -40,6 +42,7 @@ from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession
 
+_COLLAPSE_TEXT = "Whether pages whose passages are nearly the same are one hit, which names the others in also_on."
 _HITS_TEXT = "Maximum number of pages; of chunks if max_chunks_per_page is more than 1."
 
 
@@ -93,6 +96,7 @@ class SearchParameters(FacetParameters):
     )
 
     explain: Flag = Field(False, description="Whether each hit says in one line why it is there.")
+    collapse: Flag = Field(True, description=_COLLAPSE_TEXT)
 
     @property
     def waits_for_index(self) -> bool:
@@ -110,6 +114,7 @@ class SearchParameters(FacetParameters):
             self.sort,
             tuple(self.facets),
             self.explain,
+            self.collapse,
         )
 
 
@@ -128,6 +133,7 @@ class SemanticParameters(SearchParameters):
 
     n: Count = Field(5, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
+    collapse: Flag = Field(False, description=_COLLAPSE_TEXT)
 
 
 class SimilarParameters(FilterParameters):
@@ -135,6 +141,15 @@ class SimilarParameters(FilterParameters):
 
     path: PagePath
     n: Count = Field(5, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    collapse: Flag = Field(
+        True, description="Whether near-duplicates of the page are left out, and those of a hit are named in also_on."
+    )
+
+
+class DuplicatesParameters(FilterParameters):
+    """Parameters of the report of near-duplicates."""
+
+    limit: Count = Field(100, ge=1, le=1000, description="Maximum number of groups of pages, and of passages.")
 
 
 class ReportParameters(Parameters):
@@ -206,7 +221,8 @@ def find_similar(
     """Find the pages most similar in meaning to one page."""
     path, where = wiki.path_style.to_git_path(parameters.path), wiki.to_git_filter(parameters.to_filter())
     with wiki.use_handle() as handle:
-        return build_result_document(handle.find_similar(path, parameters.n, where, snapshot=snapshot), wiki.path_style)
+        result = handle.find_similar(path, parameters.n, where, collapse=parameters.collapse, snapshot=snapshot)
+    return build_result_document(result, wiki.path_style)
 
 
 @SEARCH_OPERATIONS.add("GET /facets", "facets")
@@ -221,6 +237,16 @@ def count_facets(wiki: WikiSession, parameters: FacetQueryParameters, snapshot: 
     request = SearchRequest(parameters.q, MAX_HITS, parameters.mode, where, rerank=False)
     result = wiki.handle.search(request, snapshot=snapshot)
     return build_facets_document(count_hit_facets(result.hits, where.path_prefix))
+
+
+@SEARCH_OPERATIONS.add("GET /duplicates", "duplicates", scope=Scope.WRITE, is_search=False)
+def report_duplicates(
+    wiki: WikiSession, parameters: DuplicatesParameters, snapshot: IndexSnapshot | None = None
+) -> DuplicatesDocument:
+    """List the pages and passages that are nearly the same, in groups with their places."""
+    with wiki.use_handle() as handle:
+        duplicates = handle.find_duplicates(wiki.to_git_filter(parameters.to_filter()), snapshot=snapshot)
+    return build_duplicates_document(wiki.wiki.slug, duplicates, parameters.limit, wiki.path_style)
 
 
 @SEARCH_OPERATIONS.add(

@@ -79,6 +79,7 @@ class VisibleWikiDocument(TypedDict):
     created_at: NotRequired[str]
     source: NotRequired[str]
     settings: NotRequired[dict[str, str]]
+    description: NotRequired[str]
 
 
 class WikisDocument(TypedDict):
@@ -107,10 +108,15 @@ def list_settings(_application: Application, _: Parameters) -> SettingsDocument:
 def list_wikis(visible: VisibleWikis, parameters: WikiListParameters) -> WikisDocument:
     """List the wikis that the client may see."""
     listed = visible.wikis[parameters.offset : parameters.offset + parameters.limit]
-    documents: list[VisibleWikiDocument] = [
-        {**build_wiki_document(wiki)} if visible.to_operator else {"slug": wiki.slug} for wiki in listed
-    ]
+    documents = [_build_visible_document(wiki, visible.to_operator) for wiki in listed]
     return {"wikis": documents, "total": len(visible.wikis)}
+
+
+def _build_visible_document(wiki: Wiki, to_operator: bool) -> VisibleWikiDocument:
+    document: VisibleWikiDocument = {"slug": wiki.slug}
+    if description := wiki.settings.get("description"):
+        document["description"] = description
+    return {**document, **build_wiki_document(wiki)} if to_operator else document
 
 
 @WIKI_OPERATIONS.add("POST /wikis", errors=(409, 413), status=201, location="/wikis/{slug}")

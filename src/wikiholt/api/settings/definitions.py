@@ -20,6 +20,7 @@ from wikiholt.api.settings.setting import (
     check_edit_url,
     check_header_name,
     check_jwks_location,
+    check_language_model,
     check_provider_url,
     check_resource_url,
     check_server_url,
@@ -108,14 +109,42 @@ class Settings:
     threads: int = setting(0, "Threads the model may use; 0 means one per core.", minimum=0, maximum=1024)
     rerank_model: str = setting(
         "",
-        "The reranker, which scores the best pages of a search again: a known name, or the directory of an ONNX "
-        "cross-encoder; empty means none.",
+        "The reranker, which scores the best pages of a search again: a known name, the directory of an ONNX "
+        "cross-encoder, or openai:NAME for a model on a server; empty means none.",
     )
     rerank_budget: int = setting(
         500,
         "Milliseconds the reranker has per search. If they are not enough, the search returns the order without it.",
         minimum=1,
         maximum=60_000,
+    )
+    rerank_url: str = setting(
+        "",
+        "With rerank.model = openai:NAME: the address before /rerank, such as http://127.0.0.1:8080/v1. It gets the "
+        "query and the best passages.",
+        check=check_api_url,
+    )
+    rerank_key_variable: str = setting(
+        "", "The environment variable that contains the key of the rerank server; empty means no key."
+    )
+    ask_model: str = setting(
+        "",
+        "The language model that answers questions from passages of the wiki: openai:NAME, on the server of ask.url; "
+        "empty means none.",
+        check=check_language_model,
+    )
+    ask_url: str = setting(
+        "",
+        "The address before /chat/completions of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1. It "
+        "gets each question with up to six passages.",
+        check=check_api_url,
+    )
+    ask_key_variable: str = setting(
+        "", "The environment variable that contains the key of the language model server; empty means no key."
+    )
+    ask_timeout: float = setting(60.0, "Seconds the language model may take for an answer.", minimum=0.1, maximum=3600)
+    ask_every_wiki: bool = setting(
+        True, "Whether the language model gets passages of a wiki whose own setting ask_model is empty."
     )
     chunk_target_tokens: int = setting(200, "Target size of a chunk in tokens.", minimum=20, maximum=8192)
     chunk_overlap_tokens: int = setting(
@@ -370,7 +399,10 @@ class WikiSettings:
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
-    description: str = setting("", "What it is about, for agents that choose a wiki; empty means its folders and tags.")
+    description: str = setting(
+        "",
+        "What it is about, for the start page and for agents, who see its folders and tags if this is empty.",
+    )
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     hide: tuple[str, ...] = setting(
         (),
@@ -424,6 +456,11 @@ class WikiSettings:
     )
     log_queries: str = setting(
         "", "Whether its searches are logged; empty means queries.log.", choices=("", "true", "false")
+    )
+    ask_model: str = setting(
+        "",
+        "Whether the language model of the service gets its passages; empty means ask.every_wiki.",
+        choices=("", "true", "false"),
     )
     hosts: tuple[str, ...] = setting((), "Host names of this wiki, separated by commas.")
     confined: str = setting(

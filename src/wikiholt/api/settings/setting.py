@@ -228,9 +228,15 @@ def check_server_url(url: str) -> str:
 
 def check_api_url(url: str) -> str:
     """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
-    if problem := _check_host(url, "put the key into the variable that embedding.key_variable names"):
+    advice = "put the key into the variable that embedding.key_variable, rerank.key_variable or ask.key_variable names"
+    if problem := _check_host(url, advice):
         return problem
     return "it must not contain ? or #" if urlsplit(url).query or urlsplit(url).fragment else ""
+
+
+def check_language_model(name: str) -> str:
+    """The name of a language model on a server; may be empty."""
+    return "" if not name or re.fullmatch(r"openai:\S+", name) else "it must be openai: and the name of a model"
 
 
 def check_store_address(address: str) -> str:

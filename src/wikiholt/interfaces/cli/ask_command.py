@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from wikiholt.search.request import SearchRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wikiholt.api.documents.answer_documents import AnswerDocument
+    from wikiholt.api.documents.answer_documents import AnswerDocument, WrittenAnswerDocument, WrittenSentenceDocument
     from wikiholt.domain.answer import Answer
 
 _INDENT = "  "
@@ -45,6 +46,8 @@ def add_arguments(commands: Subparsers) -> None:
     add_filter_options(parser)
     add_wait_option(parser)
     parser.add_argument("--explain", action="store_true", help="say in one line why each sentence or page is there")
+    text = "do not ask the language model, if ask.model is set"
+    parser.add_argument("--no-model", action="store_false", dest="model", help=text)
     parser.add_argument("--no-sync", action="store_true", help="ask the index as it is, without syncing it first")
 
 
@@ -68,16 +71,64 @@ def run_ask(context: CommandContext) -> int:
             errors[handle.wiki.slug] = error
     if not answers:
         raise next(iter(errors.values()))
-    from wikiholt.api.documents.answer_documents import build_answer_document
+    from wikiholt.api.documents.answer_documents import (
+        build_answer_document,
+        build_written_document,
+        build_written_sentence,
+    )
 
     best = max(answers, key=lambda slug: answers[slug].probability)
     document = build_answer_document(answers[best])
     document["notes"] += [f"{slug} was not asked: {error.message}" for slug, error in errors.items()]
     wiki = next(wiki for wiki in wikis if wiki.slug == best)
     label = f"{best}: " if len(wikis) > 1 else ""
-    context.print_result(document, list(format_answer(document, context.style, FilePlaces.from_wiki(wiki), label)))
+    style, places = context.style, FilePlaces.from_wiki(wiki)
+    handle = next(handle for handle in handles if handle.wiki.slug == best)
+    draft = handle.start_writing(answers[best]) if arguments.model else None
+    if draft is None or not arguments.json:
+        context.print_result(document, list(format_answer(document, style, places, label)))
     keep_warm(context)
-    return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
+    if draft is None:
+        return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
+    document["language_model"] = draft.model
+    if arguments.json:
+        draft.write_all()
+    else:
+        output.print_lines(["", style.format_bold(f"{to_safe_line(draft.model)} writes from these pages:")])
+        for sentence in draft:
+            output.print_lines(list(format_written_sentence(build_written_sentence(sentence), style)))
+            sys.stdout.flush()
+    written = document["written"] = build_written_document(draft.get_written(), document["indexed_revision"])
+    context.print_result(document, list(format_end(written, style, places, label)))
+    return 0 if document["answered"] or written["supported_share"] else NOTHING_FOUND_EXIT_CODE
+
+
+def format_written_sentence(sentence: WrittenSentenceDocument, style: TerminalStyle) -> Iterator[str]:
+    """A sentence of a language model with its citations; one that is not supported is struck through and says why."""
+    citations = "".join(f" [{number}]" for number in sentence["citations"])
+    lines = wrap(to_safe_line(sentence["text"]) + citations, output.get_text_width())
+    if sentence["supported"]:
+        yield from lines
+    else:
+        yield from map(style.format_struck, lines)
+        yield _INDENT + style.format_warning(f"not supported: {to_safe_line(sentence['reason'] or '')}")
+
+
+def format_end(
+    written: WrittenAnswerDocument, style: TerminalStyle, places: FilePlaces, label: str = ""
+) -> Iterator[str]:
+    """The places of the cited passages, and how many sentences are supported."""
+    cited = {number for sentence in written["sentences"] for number in sentence["citations"]}
+    for number, passage in enumerate(written["passages"], 1):
+        if number in cited:
+            place = places.format(passage["file"], passage["line"], style)
+            yield style.format_dim(f"{_INDENT}[{number}] {label}{place}")
+    if written["sentences"]:
+        supported = sum(sentence["supported"] for sentence in written["sentences"])
+        count = output.format_count(len(written["sentences"]), "sentence")
+        yield style.format_dim(f"{supported} of {count} supported by the cited passages")
+    if written["note"]:
+        yield style.format_warning(f"note: {to_safe_line(written['note'])}")
 
 
 def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePlaces, label: str = "") -> Iterator[str]:

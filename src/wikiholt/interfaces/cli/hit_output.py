@@ -38,6 +38,7 @@ _FORMATS = ("text", "json", "jsonl", "csv", "paths")
 _CSV_COLUMNS = ("score", "confidence", "file", "line", "title", "heading", "snippet")
 _FORMULA_CHARACTERS = ("=", "+", "-", "@")
 _MAX_SHOWN_FACETS = 20
+_MAX_SHOWN_PLACES = 4
 _TURN, _OMITTED = " › ", " › …"
 _MIN_HEADING_CHARS = 20
 """A long heading is cut if at least this many characters fit; else it is left out."""
@@ -226,9 +227,18 @@ def _format_hit(
     head = f"{number}. {_format_matches(hit['name'], hit['name_matches'], style, style.format_bold)}  {evidence}"
     room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
     where = place(hit, style) + _format_headings(hit, style, room)
-    rows = _format_passage(hit, style) if full else _format_snippet(hit, style)
+    rows = [*(_format_passage(hit, style) if full else _format_snippet(hit, style)), *_format_also_on(hit, style)]
     why = [f"   {style.format_dim(to_safe_line(hit['explanation']))}"] if hit["explanation"] else []
     return [head, f"   {where}", *why, *(f"   {row}".rstrip() for row in rows), ""]
+
+
+def _format_also_on(hit: HitDocument, style: TerminalStyle) -> Iterator[str]:
+    """The other pages with nearly the same passage, in one line if they are many."""
+    if others := hit["also_on"]:
+        names = [place["file"] for place in others[:_MAX_SHOWN_PLACES]]
+        more = [f"{len(others) - len(names)} more"] if len(others) > len(names) else []
+        pages = format_count(len(others), "page")
+        yield style.format_dim(to_safe_line(f"also on {pages}: {', '.join([*names, *more])}"))
 
 
 def _format_headings(hit: HitDocument, style: TerminalStyle, room: int) -> str:

@@ -98,7 +98,12 @@ def _build_params(arguments: Namespace) -> list[tuple[str, object]]:
         value = getattr(arguments, param.option[2:].replace("-", "_"))
         params += [(param.name, item) for item in (value if param.is_list else [value]) if item is not None]
     params += [("facets", name) for name in arguments.facets]
-    flags = {"rerank": arguments.rerank, "fresh": not arguments.no_sync, "explain": arguments.explain or None}
+    flags = {
+        "rerank": arguments.rerank,
+        "fresh": not arguments.no_sync,
+        "explain": arguments.explain or None,
+        "collapse": arguments.collapse,
+    }
     return params + [(name, str(flag).lower()) for name, flag in flags.items() if flag is not None]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
     from wikiholt.index.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
 
+_STRUCK = "\x1b[9m"
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
@@ -50,6 +51,7 @@ class TerminalStyle:
     format_bold = partialmethod(format_in, _BOLD)
     format_match = partialmethod(format_in, _BOLD + _GREEN)
     format_dim = partialmethod(format_in, _DIM)
+    format_struck = partialmethod(format_in, _STRUCK)
     format_success = partialmethod(format_in, _GREEN)
     format_warning = partialmethod(format_in, _YELLOW)
     format_error = partialmethod(format_in, _RED)

@@ -82,6 +82,7 @@ COMMANDS = {
     "key": Summary("service", "key_commands", "create, list and revoke keys"),
     "eval": Summary("quality", "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary("quality", "report_command", "show what was searched for in a wiki, if searches are logged"),
+    "duplicates": Summary("quality", "duplicates_command", "list the pages and passages that are nearly the same"),
     "doctor": Summary("operation", "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
     "verify-isolation": Summary("operation", "admin_commands", "check that no wiki has data of another wiki"),
     "backup": Summary("operation", "backup_commands", "create a verified copy of a wiki's index, or of everything"),

@@ -5,6 +5,7 @@ Labels are routes, methods and statuses: no user input and no wiki name.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -29,27 +30,6 @@ from wikiholt.wikis.service import WikiService
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_SCHEDULER_GAUGES = {
-    "wikis": "Registered wikis",
-    "waiting": "Wikis that wait for a sync",
-    "running": "Wikis that are being synced",
-    "missing": "Wikis whose repository is missing",
-    "failing": "Wikis whose last sync failed",
-    "repairing": "Wikis whose index is damaged and is being repaired",
-    "broken": "Wikis whose index could not be repaired",
-}
-_SCHEDULER_COUNTERS = {
-    "head_checks": "HEAD checks",
-    "syncs": "Completed syncs",
-    "pauses": "Syncs paused for another wiki",
-    "failures": "Failed syncs",
-    "fetches": "Fetches from remote repositories",
-    "notifications": "Change notifications",
-    "reindexes": "Requested reindexes",
-    "backups": "Scheduled backups",
-    "backup_failures": "Failed scheduled backups",
-    "checks": "Complete checks of an index",
-}
 
 
 class ServiceMetrics:
@@ -157,10 +137,16 @@ def make_scheduler_collector(get_counters: Callable[[], SchedulerCounters]) -> C
 
 
 def _collect_scheduler(counters: SchedulerCounters) -> Iterator[Metric]:
-    for name, about in _SCHEDULER_GAUGES.items():
-        yield GaugeMetricFamily(f"wikiholt_scheduler_{name}", about, getattr(counters, name))
-    for name, about in _SCHEDULER_COUNTERS.items():
-        yield CounterMetricFamily(f"wikiholt_scheduler_{name}", f"{about} since the start", getattr(counters, name))
+    for counter in fields(counters):
+        name, about, value = (
+            f"wikiholt_scheduler_{counter.name}",
+            counter.metadata["text"],
+            getattr(counters, counter.name),
+        )
+        if counter.metadata["is_gauge"]:
+            yield GaugeMetricFamily(name, about, value)
+        else:
+            yield CounterMetricFamily(name, f"{about} since the start", value)
 
 
 # Metrics of a service of several processes: each writes its values into memory-mapped files of one directory. A process

@@ -8,6 +8,7 @@ check, and in a thread.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from wikiholt.api.operations.attachments import ReadAttachment, find_attachment
 from wikiholt.api.operations.operation import Caching, Operation
@@ -36,6 +37,7 @@ from wikiholt.interfaces.http.request_context import RequestContext, get_request
 from wikiholt.interfaces.http.responses import (
     NO_STORE,
     PRIVATE_CACHE_CONTROL,
+    encode_json,
     make_cached_response,
     make_json_response,
     make_weak_etag,
@@ -46,6 +48,7 @@ M = TypeVar("M", bound=BaseModel)
 
 INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 """Media types that may be sent to a browser: none in which a script can run."""
+LINES_OF_JSON = "application/x-ndjson"
 
 
 def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
@@ -57,6 +60,8 @@ def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
         responses: Responses = {
             status: {"model": model, "description": text} for status, (model, text) in operation.other_results.items()
         }
+        if operation.stream is not None:
+            responses[200] = {"content": {LINES_OF_JSON: {"schema": {}}}}
         page = by_name.get(operation.page_instead)
         router.add_api_route(
             path.replace("{path}", "{path:path}"),
@@ -139,6 +144,8 @@ def _answer(operation: Operation, request: Request, subject: Any, parameters: An
                 stack.enter_context(suggest_paths(subject, path))
             if isinstance(parameters, CommitParameters):
                 parameters = stack.enter_context(apply_headers(request.headers, subject, parameters))
+            if operation.stream is not None and _asks_for_stream(request, parameters):
+                return _make_stream(operation.stream(subject, parameters))
             if operation.caching is Caching.VERSION:
                 return _answer_for_version(operation, request, subject, parameters)
             if isinstance(parameters, ReadAttachment) and parameters.raw:
@@ -156,13 +163,23 @@ def _answer(operation: Operation, request: Request, subject: Any, parameters: An
     return make_json_response(document, status, headers, etag)
 
 
+def _asks_for_stream(request: Request, parameters: Any) -> bool:
+    return parameters.stream or request.headers.get("accept", "").startswith(LINES_OF_JSON)
+
+
+def _make_stream(documents: Iterator[Mapping[str, Any]]) -> Response:
+    """A response of one line of JSON per document, sent as they come. An error of the first one is raised here."""
+    lines = (encode_json(document) + b"\n" for document in chain([next(documents)], documents))
+    return StreamingResponse(lines, headers=NO_STORE | {"X-Accel-Buffering": "no"}, media_type=LINES_OF_JSON)
+
+
 def _answer_for_version(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:
     """A response whose ETag depends on the version of the index."""
     try:
         with wiki.open_snapshot() if operation.needs_index else wiki.handle.open_snapshot() as snapshot:
-            identity = wiki.handle.reranker_identity if operation.is_search else ""
+            models = (wiki.handle.reranker_identity, wiki.handle.language_model) if operation.is_search else ()
             return make_cached_response(
-                make_weak_etag(operation.name, wiki.wiki, snapshot.version, identity, parameters),
+                make_weak_etag(operation.name, wiki.wiki, snapshot.version, models, parameters),
                 request.headers.get("if-none-match"),
                 lambda: operation.run(wiki, parameters, snapshot),
             )

@@ -46,7 +46,8 @@ _SHORT_BYTES = 1950
 """Size of an answer with the default number of hits; with the structured content it is 4 kB."""
 _MIN_SNIPPET_BYTES, _MIN_LINE_BYTES = 400, 80
 """What snippets get at least in all, and a snippet so that it says something."""
-_LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence")
+_LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence", "also_on")
+_MAX_PLACES = 4
 _FULL_FIELDS = (*_LOCATION_FIELDS, "url", "score", "category", "tags", "last_updated", "text")
 _HIT_TEXTS = ("title", "section", "category", "tags")
 _STALE_NOTE = "The index is behind the newest commit: the latest changes may be missing."
@@ -66,7 +67,15 @@ class SearchArguments(AnswerArguments):
 
 def present_search(document: Any, call: ToolCall) -> Any:
     """Hits by id (the path of the page), with what `detail` asks for, as far as it fits."""
-    hits = [{**hit, "id": hit["path"], "title": hit["name"]} for hit in document["results"]]
+    hits = [
+        {
+            **hit,
+            "id": hit["path"],
+            "title": hit["name"],
+            "also_on": [place["path"] for place in hit["also_on"][:_MAX_PLACES]],
+        }
+        for hit in document["results"]
+    ]
     notes = list(document["notes"])
     is_irrelevant = document["nothing_relevant"] or not (hits or document["meaning_ready"] < 1)
     if is_irrelevant:
@@ -134,6 +143,30 @@ def _build_hit(hit: Any, detail: str, budget: int) -> dict[str, Any]:
     return _drop_empty(shorten_fields(fields, [name for name in _HIT_TEXTS if name in fields], budget // 8))
 
 
+def _build_written(written: Any, budget: int) -> dict[str, Any] | None:
+    """What a language model wrote, with the places that it cites."""
+    if written is None:
+        return None
+    places = dict(enumerate(written["passages"], 1))
+    sentences = [
+        {
+            "text": each["text"],
+            "supported": each["supported"],
+            **({"reason": each["reason"]} if each["reason"] else {}),
+            "ids": list(dict.fromkeys(places[number]["path"] for number in each["citations"] if number in places)),
+        }
+        for each in written["sentences"]
+    ]
+    return _drop_empty(
+        {
+            "model": written["model"],
+            "sentences": take_shortened(sentences, ("text", "reason"), budget),
+            "supported_share": written["supported_share"],
+            "note": written["note"],
+        }
+    )
+
+
 _NOT_SAID_NOTE = "The wiki does not say; the results are the closest pages."
 
 
@@ -154,6 +187,7 @@ def present_answer(document: Any, call: ToolCall) -> Any:
             "results": take_shortened(results, ("title", "text"), share),
             "answered": document["answered"],
             "probability": document["probability"],
+            "written": _build_written(document["written"], share),
             "notes": notes,
             "indexed_revision": (document["indexed_revision"] or "")[:12],
             "notice": DATA_NOTICE,

@@ -61,10 +61,12 @@ READ_TOOLS: Sequence[Tool] = (
         "ask",
         "Answer a question",
         "ask",
-        "query=q after",
+        "query=q after model",
         answers.present_answer,
         format_compact_json,
-        description=f"Get the few sentences of the wiki that answer a question, or the closest pages. {DATA_NOTE}",
+        description="Get the few sentences that answer a question, or the closest pages. What a model writes with "
+        f"supported=false is unsafe. {DATA_NOTE}",
+        defaults={"model": False},
     ),
     _make_tool(
         "read_page",

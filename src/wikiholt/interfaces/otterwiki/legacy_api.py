@@ -49,7 +49,7 @@ def call_for_legacy_clients(environ: Mapping[str, Any], call: Call) -> Response:
 
 
 def _adapt_query(route: str, environ: Mapping[str, Any], query: dict[str, str]) -> str:
-    """Cap the numbers, and list all commits in the changelog; a query that needs no change stays as it is.
+    """Cap the numbers, list all commits in the changelog, and collapse no search. A query that needs no change stays.
 
     A value that is not a number is dropped, so that the default applies.
     """
@@ -57,6 +57,8 @@ def _adapt_query(route: str, environ: Mapping[str, Any], query: dict[str, str]) 
     changed = {name: _cap(query[name], maxima[name]) for name in maxima.keys() & query.keys()}
     if route == "changelog" and "all" not in query:
         changed["all"] = "true"
+    if route == "search" and "collapse" not in query:
+        changed["collapse"] = "false"
     if not changed:
         return str(environ.get("QUERY_STRING", ""))
     return urlencode({name: text for name, text in (query | changed).items() if name not in changed or changed[name]})
@@ -80,7 +82,7 @@ def _search_all(environ: Mapping[str, Any], words: str, call: Call) -> Response:
     """Every page that contains a word of the query, best first, as far as a search can be paged."""
     document: dict[str, Any] = {}
     for offset in range(0, MAX_OFFSET + 1, MAX_HITS):
-        query = urlencode({"q": words, "mode": "keyword", "n": MAX_HITS, "offset": offset})
+        query = urlencode({"q": words, "mode": "keyword", "n": MAX_HITS, "offset": offset, "collapse": "false"})
         headers = {name: text for name, text in environ.items() if name != "HTTP_IF_NONE_MATCH"}
         response = call({**headers, "QUERY_STRING": query})
         if response.status_code != _OK:

@@ -44,21 +44,23 @@ class Folder:
 
 
 def build_folder(path: str, pages: Iterable[StoredPage]) -> Folder:
-    """The pages directly in a folder, first the one that introduces it, and the folders in it."""
+    """The pages of a folder, first the one that introduces it, and the folders in it.
+
+    A folder that contains nothing but its index page is listed as a page.
+    """
     start = f"{path}/" if path else ""
     own: list[StoredPage] = []
-    counts: dict[str, int] = {}
+    inside: dict[str, list[StoredPage]] = {}
     for page in pages:
-        if not page.path.startswith(start):
-            continue
-        name, slash, _ = page.path[len(start) :].partition("/")
-        if slash:
-            counts[start + name] = counts.get(start + name, 0) + 1
-        else:
-            own.append(page)
-    own.sort(key=lambda page: (not _is_index(page.path), _make_sort_key(page.path)))
-    folders = sorted(counts, key=_make_sort_key)
-    return Folder(path, tuple(Facet(folder, counts[folder]) for folder in folders), tuple(own))
+        if page.path.startswith(start):
+            name, slash, _ = page.path[len(start) :].partition("/")
+            (inside.setdefault(name, []) if slash else own).append(page)
+    for name, found in [*inside.items()]:
+        if len(found) == 1 and _is_index(found[0].path.removeprefix(f"{start}{name}/")):
+            own += inside.pop(name)
+    own.sort(key=lambda page: (not _is_index(page.path[len(start) :]), _make_sort_key(page.path[len(start) :])))
+    folders = sorted(inside, key=_make_sort_key)
+    return Folder(path, tuple(Facet(start + name, len(inside[name])) for name in folders), tuple(own))
 
 
 def load_folder(wiki: WikiSession, path: str) -> Folder:
@@ -66,13 +68,21 @@ def load_folder(wiki: WikiSession, path: str) -> Folder:
     return build_folder(path, wiki.handle.pages.list(PageFilter(path_prefix=path)).pages)
 
 
-def _is_index(path: str) -> bool:
-    return path.rpartition("/")[2].casefold().removesuffix(".md") in _INDEX_NAMES
+def load_folder_of_page(wiki: WikiSession, path: str) -> Folder:
+    """The folder in which a page is listed."""
+    parent, _, name = path.rpartition("/")
+    folder = load_folder(wiki, parent)
+    is_alone = parent and _is_index(name) and len(folder.pages) == 1 and not folder.folders
+    return load_folder(wiki, parent.rpartition("/")[0]) if is_alone else folder
 
 
-def _make_sort_key(path: str) -> list[tuple[int, int, str]]:
+def _is_index(name: str) -> bool:
+    return name.casefold().removesuffix(".md") in _INDEX_NAMES
+
+
+def _make_sort_key(name: str) -> list[tuple[int, int, str]]:
     """Sort numbers in names by their value: `2-setup` before `10-faq`."""
-    parts = _NUMBER.split(path.rpartition("/")[2].casefold())
+    parts = _NUMBER.split(name.partition("/")[0].casefold())
     return [(0, int(part[:15]), part) if part.isdecimal() else (1, 0, part) for part in parts if part]
 
 
@@ -167,12 +177,12 @@ def _render_page_link(page: StoredPage, label: str = "") -> str:
 
 def _render_folder_link(folder: Facet) -> str:
     name = folder.value.rpartition("/")[2]
-    return f'<a href="browse?path={quote(folder.value)}">{escape(name)}</a><span class="number">{folder.count}</span>'
+    return f'<a href="browse?path={quote(folder.value)}">{escape(name)}</a><span class="number">{folder.count:,}</span>'
 
 
 def _render_counts(links: Sequence[tuple[Facet, str]], empty: str) -> str:
     items = (
-        f'<li><a href="{escape(href)}">{escape(facet.value)}</a><span class="number">{facet.count}</span></li>'
+        f'<li><a href="{escape(href)}">{escape(facet.value)}</a><span class="number">{facet.count:,}</span></li>'
         for facet, href in links
     )
     more = f'<p class="hint">These are the {_MAX_VALUES} most frequent ones.</p>' if len(links) == _MAX_VALUES else ""

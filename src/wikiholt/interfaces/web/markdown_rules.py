@@ -1,4 +1,4 @@
-"""Rules of markdown-it for what wikis add to Markdown: callouts, footnotes, task lists, tables, code and images."""
+"""Rules of markdown-it for what wikis add to Markdown: callouts, footnotes, tasks, tables, code and images."""
 
 import re
 from functools import cache
@@ -10,6 +10,8 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+
+from wikiholt.interfaces.web.formulas import add_formula_rules, render_formula_block
 
 _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,50})\]")
 _TASK_PATTERN = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
@@ -28,6 +30,7 @@ CALLOUT_KINDS = frozenset({"note", *_KINDS.values()})
 
 def add_rules(parser: MarkdownIt) -> None:
     parser.enable(["table", "strikethrough"])
+    add_formula_rules(parser)
     parser.inline.ruler.before("link", "footnote", _parse_footnote)
     parser.core.ruler.before("inline", "callouts", _mark_callouts)
     parser.core.ruler.push("footnotes", _link_footnotes)
@@ -146,15 +149,19 @@ def _render_table_close(*_: Any) -> str:
     return "</table></div>\n"
 
 
-def _render_fence(_self: RendererHTML, tokens: list[Token], index: int, *_: Any) -> str:
-    """Render a block of code with colours; a diagram is shown as the text that describes it."""
+def _render_fence(_self: RendererHTML, tokens: list[Token], index: int, _: Any, environment: Any) -> str:
+    """Render a block of code with colours; a diagram is the text that a script draws."""
     token = tokens[index]
     language = token.info.strip().partition(" ")[0]
+    if language.lower() == "mermaid":
+        language = "mermaid"
+    if language.lower() == "math":
+        return render_formula_block(token.content, environment)
     code = color_code(token.content, language)
     if code is None:
         code = escape(token.content)
     css_class = f' class="language-{escape(language)}"' if language else ""
-    title = '<p class="code-title">Mermaid diagram, as text</p>' if language.lower() == "mermaid" else ""
+    title = '<p class="code-title">Mermaid diagram, as text</p>' if language == "mermaid" else ""
     return f"{title}<pre><code{css_class}>{code}</code></pre>\n"
 
 

@@ -17,7 +17,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import PageNotFound, WikiholtError
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, matches_etag
-from wikiholt.interfaces.web.browse_view import load_folder, render_crumbs, render_neighbours, render_tree
+from wikiholt.interfaces.web.browse_view import load_folder_of_page, render_crumbs, render_neighbours, render_tree
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.preview import PreviewDocument, build_preview_document
 from wikiholt.interfaces.web.renderer import render_changes
@@ -58,13 +58,14 @@ def handle_page(request: Request, wiki: WikiSession) -> Response:
     content = wiki.handle.pages.read(request.query_params.get("page", ""))
     page = build_preview_document(wiki, content, query)
     contents, related = _render_contents(page), "".join(_render_related(wiki, page))
-    folder = load_folder(wiki, page["path"].rpartition("/")[0])
+    folder = load_folder_of_page(wiki, page["path"])
+    neighbours = render_neighbours(folder, page["path"])
     main = (
         f'<main id="app.main" class="read">{render_form(query)}{render_tree(folder, page["path"])}'
         f'<article class="document" data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
-        f"{_render_text(page, contents)}{render_neighbours(folder, page['path'])}{related}</article></main>"
+        f"{_render_text(page, folder.path, contents)}{neighbours}{related}</article></main>"
     )
-    return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])
+    return render_page("plain", PageContext.from_request(request), main, current="browse", title=page["name"])
 
 
 @_make_handler
@@ -97,8 +98,8 @@ def _render_page_link(view: str, path: str, text: str) -> str:
     return f'<a href="{view}?page={quote(path)}">{escape(text)}</a>'
 
 
-def _render_text(page: PreviewDocument, contents: str) -> str:
-    """Render the title, the facts, the links, the table of contents and the text of a page."""
+def _render_text(page: PreviewDocument, folder: str, contents: str) -> str:
+    """Render the way to the folder, the title, the facts, the links, the table of contents and the text of a page."""
     title = None if _has_several_titles(page) else _FIRST_TITLE.match(page["html"])
     body = (page["html"][title.end() :] if title else page["html"]).strip()
     anchor = f' id="{title[1]}"' if title and title[1] else ""
@@ -106,8 +107,9 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
     cut = (
         '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
+    crumbs = render_crumbs(f"{folder}/." if folder else ".")
     return (
-        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
+        f"<header>{crumbs}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
         f'<div class="page" dir="auto">{body or _NO_TEXT}</div>{cut}'
     )
 
@@ -216,7 +218,7 @@ def _render_history_page(request: Request, path: str, title: str, content: str) 
     name = path.rpartition("/")[2]
     heading = f"<h1>{title}: {_render_page_link('read', path, name)}</h1>"
     main = f'<main id="app.main" class="plain">{render_form()}{render_crumbs(path)}{heading}{content}</main>'
-    return render_page("plain", PageContext.from_request(request), main, current="search", title=f"{title}: {name}")
+    return render_page("plain", PageContext.from_request(request), main, current="browse", title=f"{title}: {name}")
 
 
 def _render_commit(path: str, commit: Commit) -> str:

@@ -181,8 +181,10 @@ def highlight_words(html: str, query: str, language: str) -> str:
     matcher = QueryMatcher(words, language)
     parts: list[str] = []
     count = 0
+    in_formula = False
     for tag, text in _TEXT_PATTERN.findall(html):
-        if tag or count >= _MAX_MARKS or not text.strip():
+        in_formula = tag.startswith("<math") or (in_formula and tag != "</math>")
+        if tag or in_formula or count >= _MAX_MARKS or not text.strip():
             parts.append(tag or text)
             continue
         plain = unescape(text)

@@ -23,34 +23,46 @@ _INLINE_TAGS = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "del", "dfn", "em", "i", "img", "ins", "kbd", "mark", "q"),
     *("rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
 }
-_ALLOWED_TAGS = _HEADING_TAGS | _BLOCK_TAGS | _TABLE_TAGS | _INLINE_TAGS
+_MATH_TAGS = {
+    *("math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mphantom", "mroot", "mrow", "mspace"),
+    *("msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr", "munder", "munderover"),
+}
+"""What a formula is made of. No element of MathML that may contain HTML or another language (`annotation-xml`)."""
+_ALLOWED_TAGS = _HEADING_TAGS | _BLOCK_TAGS | _TABLE_TAGS | _INLINE_TAGS | _MATH_TAGS
 _ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
 _REMOVED_WITH_CONTENT = frozenset(
-    {"script", "style", "title", "textarea", "template", "noscript", "iframe", "object", "svg", "math", "xmp", "select"}
+    {"script", "style", "title", "textarea", "template", "noscript", "iframe", "object", "svg", "xmp", "select"}
 )
-_ALLOWED_ATTRIBUTES = {
-    "a": {"href", "title"},
-    "abbr": {"title"},
-    "bdo": {"dir"},
-    "blockquote": {"class"},
-    "code": {"class"},
-    "col": {"span"},
-    "details": {"open"},
-    "div": {"class", "tabindex", "role", "aria-label"},
-    "img": {"src", "alt", "title", "width", "height"},
-    "li": {"class"},
-    "ol": {"start"},
-    "p": {"class"},
-    "span": {"class"},
-    "sup": {"id"},
-    "td": {"colspan", "rowspan", "class"},
-    "th": {"colspan", "rowspan", "class"},
-    "time": {"datetime"},
-} | {heading: {"id"} for heading in _HEADING_TAGS}
+_MATH_WORDS = {"accent", "columnalign", "display", "displaystyle", "fence", "form", "mathvariant", "movablelimits"}
+_MATH_WORDS |= {"notation", "scriptlevel", "separator", "stretchy"}
+_MATH_LENGTHS = {"depth", "height", "linethickness", "lspace", "maxsize", "minsize", "rspace", "voffset", "width"}
+_ALLOWED_ATTRIBUTES = (
+    dict.fromkeys(_MATH_TAGS, _MATH_WORDS | _MATH_LENGTHS)
+    | {
+        "a": {"href", "title"},
+        "abbr": {"title"},
+        "bdo": {"dir"},
+        "blockquote": {"class"},
+        "code": {"class"},
+        "col": {"span"},
+        "details": {"open"},
+        "div": {"class", "tabindex", "role", "aria-label"},
+        "img": {"src", "alt", "title", "width", "height"},
+        "li": {"class"},
+        "ol": {"start"},
+        "p": {"class"},
+        "span": {"class"},
+        "sup": {"id"},
+        "td": {"colspan", "rowspan", "class"},
+        "th": {"colspan", "rowspan", "class"},
+        "time": {"datetime"},
+    }
+    | {heading: {"id"} for heading in _HEADING_TAGS}
+)
 _ALIGNMENTS = frozenset({"left", "center", "right"})
 _ALLOWED_CLASSES: dict[str, frozenset[str]] = {
     "blockquote": frozenset(f"callout {kind}" for kind in CALLOUT_KINDS),
-    "div": frozenset({"wide"}),
+    "div": frozenset({"formula", "wide"}),
     "li": frozenset({"task"}),
     "p": frozenset({"callout-title", "code-title"}),
     "span": CODE_CLASSES | {"picture"},
@@ -59,6 +71,8 @@ _ALLOWED_CLASSES: dict[str, frozenset[str]] = {
 }
 _FIXED_VALUES = {"tabindex": "0", "role": "region", "aria-label": "Table"}
 """The only values of attributes that the renderer sets on tables."""
+_MATH_VALUE_PATTERN = re.compile(r"[a-z-]{1,20}|[+-]?(?:\d{1,2})?(?:\.\d{1,4})?(?:em|ex|pt|px|%)?")
+"""A word, or a length that is too short to cover other parts of the page."""
 _SIZE_PATTERN = re.compile(r"[1-9]\d{0,3}")
 _LANGUAGE_CLASS_PATTERN = re.compile(r"language-[\w+#.-]{1,40}")
 _SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -81,14 +95,7 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
             return resolve_link(value, resolve, file)
         if name == "src":
             return resolve_file(value, file)
-        if name == "id":
-            return value if value in ids else None
-        if name == "class":
-            is_language = tag == "code" and _LANGUAGE_CLASS_PATTERN.fullmatch(value)
-            return value if is_language or value in _ALLOWED_CLASSES.get(tag, ()) else None
-        if name in ("width", "height"):
-            return value if _SIZE_PATTERN.fullmatch(value) else None
-        return value if _FIXED_VALUES.get(name, value) == value else None
+        return value if _is_allowed_value(tag, name, value, ids) else None
 
     return nh3.clean(
         _IMAGE_PATTERN.sub(lambda image: _replace_image(image, file), html),
@@ -100,6 +107,20 @@ def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: 
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"img": {"loading": "lazy"}, "pre": {"tabindex": "0"}},
     )
+
+
+def _is_allowed_value(tag: str, name: str, value: str, ids: Collection[str]) -> bool:
+    """Whether an attribute that contains no URL may have this value."""
+    if name == "id":
+        return value in ids
+    if name == "class":
+        is_language = tag == "code" and _LANGUAGE_CLASS_PATTERN.fullmatch(value) is not None
+        return is_language or value in _ALLOWED_CLASSES.get(tag, ())
+    if tag in _MATH_TAGS:
+        return _MATH_VALUE_PATTERN.fullmatch(value) is not None
+    if name in ("width", "height"):
+        return _SIZE_PATTERN.fullmatch(value) is not None
+    return _FIXED_VALUES.get(name, value) == value
 
 
 def resolve_file(target: str, file: str) -> str | None:

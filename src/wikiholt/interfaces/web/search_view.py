@@ -34,7 +34,8 @@ def handle_search(request: Request) -> Response:
     form = render_form(query, mode)
     try:
         wiki = get_request_context(request).open_wiki(Scope.READ)
-        search = SearchRequest(query, _MAX_HITS, SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID)
+        known_mode = SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID
+        search = SearchRequest(query, _MAX_HITS, known_mode, collapse=True)
         with wiki.use_handle() as handle:
             result = handle.search(search, interface=wiki.interface)
     except WikiholtError as error:
@@ -51,7 +52,7 @@ def render_form(query: str = "", mode: str = SearchMode.HYBRID) -> str:
         '<label class="visually-hidden" for="app.q">Search this wiki</label>'
         f'<div class="box">{_MAGNIFIER}<input id="app.q" type="search" name="q" value="{escape(query)}"'
         ' maxlength="2000" placeholder="Search this wiki…" autocomplete="off"></div>'
-        f'{mode_input}<button class="primary">Search</button></form>'
+        f'{mode_input}<noscript><button class="primary">Search</button></noscript></form>'
     )
 
 
@@ -88,8 +89,18 @@ def _render_hit(hit: Hit, query: str) -> str:
     title, place = _render_title(hit, query)
     return (
         f'<li><div class="card {hit.confidence.value}">{title}{place}'
-        f'<p class="snippet">{render_snippet(hit.snippet)}</p></div></li>'
+        f'<p class="snippet">{render_snippet(hit.snippet)}</p>{_render_also_on(hit)}</div></li>'
     )
+
+
+def _render_also_on(hit: Hit) -> str:
+    """The other pages with nearly the same passage."""
+    links = "".join(
+        f'<li><a href="{escape("read?" + urlencode({"page": place.path}))}">{escape(place.path)}</a></li>'
+        for place in hit.also_on
+    )
+    count = f"{len(hit.also_on)} page{'s' if len(hit.also_on) > 1 else ''}"
+    return f'<details class="also-on"><summary>Also on {count}</summary><ul>{links}</ul></details>' if links else ""
 
 
 def _render_title(hit: Hit, query: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.operation_routes import make_router
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.request_context import get_request_context
-from wikiholt.interfaces.web import browse_view, page_view, search_view
+from wikiholt.interfaces.web import browse_view, diagram_view, page_view, search_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
 from wikiholt.interfaces.web.preview import PREVIEW_OPERATIONS
 from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
@@ -55,6 +55,8 @@ def add_pages(app: FastAPI, application: Application) -> None:
         ("/history", page_view.handle_history),
         ("/diff", page_view.handle_diff),
         ("/files/{path:path}", page_view.handle_file),
+        ("/diagram", diagram_view.handle_frame),
+        ("/diagram/{version}/{name}", diagram_view.handle_script),
         ("/opensearch.xml", search_view.handle_description),
         ("/suggest", search_view.handle_suggestions),
         ("/favicon.ico", _handle_favicon),

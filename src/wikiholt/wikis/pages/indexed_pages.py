@@ -16,6 +16,7 @@ from wikiholt.text.links import (
     get_folder,
     get_fragment,
     get_last_part,
+    get_other_names,
     is_attachment,
 )
 
@@ -117,7 +118,7 @@ def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
     outgoing = [link for link in links if link.paths]
     own = index.find_page(path)
-    own_names = (path, get_last_part(path), *(own.aliases if own else ()))
+    own_names = (path, get_last_part(path), *get_other_names(path, own.aliases if own else ()))
     incoming = index.find_links_by_key(list(dict.fromkeys(map(fold_path, own_names))))
     keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}

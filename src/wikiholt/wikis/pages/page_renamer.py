@@ -7,7 +7,7 @@ from wikiholt.domain.git import Author, EntryKind, FileEdit, TreeEntry
 from wikiholt.domain.page import MovedFile, PageRenameResult
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageExists
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
-from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part
+from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part, get_other_names
 from wikiholt.text.page_names import get_page_path, is_folder_page
 from wikiholt.wikis.pages.page_reader import PageFile, get_new_file, parse_name_and_warnings
 from wikiholt.wikis.pages.page_writer import PageWriter
@@ -182,7 +182,7 @@ class PageRenamer(PageWriter):
     def _find_candidates(self, tree: Mapping[str, TreeEntry], head: str, moves: Sequence[_FileMove]) -> Iterator[str]:
         """Pages that may contain a link whose target changes: by the index if it helps, else all pages."""
         paths = (get_page_path(file) for moved in moves for file in (moved.old, moved.new))
-        keys = {fold_path(name) for path in paths for name in (path, get_last_part(path))}
+        keys = {fold_path(name) for path in paths for name in (path, get_last_part(path), *get_other_names(path))}
         try:
             with self._open_index() as index:
                 indexed = index.get_state().revision

@@ -28,11 +28,17 @@ VIEWS = {
     "start of a wiki": ("w/runbook/", CARDS),
     "nothing relevant": ("w/allotment/?q=quantum+chromodynamics", ".message"),
     "preview": ("w/runbook/?q=ledger&page=Services/Ledger#error-codes", ".related section >> nth=1"),
+    "answer": ("w/allotment/?q=how+long+does+the+compost+heap+take", "#app\\.answer li"),
     "wikis": ("", ".tiles small:not(:empty)"),
+    "changed pages": ("", "#app\\.changed li"),
     "status": ("w/runbook/status", ".figures"),
     "statuses": ("status", ".rows .pill"),
     "without script": ("w/runbook/find?q=database", ".card"),
     "page": ("w/runbook/read?page=Services/Ledger&q=error+codes", ".related"),
+    "folders": ("w/runbook/browse", ".counts"),
+    "folder": ("w/runbook/browse?path=Services", ".listing"),
+    "tags": ("w/runbook/browse?tags", ".counts"),
+    "pages with a tag": ("w/runbook/browse?tag=database", ".listing"),
     "history": ("w/runbook/history?page=Services/Ledger", ".commits"),
     "changes": ("w/runbook/diff?page=Services/Ledger", ".diff"),
     "several wikis": ("?q=water+the+garden", CARDS),
@@ -229,8 +235,10 @@ def test_changes_are_announced_to_screen_readers(server: WebServer, visit: OpenT
     )
 
 
-def test_every_tab_stop_has_a_visible_focus(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS).page
+@pytest.mark.parametrize("view", ["search", "answer", "changed pages", "folders", "page"])
+def test_every_tab_stop_has_a_visible_focus(server: WebServer, visit: OpenTab, view: str) -> None:
+    address, wait = VIEWS[view]
+    page = visit(server.url + address, wait=wait).page
     page.evaluate("document.activeElement.blur()")
     seen = 0
     for _ in range(18):

@@ -257,3 +257,11 @@ def test_administration_and_writing_weigh_less_than_45_kb(managed: ManagedServer
     for view in ("manage", "edit?page=Home", "read?page=Home"):
         sizes = measure_page(page, f"{managed.server.url}w/runbook/{view}")
         assert sum(sizes.values()) < 45_000, sizes
+
+
+def test_the_start_page_says_what_a_wiki_is_about(managed: ManagedServer, visit: OpenTab) -> None:
+    managed.call("PATCH", "wikis/runbook", {"settings": {"description": "What to do <at night>."}})
+    tab = managed.sign_in(visit, "operator")
+    tab.page.goto(managed.server.url)
+    expect(tab.page.locator(".tiles .about")).to_have_text("What to do <at night>.")
+    managed.call("PATCH", "wikis/runbook", {"settings": {"description": ""}})

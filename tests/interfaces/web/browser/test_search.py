@@ -279,8 +279,10 @@ def test_a_query_of_21_characters_needs_at_most_four_requests(server: WebServer,
     expect(page.locator("#app\\.count")).to_contain_text("searched")
     page.wait_for_function("() => !document.body.classList.contains('waiting')")
     sent = [url for url in tab.requests[before:] if "/api/" in url]
-    assert len(sent) <= 4, sent
-    assert any("q=the+disk+is+full+now." in url for url in sent)
+    asked = [url for url in sent if "/api/v1/ask?" in url]
+    assert len(sent) - len(asked) <= 4, sent
+    assert any("/search?q=the+disk+is+full+now." in url for url in sent)
+    assert [url.partition("/ask?")[2] for url in asked] == ["q=the+disk+is+full+now."]
 
 
 def test_an_unfinished_query_keeps_the_last_results_and_is_not_judged(server: WebServer, visit: OpenTab) -> None:

@@ -1,5 +1,5 @@
 // The HTTP API of the wiki of this page. URLs are relative, so they work below any prefix and on any host.
-import { addParameters, request } from "./request.js";
+import { addParameters, request, requestLines } from "./request.js";
 
 export { encodePath } from "./request.js";
 
@@ -33,6 +33,10 @@ export const fetchPage = async (url) =>
 export function send(method, path, body = undefined, parameters = {}, headers = {}) {
   const type = body ? { "Content-Type": "application/json" } : {};
   return request(addParameters(new URL(path, BASE), parameters), { method, headers: { ...getHeaders(), ...type, ...headers }, body: body && JSON.stringify(body) });
+}
+
+export function getLines(path, parameters = {}, signal = undefined) {
+  return requestLines(addParameters(new URL(path, BASE), parameters), { headers: getHeaders(), signal });
 }
 
 export function get(path, parameters = {}, signal = undefined) {

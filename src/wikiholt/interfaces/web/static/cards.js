@@ -59,6 +59,13 @@ const renderLink = (hit, href, ...children) =>
 
 const renderTitle = (hit, href) => el("h2", {}, renderLink(hit, href, renderHighlights(hit.name, hit.name_matches || [])));
 
+// The other pages with nearly the same passage.
+function renderAlsoOn(hit, getUrl) {
+  const pages = hit.also_on || [];
+  return pages.length ? el("details", { class: "also-on" }, el("summary", {}, `Also on ${pages.length} page${pages.length > 1 ? "s" : ""}`),
+    el("ul", {}, pages.map((page) => el("li", {}, el("a", { href: getUrl({ ...hit, ...page, anchor: "" }), "data-page": page.path, "data-anchor": "" }, formatPath(page.path)))))) : null;
+}
+
 // `more` are other passages of the page. `label` is the name of its wiki, and `getUrl` makes the address of a passage.
 export function renderHit(hit, state, more = [], { label = "", isRepeated = false, getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
   const sections = more.filter((other) => other.heading_path.length);
@@ -66,7 +73,7 @@ export function renderHit(hit, state, more = [], { label = "", isRepeated = fals
     renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     sections.length ? el("ul", { class: "sections", "aria-label": `More in ${hit.name}` }, sections.map((other) => el("li", {}, renderLink(other, getUrl(other), renderHeading(other))))) : null,
-    renderFacts(hit)));
+    renderAlsoOn(hit, getUrl), renderFacts(hit)));
 }
 
 // A hit that is probably no answer: one line.

@@ -78,7 +78,8 @@ export const formatBytes = (count) => {
 // The category of a page; empty if it is the name of its folder, which is shown with the path.
 export const getCategory = (page) => ((page.category || "").toLowerCase() === (page.path.split("/").at(-2) || "").toLowerCase() ? "" : page.category);
 
-export const formatPath = (path) => path.split("/").join(" / ");
+// The index page of a folder is named like the folder.
+export const formatPath = (path) => path.replace(/\/_?index$/, "").split("/").join(" / ");
 
 export const toSentence = (text) => {
   const trimmed = text.trim();

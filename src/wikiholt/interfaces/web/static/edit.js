@@ -10,7 +10,7 @@ import { renderKeyButton, setUpKeyButton } from "./key.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
 import { editUrl, readUrl } from "./page_actions.js";
 import { SimilarPages } from "./similar_pages.js";
-import { loadImages, parseHtml } from "./trusted_html.js";
+import { loadImages, parseHtml, showDiagrams } from "./trusted_html.js";
 
 const requested = new URLSearchParams(location.search).get("page") || "";
 const text = byId("text");
@@ -19,6 +19,7 @@ const similar = new SimilarPages(byId("similar"));
 const page = { path: requested, saved: "", revision: "", other: "" };
 let isSaving = false;
 
+const isLocal = () => /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
 const isNew = () => !page.revision;
 // A textarea normalizes line ends; those of the page are kept.
 const toText = (saved) => saved.replace(/\r\n?/g, "\n");
@@ -45,7 +46,7 @@ async function load() {
 function showNoAccess(access) {
   byId("editor").hidden = true;
   const isMirror = access.scope && access.scope !== "read";
-  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : "You need a key with the scope write.";
+  const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : `You need a key with the scope write.${isLocal() ? " On this machine, the command wikiholt open signs you in without one." : ""}`;
   showMessage(byId("state"), isMirror ? "This wiki is read-only." : "You cannot write in this wiki.", reason,
     el("p", { class: "actions" }, !isMirror && renderKeyButton("", "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));
 }
@@ -103,6 +104,7 @@ async function showPanel(kind) {
 function renderPanel(kind, draft) {
   const body = parseHtml(kind === "preview" ? draft.html : draft.changes).body;
   loadImages(body);
+  showDiagrams(body);
   // A link that replaced this page would leave the text behind.
   for (const link of body.querySelectorAll("a[href]:not([href^='#'])")) {
     const href = link.getAttribute("href");

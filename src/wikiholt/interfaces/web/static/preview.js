@@ -2,7 +2,7 @@
 import { encodePath, get } from "./api.js";
 import { byId, el, formatPath, getCategory, icon, renderTime, shortRevision } from "./dom.js";
 import { clearMessage, showProblem } from "./messages.js";
-import { loadImages, parseHtml } from "./trusted_html.js";
+import { loadImages, parseHtml, showDiagrams } from "./trusted_html.js";
 import { buildUrl } from "./url_state.js";
 
 const narrow = matchMedia("(max-width: 61.99rem)");
@@ -133,6 +133,7 @@ export class Preview {
     this.box.replaceChildren(this.renderHeader(page), body);
     this.box.scrollTop = 0;
     body.scrollTop = 0;
+    showDiagrams(article);
   }
 
   renderOutline(page) {

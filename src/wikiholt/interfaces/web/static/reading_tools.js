@@ -1,5 +1,6 @@
 // Tools in the text of a page: links to headings, buttons that copy code, and images that open in full size.
 import { el } from "./dom.js";
+import { showDiagrams } from "./trusted_html.js";
 
 const COPIED_MS = 1500;
 
@@ -10,6 +11,7 @@ export function addReadingTools(text) {
   }
   for (const code of text.querySelectorAll("pre")) addCopyButton(code);
   for (const image of text.querySelectorAll("img")) if (!image.closest("a")) addZoom(image);
+  showDiagrams(text);
 }
 
 function addCopyButton(code) {
@@ -26,7 +28,7 @@ function addCopyButton(code) {
 }
 
 // An image that is shown smaller than it is opens in full size.
-function addZoom(image) {
+export function addZoom(image) {
   if (!image.complete) { image.addEventListener("load", () => addZoom(image), { once: true }); return; }
   if (image.naturalWidth <= image.clientWidth) return;
   const button = el("button", { type: "button", class: "zoom", "aria-label": `Enlarge the image: ${image.alt}` });

@@ -21,6 +21,19 @@ export function addParameters(url, parameters) {
   return url;
 }
 
+// The JSON documents that the server sends as lines, as they come.
+export async function* requestLines(url, options) {
+  const response = await fetch(url, { cache: "no-store", ...options, headers: { Accept: "application/x-ndjson", ...options.headers } });
+  if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})), 0);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
 export async function request(url, options) {
   let response;
   try {

@@ -15,3 +15,9 @@ export function loadImages(root) {
     fetchBlob(source).then((blob) => { image.src = URL.createObjectURL(blob); }).catch(() => { /* its description is shown */ });
   }
 }
+
+// The library that draws diagrams is large: only a page that has one loads it.
+export function showDiagrams(root) {
+  const codes = [...root.querySelectorAll("code.language-mermaid")];
+  if (codes.length) import("./diagrams.js").then(({ drawDiagrams }) => drawDiagrams(codes));
+}

@@ -33,7 +33,7 @@ const canSearch = () => wikis.length > 1 && wikis.length <= MAX_WIKIS_PER_SEARCH
 
 const filterWikis = () => {
   const text = input.value.trim().toLowerCase();
-  return wikis.filter((wiki) => wiki.slug.toLowerCase().includes(text));
+  return wikis.filter((wiki) => `${wiki.slug} ${wiki.description || ""}`.toLowerCase().includes(text));
 };
 
 function show() {
@@ -42,7 +42,7 @@ function show() {
   byId("wikis").replaceChildren(...matches.slice(0, shown).map((wiki) => el("li", {},
     el("a", { href: `w/${encodeURIComponent(wiki.slug)}/` },
       el("span", { class: "initial", "aria-hidden": "true" }, Array.from(wiki.slug)[0].toUpperCase()),
-      el("span", { class: "name" }, wiki.slug, el("small", {}))))));
+      el("span", { class: "name" }, wiki.slug, wiki.description && el("span", { class: "about" }, wiki.description), el("small", {}))))));
   showStatuses();
   byId("more").hidden = matches.length <= shown;
   // The search box says how many wikis it searches.
