@@ -68,8 +68,10 @@ class EmbeddingSpeed:
 
 def record_wanted(store: IndexStore, wiki_id: str, files: Sequence[str]) -> None:
     """Have these files embedded before the others. Never raises."""
+    text = json.dumps(list(files[:_MAX_WANTED]))
     with suppress(WikiholtError):
-        store.set_note(wiki_id, _WANTED_NOTE, json.dumps(list(files[:_MAX_WANTED])))
+        if store.get_note(wiki_id, _WANTED_NOTE) != text:
+            store.set_note(wiki_id, _WANTED_NOTE, text)
 
 
 def make_wanted_reader(store: IndexStore, wiki_id: str) -> Callable[[], Sequence[str]]:
