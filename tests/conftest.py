@@ -1,23 +1,18 @@
-"""Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
+"""Settings for all tests: markers by directory, one browser, repeatable examples."""
 
 import gc
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from httpx._transports import default as httpx_transport
 from hypothesis import HealthCheck, settings
 
 from tests.support.browser import browser, used_tabs, visit
-from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
-from tests.support.shared_event_loop import share_event_loop
 from tests.support.shared_model import share_default_model
-from tests.support.shared_tokenizers import share_tokenizers
-from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
+from tests.support.tiers import FAST_EXAMPLES, IS_FULL, get_group, get_markers
 from wikiholt import models
 from wikiholt.api import bootstrap
 
@@ -30,9 +25,6 @@ _MODEL_LOADERS = models.load_embedder, models.identify_model, bootstrap.open_bac
 
 # All tests are imported first, and nothing of that is garbage: it is collected neither now nor between tests.
 gc.disable()
-
-# Every httpx client reads all certificates (30 ms); tests create very many clients.
-httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
 # A run that fails can be repeated. `EXPLORE_TESTS=1` draws new examples, as `python -m tests.fuzz` does for longer.
 _EVERY_PROFILE = {
@@ -55,12 +47,6 @@ def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
-@pytest.fixture(scope="session", autouse=True)
-def shared_event_loop() -> Iterator[None]:
-    with share_event_loop():
-        yield
-
-
 @pytest.fixture(scope="module", autouse=True)
 def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
     """Load the default model once for all modules, except for those that test the loading."""
@@ -77,11 +63,8 @@ def pytest_runtest_teardown() -> None:
     models.load_embedder, models.identify_model, bootstrap.open_backend = _MODEL_LOADERS
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     use_memory_files()
-    share_tokenizers()
-    if not IS_FULL:
-        config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
 
 
 def pytest_collection_finish() -> None:

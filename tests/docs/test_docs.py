@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 import wikiholt
 from tests.support.paths import ROOT
 from wikiholt.api.documents.search_documents import build_hit_document, build_result_document
@@ -36,10 +34,11 @@ _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,
 # 2130706433 is 127.0.0.1 as one number; "host" is a placeholder.
 _HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
 
+_PARSER = build_parser()
+MAX_ROW_CHARS = 270
+"""Two lines of the map, with the brackets of links."""
 _COMMON_OPTIONS = {"--json", "--no-color"}
 """Options of every command that prints a result, described once."""
-
-readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
 
 def read_text(name: str) -> str:
@@ -83,38 +82,38 @@ def get_section(text: str, title: str) -> str:
 # ── all pages ────────────────────────────────────────────────────────────────────────────────────
 
 
-@readers
-def test_links_point_to_existing_files_and_headings(doc: Path) -> None:
-    for link in _LINK.findall(strip_code(doc.read_text(encoding="utf-8"))):
-        if "://" in link:
-            continue
-        place, _, anchor = link.partition("#")
-        target = (doc.parent / place).resolve() if place else doc
-        assert target.exists(), f"{link} leads nowhere"
-        assert target.is_relative_to(ROOT), f"{link} leads out of the project"
-        if anchor and target.suffix == ".md":
-            assert anchor in find_anchors(target), f"{link} names no heading of {target.name}"
+def test_links_point_to_existing_files_and_headings() -> None:
+    for doc in DOCS:
+        for link in _LINK.findall(strip_code(doc.read_text(encoding="utf-8"))):
+            if "://" in link:
+                continue
+            place, _, anchor = link.partition("#")
+            target = (doc.parent / place).resolve() if place else doc
+            assert target.exists(), f"{doc}: {link} leads nowhere"
+            assert target.is_relative_to(ROOT), f"{doc}: {link} leads out of the project"
+            if anchor and target.suffix == ".md":
+                assert anchor in find_anchors(target), f"{doc}: {link} names no heading of {target.name}"
 
 
-@readers
-def test_no_page_names_a_machine(doc: Path) -> None:
-    text = doc.read_text(encoding="utf-8")
-    assert not _MACHINE_PATH.search(text)
-    hosts = {(host or number).rpartition("@")[2].partition(":")[0] for host, number in _ADDRESS.findall(text)}
-    assert hosts <= _HOSTS
+def test_no_page_names_a_machine() -> None:
+    for doc in DOCS:
+        text = doc.read_text(encoding="utf-8")
+        assert not _MACHINE_PATH.search(text), doc
+        hosts = {(host or number).rpartition("@")[2].partition(":")[0] for host, number in _ADDRESS.findall(text)}
+        assert hosts <= _HOSTS, doc
 
 
-@readers
-def test_shown_commands_parse(doc: Path) -> None:
-    for line in find_commands(doc.read_text(encoding="utf-8")):
-        assert can_parse(line), f"wikiholt does not understand: {line}"
+def test_shown_commands_parse() -> None:
+    for doc in DOCS:
+        for line in find_commands(doc.read_text(encoding="utf-8")):
+            assert can_parse(line), f"{doc}: wikiholt does not understand: {line}"
 
 
 def can_parse(line: str) -> bool:
     words = shlex.split(line, comments=True)[1:]
     to_shell = next((position for position, word in enumerate(words) if word in ("|", ">")), len(words))
     try:
-        build_parser().parse_args(words[:to_shell])
+        _PARSER.parse_args(words[:to_shell])
     except SystemExit as stop:
         return stop.code == 0
     return True
@@ -157,13 +156,24 @@ def test_the_map_names_no_missing_file() -> None:
         assert (PACKAGE / name).exists() or (ROOT / name).exists(), f"ARCHITECTURE.md names {name}"
 
 
-def test_the_map_shows_the_checked_layers() -> None:
+def test_the_map_lists_the_rooms_in_the_checked_order() -> None:
     contracts = tomllib.loads(read_text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
-    drawn = get_section(read_text("ARCHITECTURE.md"), "Layers")
-    lines = [re.sub(r"\s+", " ", line).strip() for line in drawn.splitlines()]
-    layers = contracts[0]["layers"]
-    places = [lines.index(layer) for layer in layers]
-    assert places == sorted(places)
+    rows = re.findall(r"^\| (`.*?) \|", get_section(read_text("ARCHITECTURE.md"), "Rooms"), re.MULTILINE)
+    assert [" | ".join(re.findall(r"`(\w+)(?:/|\.py)`", row)) for row in rows] == contracts[0]["layers"]
+
+
+def test_each_row_of_the_map_is_short_and_names_what_is_in_its_files() -> None:
+    rows = re.findall(
+        r"^\| (?!I want|-)(.*) \|$", get_section(read_text("ARCHITECTURE.md"), "Where to change what"), re.MULTILINE
+    )
+    assert rows
+    for row in rows:
+        assert len(re.sub(r"\]\([^)]*\)", "", row)) <= MAX_ROW_CHARS, row
+        places = [ROOT / link.partition("#")[0] for link in _LINK.findall(row)]
+        files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+        text = "".join(file.read_text(encoding="utf-8") for file in files)
+        for name in re.findall(r"`(\w*[A-Z_]\w*)`", row):
+            assert re.search(rf"\b{name}\b", text), f"{name} is in no file of its row: {row}"
 
 
 def test_the_index_of_the_manual_links_to_every_page() -> None:

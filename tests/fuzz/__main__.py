@@ -1,5 +1,4 @@
-"""`python -m tests.fuzz --minutes 30`: runs all fuzz targets in turn until the time is over. `--only NAME`
-selects one; `--coverage` uses atheris (if installed) to find inputs that reach new code."""
+"""`python -m tests.fuzz --minutes 30` runs all fuzz targets in turn until the time is over; `--only` selects one."""
 
 import argparse
 import sys
@@ -18,12 +17,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=300, help="examples of one target before the next one runs")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--coverage", action="store_true")
     arguments = parser.parse_args()
-    if arguments.coverage:
-        from tests.fuzz.coverage_guided import run_coverage_guided
-
-        return run_coverage_guided((arguments.only or ["markdown"])[0], arguments.minutes)
     from tests.fuzz.runner import ALL_TARGETS, run_target
 
     names = arguments.only or list(ALL_TARGETS)

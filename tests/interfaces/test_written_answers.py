@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
@@ -14,6 +15,7 @@ from tests.interfaces.mcp.mcp_client import Agent, get_document
 from tests.support.language_model import ScriptedModel, serve_model
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import InvalidSetting
 
 QUESTION = "when is the printer drum worn out"
@@ -98,8 +100,6 @@ def test_streamed_lines_come_while_the_model_writes(served: ServedApplication, m
     model.parts, model.gate = [f"{SUPPORTED} [{number}]. Then", " it is over."], threading.Event()
     client = served.make_client("read")
     with run_server(served.app) as base:
-        import httpx
-
         headers = client.headers | {"Accept": "application/x-ndjson"}
         with httpx.stream("GET", f"{base}/api/v1/ask", params=ASK, headers=headers) as reply:
             assert reply.headers["content-type"] == "application/x-ndjson"
@@ -114,6 +114,25 @@ def test_streamed_lines_come_while_the_model_writes(served: ServedApplication, m
             *_, last = lines
     assert last["event"] == "end"
     assert [each["supported"] for each in last["written"]["sentences"]] == [True, False]
+
+
+def test_a_client_that_leaves_and_many_at_once_keep_no_place(served: ServedApplication, model: ScriptedModel) -> None:
+    writer = served.application.service.components.answer_writer
+    assert writer is not None
+    model.parts, model.gate = ["One [1]. ", "Two [1]. ", "Three [1]."], threading.Event()
+    headers, parameters = served.make_client("read").headers, {**ASK, "stream": "true"}
+    with run_server(served.app) as base:
+        with httpx.stream("GET", f"{base}/api/v1/ask", params=parameters, headers=headers) as reply:
+            next(reply.iter_lines())
+        model.gate.set()
+        places = [writer.slots.acquire(timeout=TIMEOUT_S) for _ in range(4)]
+    try:
+        assert all(places)
+        document = ask(served)
+        assert document["written"]["note"] == "the language model is busy; ask again later"
+        assert document["degraded"]
+    finally:
+        writer.slots.release(4)
 
 
 def test_an_invalid_streamed_question_is_refused_as_any(served: ServedApplication) -> None:

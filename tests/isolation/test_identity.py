@@ -101,6 +101,7 @@ USES: dict[str, Callable[[WikiService], object]] = {
     "search": lambda service: service.get_handle("garden").search(SearchRequest("oldsecret")),
     "ask": lambda service: service.get_handle("garden").ask("oldsecret"),
     "similar": lambda service: service.get_handle("garden").find_similar("Safe"),
+    "duplicates": lambda service: service.get_handle("garden").find_duplicates(),
     "list": lambda service: service.get_handle("garden").pages.list(),
     "read": lambda service: service.get_handle("garden").pages.read("Safe"),
     "backups": lambda service: service.get_handle("garden").backups.list(),

@@ -1,6 +1,7 @@
 """A language model and a reranker on a server, over real HTTP: text as it comes, keys, and replies that are wrong."""
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -25,8 +26,6 @@ def read(model: ScriptedModel, timeout_s: float = TIMEOUT_S) -> list[str]:
 
 
 def test_parts_arrive_before_the_reply_has_ended_and_the_key_is_sent(model: ScriptedModel) -> None:
-    import threading
-
     model.parts, model.key, model.gate = ["One ", "two."], SECRET, threading.Event()
     stream = ChatServer(model.url, "m", lambda: SECRET).stream_text([{"role": "user", "content": "hi"}], TIMEOUT_S)
     assert next(stream) == "One "
@@ -78,8 +77,6 @@ def test_a_reply_that_is_no_stream_of_text_is_an_error(
 
 
 def test_a_reply_that_ends_too_early_or_never_is_an_error_after_what_was_read(model: ScriptedModel) -> None:
-    import threading
-
     model.parts, model.cuts_off = ["One."], True
     stream = ChatServer(model.url, "m", lambda: "").stream_text([], TIMEOUT_S)
     assert next(stream) == "One."

@@ -51,6 +51,20 @@ def test_other_languages_have_their_negations(sentence: str, *, is_supported: bo
     assert (QuotedPassages(GERMAN, "german").find_fault(sentence, [1]) == "") == is_supported
 
 
+@pytest.mark.parametrize(
+    ("sentence", "is_supported"),
+    [
+        ("当番は月曜日に交代します。", True),
+        ("引き継ぎの通話は10分です。", True),
+        ("引き継ぎの通話は30分です。", False),
+        ("駐車場は建物の裏側にあります。", False),
+    ],
+)
+def test_scripts_without_spaces_are_compared_by_pairs(sentence: str, *, is_supported: bool) -> None:
+    passages = [["当番", "当番は毎週月曜日に交代します。", "引き継ぎは10分の通話で行います。"]]
+    assert (QuotedPassages(passages, "english").find_fault(sentence, [1]) == "") == is_supported
+
+
 @pytest.mark.parametrize("text", ["\x00", "9" * 100_000, "not " * 5_000, "a." * 5_000, "١٢ ½ ²", "’’’", "--- |||"])
 def test_any_text_can_be_compared(text: str) -> None:
     quoted = QuotedPassages([[text], PASSAGES[0]], "english")

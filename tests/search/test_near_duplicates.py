@@ -74,6 +74,11 @@ def test_more_hits_continue_the_first_ones(wiki: IndexedWiki) -> None:
         assert [get_paths(search(wiki, n, at))[0] for at in range(0, len(whole), n)] == whole[::n]
 
 
+def test_the_first_hit_names_the_same_copies_for_every_number_of_hits(wiki: IndexedWiki) -> None:
+    assert search(wiki, 1).hits[0].also_on == search(wiki, 10).hits[0].also_on
+    assert search(wiki, 1).hits[0].also_on
+
+
 def test_a_pinned_page_stays_a_hit(wiki: IndexedWiki) -> None:
     result = search(wiki, 10, query="compost heap")
     assert get_paths(result)[0] == "pinned"

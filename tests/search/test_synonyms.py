@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.indexed_wiki import IndexedWiki
 from tests.wikis.query_log.query_log_fixtures import make_query_record
-from wikiholt.api.settings.setting import check_synonym_rule
 from wikiholt.domain.search import Hit, SearchMode
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.synonyms import Synonyms
+from wikiholt.text.synonym_rules import SYNONYM_PAGE, check_synonym_rule, read_synonym_rules
 from wikiholt.wikis.query_report import SynonymProposal, propose_synonyms
 
 RULES = ("PTO = vacation = annual leave", "k8s > kubernetes")
@@ -80,6 +80,62 @@ def test_one_direction_and_quoted_words_are_kept(wiki: IndexedWiki) -> None:
     assert get_paths(wiki, "kubernetes") == ["kubernetes"]
     assert get_paths(wiki, '"PTO"') == []
     assert get_paths(wiki, "vacation -absence") == ["people/vacation"]
+
+
+PAGE = """# Synonyms
+
+Words that mean the same here, one rule a line:
+
+- bike = bicycle = cycle
+- hut > shed, crate = box
+* "quoted" = nothing
+  1. dozen = twelve
+"""
+
+
+def test_a_page_of_the_wiki_has_rules_too(wiki: IndexedWiki) -> None:
+    pages = {"shed.md": "# Shed\n\nTwelve bicycles stand here.\n", "box.md": "# Box\n\nFor apples.\n"}
+    wiki.repository.commit({"_synonyms.md": PAGE, **pages})
+    wiki.sync()
+    for query in ("bike", "hut", "dozen"):
+        assert get_paths(wiki, query) == ["shed"], query
+    assert get_paths(wiki, "crate") == ["box"]
+    assert "people/vacation" in get_paths(wiki, "PTO"), "the rules of the settings stay"
+    assert get_paths(wiki, "quoted") == [], "the page of the rules is no answer"
+    assert get_paths(wiki, "_synonyms") == ["_synonyms"], "it is found by its name"
+    (hit,) = find(wiki, "bike")
+    assert [hit.snippet.text[match.start : match.end] for match in hit.snippet.matches] == ["bicycles"]
+    wiki.repository.commit({"_synonyms.md": "- bike = tricycle\n"})
+    wiki.sync()
+    assert get_paths(wiki, "bike") == []
+    wiki.repository.commit({"_synonyms.md": None})
+    wiki.sync()
+    assert get_paths(wiki, "hut") == []
+
+
+def test_rules_on_a_long_page_are_all_read(wiki: IndexedWiki) -> None:
+    rules = [f"alias{number} = the other name number {number}" for number in range(400)]
+    wiki.repository.commit({"_synonyms.md": "\n".join(rules), "last.md": "# Last\n\nThe other name number 399.\n"})
+    wiki.sync()
+    with wiki.handle.open_snapshot() as snapshot:
+        index = snapshot.live_index.index
+        page = index.find_page(SYNONYM_PAGE)
+        assert page is not None
+        assert set(rules) <= set(read_synonym_rules(index.get_page_chunks([page.page_id])[page.page_id]))
+    assert get_paths(wiki, "alias399") == ["last"]
+
+
+def test_the_model_reads_synonyms_instead_of_words_on_no_page(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({"_synonyms.md": "- PTO = furlough\n"})
+    wiki.sync()
+    with wiki.handle.open_snapshot() as snapshot:
+        searcher = snapshot.live_index.searcher
+        find(wiki, "PTO")
+        make_text = searcher._interpreter.make_model_text
+        assert make_text("how much PTO is left?") == "how much vacation annual leave is left?"
+        assert make_text("kubernetes vacations") == "kubernetes vacations", "words of pages stay as they are"
+        assert make_text("k8s") == "k8s"
+        assert make_text('"PTO"') == "PTO", "a quoted word has no synonyms"
 
 
 def test_a_word_with_a_synonym_is_no_typo(wiki: IndexedWiki) -> None:

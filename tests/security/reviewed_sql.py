@@ -108,7 +108,7 @@ _BY_MODULE = {
         "format_row_check_sql(table)",
         "table",
     ),
-    "wikis/query_log_table.py": ("execute(statement)", "newest"),
+    "wikis/query_log_table.py": ("', '.join('?' * len(_FIELDS))", "execute(statement)", "newest"),
     "wikis/registry_store.py": ("column", "columns", "execute(statement)", "placeholders", "table", "tail"),
     "wikis/registry_upgrade.py": ("', '.join(columns)", "table"),
     "wikis/small_store.py": (

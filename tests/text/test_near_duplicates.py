@@ -50,6 +50,12 @@ def test_other_numbers_count() -> None:
     assert not are_same(f"{TEXT} since v2", f"{TEXT} since v3")
 
 
+def test_one_number_of_many_and_addresses_do_not_count() -> None:
+    numbers = " ".join(map(str, range(100, 130)))
+    assert are_same(f"{TEXT} {numbers}", f"{TEXT} {numbers} 7")
+    assert are_same(f"see [it](../a1/b2.md) {TEXT} https://a.example/7", f"see [it](c3.md) {TEXT} https://a.example/8")
+
+
 def test_short_texts_are_never_nearly_the_same() -> None:
     assert read_wording(" ".join(WORDS[: MIN_WORDS - 1])) is None
     assert read_wording("--- | " * 500) is None

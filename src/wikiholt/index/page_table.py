@@ -218,21 +218,6 @@ def to_page_contents(row: Row, links: Iterable[Link]) -> PageContents:
     )
 
 
-MOVED_COLUMNS = (
-    "file",
-    "path",
-    "name",
-    "version",
-    "key",
-    "last_key",
-    "last_updated",
-    "aliases",
-    "alias_keys",
-    "titles",
-)
-"""The columns of the table in SQLite that `move_page_row` changes."""
-
-
 def move_page_row(row: PageRow, move: IndexedPageMove, terms: PageTerms, version: int) -> PageRow:
     """The row of a page after a move that leads to these terms."""
     columns = _to_path_columns(move.file, move.path, move.name, move.aliases, move.last_updated)
@@ -259,6 +244,10 @@ def _to_path_columns(
         "alias_keys": encode_strings(sorted(set(map(fold_path, get_other_names(path, aliases))))),
         "titles": "\n".join(map(fold_title, (name, *aliases))),
     }
+
+
+MOVED_COLUMNS = (*_to_path_columns("", "", "", (), None), "version")
+"""The columns of the table in SQLite that `move_page_row` changes."""
 
 
 def _encode_properties(properties: Sequence[PageProperty]) -> str:

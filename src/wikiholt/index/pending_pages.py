@@ -59,7 +59,7 @@ class EmbeddingSpeed:
         self._began, self._length, self._done = time.monotonic(), sum(pending.lengths.values()), 0
 
     def estimate_seconds(self, characters_done: int) -> float | None:
-        """The time that the others take after so many characters of this slice; None before the first text."""
+        """The seconds until the other pages of this slice are embedded; None before the first text."""
         self._done = characters_done
         characters = self._characters + characters_done
         seconds = self._seconds + time.monotonic() - self._began

@@ -15,7 +15,7 @@ from wikiholt.domain.answer import Answer, AnswerSentence, WrittenAnswer, Writte
 from wikiholt.domain.search import Hit
 from wikiholt.errors import ModelError
 from wikiholt.search.answers import PASSAGES
-from wikiholt.search.citations import QuotedPassages
+from wikiholt.search.citations import MAX_SENTENCE_CHARS, QuotedPassages
 from wikiholt.text.dialect import Dialect
 from wikiholt.text.snippets import split_sentences
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MAX_PASSAGE_CHARS = 2_000
 MAX_WRITTEN_SENTENCES = 12
 MAX_WRITTEN_CHARS = 8_000
-_MAX_THOUGHT_CHARS = 200_000
 _MAX_RUNNING = 4
 """Answers that are written at a time in a process. Each has a thread, which waits for the server."""
 
@@ -36,12 +35,14 @@ _INSTRUCTION = (
     "for two. Copy names and numbers exactly. If the passages do not answer, write only: NOT SAID"
 )
 _NOT_SAID = re.compile(r"\W*NOT SAID\b", re.IGNORECASE)
+_SPACES = re.compile(r"[^\S\n]+")
 _END = re.compile(
-    r"(?:[.!?…。！？]+[\"'”’)*_]*(?:\s*\[[\d,;\s]+\]\.?)*\s+(?=[^\s\[a-z])|(?:\s*\[[\d,;\s]+\])*\s*\n\s*(?=[^\s\[]))"
+    r"(?:(?<![.!?…])[.!?…]++[\"'”’)*_]*+(?>(?: ?\[[\d,; ]++\]\.?)*) (?=[^ \n\[a-z])"
+    r"|[。！？]++(?>(?: ?\[[\d,; ]++\])*) ?(?=[^ \n\[])|\n(?!\n|\Z))"
 )
-_CITATION = re.compile(r"\s*\[(\d[\d,;\s]*)\]")
+_CITATION = re.compile(r" ?\[(\d[\d,; ]*+)\]")
 _LIST_MARK = re.compile(r"\A(?:[-*•#>]+\s+|\d{1,2}[.)](?:\s+|\Z))*")
-_THOUGHT = ("<think>", "</think>")
+_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,22 +109,27 @@ class AnswerDraft:
         buffer, count, total = "", 0, 0
         with closing(self._writer.server.stream_text(self._make_messages(), self._writer.timeout_s)) as parts:
             for part in parts:
-                buffer += part
-                if buffer.lstrip().startswith(_THOUGHT[0]):
-                    buffer = buffer.partition(_THOUGHT[1])[2] if _THOUGHT[1] in buffer else buffer[:_MAX_THOUGHT_CHARS]
+                buffer = (buffer + part).lstrip() if not count else buffer + part
+                if buffer.startswith(_THOUGHT):
+                    thought, has_ended, rest = buffer.partition(_THOUGHT_END)
+                    buffer = rest if has_ended else _THOUGHT + thought[-len(_THOUGHT_END) :]
                     continue
                 total += len(part)
-                while end := _END.search(buffer):
+                buffer = _SPACES.sub(" ", buffer[: 2 * MAX_WRITTEN_CHARS])
+                while count < MAX_WRITTEN_SENTENCES and (end := _END.search(buffer)):
                     sentence, buffer = buffer[: end.end()], buffer[end.end() :]
-                    if _LIST_MARK.sub("", sentence.strip()):
+                    if _has_text(sentence):
                         yield sentence
                         count += 1
+                if len(buffer) > MAX_SENTENCE_CHARS:
+                    yield buffer
+                    buffer, count = "", count + 1
                 if count >= MAX_WRITTEN_SENTENCES or total > MAX_WRITTEN_CHARS:
                     self._note = "the language model wrote more, which was not read"
                     return
         if _NOT_SAID.match(buffer) and not count:
             self._note = "the language model found no answer in the passages"
-        elif _LIST_MARK.sub("", buffer.strip()):
+        elif _has_text(buffer):
             yield buffer
 
     def _make_messages(self) -> "Sequence[Message]":
@@ -147,6 +153,11 @@ def _build_passage(hit: Hit, dialect: Dialect) -> AnswerSentence:
 def _list_lines(passage: AnswerSentence) -> list[str]:
     """The page with its headings, and the sentences."""
     return [" › ".join(dict.fromkeys((passage.name, *passage.heading_path))), *passage.text.split("\n")]
+
+
+def _has_text(written: str) -> bool:
+    """Whether it is more than citations and the mark of a list item."""
+    return bool(_LIST_MARK.sub("", _CITATION.sub("", written).strip()))
 
 
 def _check(written: str, quoted: QuotedPassages) -> WrittenSentence:

@@ -32,6 +32,8 @@ CLOSEST_PAGES = 3
 ANSWER_PROBABILITY = 0.3
 """The least probability with which sentences are shown."""
 
+MAX_RANK_LOSS = 5.0
+"""A sentence whose rank is lower than the best by more is not shown. Such a one alone hardly ever has the answer."""
 _FULL_WORDS = 75
 """With this number of words, no further sentence is looked for."""
 _FRAGMENT_WORDS = 4
@@ -172,6 +174,8 @@ def choose_sentences(rated: Sequence[RatedSentence]) -> list[RatedSentence]:
     chosen: list[RatedSentence] = []
     left = MAX_WORDS
     for each in sorted(rated, key=lambda each: each.rank, reverse=True):
+        if chosen and each.rank < chosen[0].rank - MAX_RANK_LOSS:
+            break
         words = each.text.split()
         if len(words) > left and chosen:
             continue

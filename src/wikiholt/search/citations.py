@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from wikiholt.text.analysis import get_analyser, split_languages
 from wikiholt.text.keyword_query import get_stop_terms
+from wikiholt.text.segmentation import CJK_RANGES
 
 MIN_WORDS = 0.5
 """The share of the words of a sentence that its passages have."""
 MAX_NEW_WORDS = 2
 """Words in a row that the passages do not have."""
+MAX_SENTENCE_CHARS = 1_000
 _NEAR = 0.6
 """Sentences of a passage with this share of the words that the closest one shares are compared too."""
 _STEM_CHARS = 5
@@ -23,7 +25,8 @@ _STEM_CHARS = 5
 _SCOPE = 6
 """Tokens after a negation that it negates."""
 
-_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_](?:[\w'’]|[-._/](?=\w))*|#?\w+|[.,;:!?()|]")
+_TOKEN = re.compile(rf"\d+(?:[.,:]\d+)*|[{CJK_RANGES}]+|[^\W\d_](?:[\w'’]|[-._/](?=\w))*|#?\w+|[.,;:!?()|]")
+_UNSPACED = re.compile(rf"[{CJK_RANGES}]")
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _IDENTIFIER = re.compile(r".+[A-Z_/.]|.*\d.*|.*[a-z][A-Z].*")
 _SMALL_NUMBERS = (
@@ -85,6 +88,8 @@ class _Word(NamedTuple):
     is_name: bool = False
     is_number: bool = False
     is_negated: bool = False
+    is_pair: bool = False
+    """Whether it is a pair of characters of a script without spaces."""
 
 
 class QuotedPassages:
@@ -101,6 +106,8 @@ class QuotedPassages:
             return "it cites no passage"
         if unknown := [number for number in cited if not 0 < number <= len(self._passages)]:
             return f"there is no passage {unknown[0]}"
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            return "it is too long"
         words = list(self._read(sentence, len(sentence)))
         terms = [word for word in words if word.term]
         if not terms:
@@ -132,6 +139,9 @@ class QuotedPassages:
                 term = number
             else:
                 stems = analyser.to_terms(text)
+                if len(stems) > 1 and _UNSPACED.match(text):
+                    yield from (_Word(text, text, stem, is_pair=True) for stem in stems)
+                    continue
                 is_function = set(stems) <= stop_terms or folded in negations or folded in _MODALS
                 term = "" if is_function else stems[-1]
             is_name = (
@@ -198,7 +208,7 @@ def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
             found, row = found + 1, 0
             continue
         new.append(word.text)
-        row += 1
+        row += not word.is_pair
         if row > MAX_NEW_WORDS:
             return f"the passages do not have: {', '.join(new)}"
     return f"the passages do not have: {', '.join(new)}" if found < MIN_WORDS * len(terms) else ""

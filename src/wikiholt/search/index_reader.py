@@ -17,6 +17,7 @@ from wikiholt.errors import CacheCannotAnswer, DatabaseUnavailable, NothingIndex
 from wikiholt.search.sort_order import Overrides, group_overrides
 from wikiholt.search.title_match import IndexedPage, analyse_names
 from wikiholt.text.analysis import split_languages
+from wikiholt.text.synonym_rules import SYNONYM_PAGE, SynonymRules, read_synonym_rules
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -84,6 +85,14 @@ class IndexView:
             rows = self.index.get_page_vectors(missing.tolist())
             known.update(zip(missing.tolist(), compute_page_means(rows, missing), strict=True))
         return np.stack([known[page_id] for page_id in ids])
+
+    def read_synonym_rules(self, rules: Sequence[str]) -> SynonymRules:
+        """These rules of synonyms, and those that a page of the wiki has."""
+        page = self.index.find_page(SYNONYM_PAGE)
+        if page is None:
+            return SynonymRules(tuple(rules))
+        chunks = self.index.get_page_chunks([page.page_id]).get(page.page_id, ())
+        return SynonymRules((*rules, *read_synonym_rules(chunks)), page.page_id)
 
     @cached_property
     def pending_page_ids(self) -> frozenset[int]:

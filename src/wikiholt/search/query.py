@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder, Lexicon, SupportsQueryThreads, SupportsSentenceScoring
@@ -26,9 +26,11 @@ from wikiholt.text.keyword_query import (
     find_query_identifiers,
     get_significant_tokens,
     parse_fields,
+    parse_query,
     to_plain_query,
 )
 from wikiholt.text.snippets import SentenceScorer
+from wikiholt.text.synonym_rules import SynonymRules
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,10 +111,12 @@ class QueryInterpreter:
     """Interprets queries for one wiki. Loads the lexicon only when a query needs it."""
 
     def __init__(
-        self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None], synonym_rules: Sequence[str]
+        self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None], rules: SynonymRules
     ) -> None:
+        self._index = index
         self._language = language
-        self._synonyms = Synonyms(synonym_rules, language)
+        self.rules: Final = rules
+        self._synonyms = Synonyms(rules.rules, language)
         self._get_lexicon = get_lexicon
         self._spelling = SpellingCorrector(index, language, get_lexicon, self._get_search_terms)
 
@@ -134,7 +138,7 @@ class QueryInterpreter:
             request,
             words,
             _expand(words, variants, identifiers, related),
-            to_plain_query(fields.text),
+            self.make_model_text(fields.text),
             corrected,
             tuple(variants),
             identifiers,
@@ -142,6 +146,15 @@ class QueryInterpreter:
             related,
             lexicon_unavailable=not (is_checked and has_related),
         )
+
+    def make_model_text(self, text: str) -> str:
+        """What a model reads of a query without its fields. A word that is on no page says little to it."""
+        return to_plain_query(self._synonyms.rewrite(text, self._is_on_page))
+
+    def _is_on_page(self, name: str) -> bool:
+        phrases = parse_query(f'"{name}"', self._language).phrases
+        found = self._index.find_matching_page_ids(KeywordQuery(phrases=phrases)) if phrases else ()
+        return any(page_id != self.rules.page_id for page_id in found)
 
     def _get_search_terms(self, word: str) -> tuple[str, ...]:
         """The terms under which a word is searched, and under which it may be on a page if it is spelled right.

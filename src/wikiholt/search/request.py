@@ -9,6 +9,8 @@ from wikiholt.errors import InvalidQuery
 MAX_HITS = 100
 MAX_OFFSET = 900
 """Maximum number of hits to skip. With MAX_HITS, a thousand hits of a query can be read."""
+MIN_COMPARED = 10
+"""Ranked pages of which near-duplicates are found at least, so that the first hits name the same ones for every n."""
 MAX_FACETS = 10
 MAX_QUERY_CHARS = 2000
 MAX_CHUNKS_PER_PAGE = 10
@@ -55,7 +57,7 @@ class SearchRequest:
     def ranked(self) -> slice:
         """The places of the ranked pages that are read for the requested hits. With `collapse`, from the first one on,
         so that more hits continue these, and as many again instead of near-duplicates."""
-        return slice(0, 2 * self.depth) if self.collapse else slice(self.offset, self.depth)
+        return slice(0, max(2 * self.depth, MIN_COMPARED)) if self.collapse else slice(self.offset, self.depth)
 
     def __post_init__(self) -> None:
         if not self.query.strip():

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from wikiholt.search.index_reader import IndexReader, IndexView
 from wikiholt.search.query import EmbeddedQuery, Query, QueryEmbedder, QueryInterpreter, StartedQuery, check_query
 from wikiholt.search.ranking import (
     Candidate,
+    Candidates,
     judge_answer,
     move_named,
     rank_candidates,
@@ -46,7 +48,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
     with_name_likelihoods,
 )
-from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
+from wikiholt.search.request import MAX_HITS, MIN_COMPARED, IndexVersion, SearchRequest
 from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.similar_pages import (
     find_copies,
@@ -58,6 +60,7 @@ from wikiholt.search.similar_pages import (
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.text.keyword_query import parse_fields, to_plain_query
 from wikiholt.text.links import fold_path
+from wikiholt.text.synonym_rules import SynonymRules
 
 if TYPE_CHECKING:  # few installations use it
     from wikiholt.search.answer_writer import AnswerDraft, AnswerWriter
@@ -112,7 +115,9 @@ class Searcher:
         self._language = language
         self._scale = scale
         self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
-        self._interpreter = QueryInterpreter(index, language, get_lexicon, synonym_rules)
+        self._synonym_rules = synonym_rules
+        self._make_interpreter = partial(QueryInterpreter, index, language, get_lexicon)
+        self._interpreter = self._make_interpreter(SynonymRules(tuple(synonym_rules)))
         self._boost_rules = boost_rules
         self._get_seconds_left = get_seconds_left
         self._on_wanted = on_wanted
@@ -171,11 +176,13 @@ class Searcher:
     ) -> SearchRequest:
         """The search for an answer. A question without words of its own is asked with those of the previous one."""
         query = resolve_follow_up(question, previous, self._language)
-        return SearchRequest(query, ANSWER_PASSAGES, where=where, chunks_per_page=PASSAGES_PER_PAGE, explain=explain)
+        return SearchRequest(
+            query, ANSWER_PASSAGES, where=where, chunks_per_page=PASSAGES_PER_PAGE, explain=explain, collapse=True
+        )
 
     def answer(self, result: SearchResult, question: str) -> Answer:
         """The sentences of the hits of such a search that answer. Reads no page."""
-        text = to_plain_query(parse_fields(result.did_you_mean or result.query).text)
+        text = self._interpreter.make_model_text(parse_fields(result.did_you_mean or result.query).text)
         score = None
         with suppress(ModelError):  # the result has a note about it
             score = self._query_embedder.make_sentence_scorer(text)
@@ -225,8 +232,11 @@ class Searcher:
         view = self._view
         is_known = view is not None and known is not None and view.state.version == known.version
         if view is None or not (is_known or view.state.version == self._index.get_version()):
-            view = self._view = IndexView(self._index, self._language)
-            self.page_count = view.state.pages
+            view = IndexView(self._index, self._language)
+            rules = view.read_synonym_rules(self._synonym_rules)
+            if rules != self._interpreter.rules:
+                self._interpreter = self._make_interpreter(rules)
+            self._view, self.page_count = view, view.state.pages
         return IndexReader(view, self._vector_cache, self._keyword_cache)
 
     def _embed_query(self, reader: IndexReader, query: Query, started: StartedQuery | None) -> EmbeddedQuery | None:
@@ -262,7 +272,14 @@ class Searcher:
         found = find_candidates(
             reader, query, words, vector, request.chunks_per_page + 1 if order.is_plain else MAX_HITS
         )
-        best = rank_candidates(mode, found.candidates, shape, scale)
+        rules_page = self._interpreter.rules.page_id
+        left_out = -1 if rules_page in words.named else rules_page
+
+        def rank(candidates: Candidates) -> Candidates:
+            """The candidates in order. A page of rules is found only by its name."""
+            return rank_candidates(mode, candidates[candidates["page_id"] != left_out], shape, scale)
+
+        best = rank(found.candidates)
         verdict = judge_answer(mode, best, shape, scale)
         reranked = False
         if self._reranker is not None and vector is not None and should_rerank(request, best, verdict, shape):
@@ -274,7 +291,7 @@ class Searcher:
         fixed_count = len(best) if vector is not None else MAX_HITS
         if len(best) < request.depth:
             more = find_more(reader, query, words, found)
-            best = np.concatenate((best, rank_candidates(mode, more.candidates, shape, scale)))
+            best = np.concatenate((best, rank(more.candidates)))
             found = more
         if order.is_plain:
             best = best[: request.ranked.stop]
@@ -353,13 +370,15 @@ class Searcher:
         return choose_passages(self._index, query, ranked.candidates, pages, nearest, self._scale)
 
     def _choose_collapsed(self, reader: IndexReader, query: Query, ranked: Ranked) -> list[ShownPage]:
-        """The passages of the requested hits. More pages are read only if there are near-duplicates."""
+        """The passages of the requested hits. More pages than these and MIN_COMPARED are read only if there are
+        near-duplicates."""
         request, left, collapsed = query.request, list(ranked.candidates), CollapsedPages()
-        while left and (missing := request.depth - len(collapsed)) > 0:
+        missing = max(request.depth, MIN_COMPARED)
+        while left and missing > 0:
             # The passages of a page are chosen together.
             count = missing if request.chunks_per_page == 1 else len(left)
             collapsed.add(self._choose_passages(reader, query, ranked._replace(candidates=left[:count])))
-            left = left[count:]
+            left, missing = left[count:], request.depth - len(collapsed)
         return collapsed.list_pages()[request.offset : request.depth]
 
     def _read_head(self, version: int, known: IndexVersion | None) -> tuple[str | None, str]:

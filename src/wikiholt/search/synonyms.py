@@ -1,6 +1,6 @@
 """The synonyms of a wiki: a query is also searched with other words for its own."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, product
 
 from wikiholt.text.analysis import TOKEN_PATTERN, get_query_analyser
@@ -39,6 +39,14 @@ class Synonyms:
     def find(self, texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The words and phrases of a query that have synonyms, as typed, with these."""
         return {text[start:end]: others for text in texts for start, end, others in self._find(text)}
+
+    def rewrite(self, text: str, is_on_page: Callable[[str], bool]) -> str:
+        """The text with the words that no page has replaced by their synonyms that pages have, for the model."""
+        for start, end, others in reversed(list(self._find(text))):
+            if not is_on_page(text[start:end]):
+                names = list(filter(is_on_page, others)) or [text[start:end]]
+                text = f"{text[:start]}{' '.join(names)}{text[end:]}"
+        return text
 
     def _iter_texts(self, text: str) -> Iterator[str]:
         """The text itself, and then the text with other words. A phrase is searched as such."""

@@ -74,10 +74,10 @@ def _get_query_terms(query: KeywordQuery) -> frozenset[str]:
     return frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
 
 
-def make_title_terms(name: str, path: str, language: str = "english", path_parts: int = PATH_PARTS) -> TitleTerms:
+def make_title_terms(name: str, path: str, language: str = "english") -> TitleTerms:
     """The terms of a name of the page with this path."""
     terms = get_significant_terms(name, language)
-    return TitleTerms(terms, terms | get_significant_terms(" ".join(split_path_words(path)[-path_parts:]), language))
+    return TitleTerms(terms, terms | get_significant_terms(" ".join(split_path_words(path)[-PATH_PARTS:]), language))
 
 
 def split_path_words(path: str) -> list[str]:
@@ -86,12 +86,12 @@ def split_path_words(path: str) -> list[str]:
     return [_WORD_SEPARATORS.sub(" ", part).strip() for part in parts if part.casefold() not in FOLDER_PAGES]
 
 
-def compute_overlap(query_terms: frozenset[str], title: TitleTerms, path_share: float = PATH_SHARE) -> float:
+def compute_overlap(query_terms: frozenset[str], title: TitleTerms) -> float:
     """The overlap of a query and a title: 1 if their terms are equal, otherwise words of the path count too."""
     by_name = compute_dice(query_terms, title.name)
     if by_name == 1.0 or len(title.with_path) == len(title.name):
         return by_name
-    return (1 - path_share) * by_name + path_share * compute_dice(query_terms, title.with_path)
+    return (1 - PATH_SHARE) * by_name + PATH_SHARE * compute_dice(query_terms, title.with_path)
 
 
 def compute_dice(query_terms: frozenset[str], title_terms: frozenset[str]) -> float:

@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,9 @@ def make_record(result: SearchResult, interface: SearchInterface, *, filtered: b
 
 def _get_shown_pages(result: SearchResult) -> tuple[str, ...]:
     # A page may have several hits, each with another passage.
-    paths = tuple(dict.fromkeys([hit.path for hit in result.hits[:_MAX_SHOWN_PAGES]]))
+    hits = result.hits[:_MAX_SHOWN_PAGES]
+    also_on = (place.path for hit in hits for place in hit.also_on)
+    paths = tuple(dict.fromkeys([*(hit.path for hit in hits), *also_on]))
     remaining = _MAX_PATHS_CHARS
     for index, path in enumerate(paths):
         remaining -= len(path)
@@ -81,14 +83,12 @@ class WikiQueryLog:
         open_index: Callable[[], AbstractContextManager[WikiIndex]],
         *,
         enabled: bool,
-        capacity: int = _MAX_BUFFERED_RECORDS,
     ) -> None:
         self.enabled = enabled
         """Whether searches are recorded."""
         self._writer = writer
         self._log = log
         self._open_index = open_index
-        self._capacity = capacity
         self._records: deque[QueryRecord] = deque()
         """Records that are not written yet."""
         self._lost = 0
@@ -105,7 +105,7 @@ class WikiQueryLog:
         """Add a record. Takes microseconds; the record is lost if too many are not written yet."""
         if self._pid != os.getpid():
             self._records, self._lost, self._pid = deque(), 0, os.getpid()
-        if len(self._records) >= self._capacity:
+        if len(self._records) >= _MAX_BUFFERED_RECORDS:
             self._lost += 1
             self._writer.lost += 1
             return
@@ -156,6 +156,11 @@ class WikiQueryLog:
         damaged = log.damaged_at if log else None
         period = ReportPeriod(since, until, self.enabled, datetime.fromtimestamp(damaged, UTC) if damaged else None)
         return build_report(log.records if log else (), self._list_paths(), period, limit)
+
+    def read_records(self) -> Sequence[QueryRecord]:
+        """All records, oldest first; none if nothing was recorded."""
+        log = self._log.read(0.0)
+        return log.records if log else ()
 
     def clear(self) -> int:
         """Delete all records and return their number. Raises QueryLogNotFound."""

@@ -5,7 +5,8 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 from wikiholt.domain.search import QueryRecord, QueryRecords, QueryRetention
 from wikiholt.errors import IndexCorrupt
@@ -13,17 +14,12 @@ from wikiholt.wikis.small_store import StoreConnection
 
 _T = TypeVar("_T")
 
-SEARCHES_COLUMNS = (
-    "at double precision NOT NULL, interface text NOT NULL, query text NOT NULL, mode text NOT NULL,"
-    " filtered integer NOT NULL, hits integer NOT NULL, nothing_relevant integer NOT NULL, degraded integer NOT NULL,"
-    " score double precision NOT NULL, ms double precision NOT NULL, did_you_mean text NOT NULL, pages text NOT NULL,"
-    " lost integer NOT NULL"
-)
+_FIELDS = fields(QueryRecord)
+_TYPES = {float: "double precision", int: "integer", bool: "integer", str: "text", tuple[str, ...]: "text"}
+SEARCHES_COLUMNS = ", ".join(f"{field.name} {_TYPES[cast(type, field.type)]} NOT NULL" for field in _FIELDS)
 """The columns of the table `searches` in both stores, without the growing `id`."""
-_COLUMNS = (
-    "at, interface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
-)
-_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_COLUMNS = ", ".join(field.name for field in _FIELDS)
+_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
 _SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"  # noqa: S608
 _DAMAGE_INTERFACE = "damage"
 """The interface of a row that says when the log was found damaged and replaced."""
@@ -119,21 +115,25 @@ class QueryLogTable:
 
 
 def _to_row(record: QueryRecord) -> tuple[str | float, ...]:
-    return (
-        *(record.at, record.interface, record.query, record.mode, int(record.filtered), record.hits),
-        *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
-        *(record.did_you_mean, json.dumps(record.pages), record.lost),
+    values = (getattr(record, field.name) for field in _FIELDS)
+    return tuple(
+        json.dumps(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
+        for value in values
     )
 
 
 def _parse_row(columns: tuple[Any, ...]) -> QueryRecord:
-    values = dict(zip(_COLUMNS.split(", "), columns, strict=True))
     try:
-        pages = tuple(json.loads(values["pages"]))
+        values = [_parse_value(field.type, value) for field, value in zip(_FIELDS, columns, strict=True)]
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
-    flags = {name: bool(values[name]) for name in ("filtered", "nothing_relevant", "degraded")}
-    return QueryRecord(**values | flags | {"pages": pages})
+    return QueryRecord(*values)
+
+
+def _parse_value(kind: object, value: Any) -> Any:
+    if kind is bool:
+        return bool(value)
+    return value if kind in (float, int, str) else tuple(json.loads(value))
 
 
 def _delete_expired(connection: StoreConnection, retention: QueryRetention) -> None:

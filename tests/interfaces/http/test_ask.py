@@ -3,6 +3,8 @@
 import pytest
 
 from tests.support.served_application import ServedApplication
+from wikiholt.errors import IndexMissing
+from wikiholt.wikis.handle import WikiHandle
 
 
 def test_an_answer_has_the_closest_pages_and_what_it_was_made_from(shared: ServedApplication) -> None:
@@ -38,3 +40,21 @@ def test_an_invalid_question_is_refused(shared: ServedApplication, query: str) -
     answer = shared.make_client("read").get(f"/api/v1/ask{query}")
     assert answer.status_code == 422
     assert answer.json()["error"]
+
+
+def test_a_wiki_that_does_not_exist_and_one_without_an_index_are_errors(
+    shared: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = shared.make_client("operator")
+    answer = client.get("/w/nowhere/api/v1/ask", params={"q": "printer"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "wiki-not-found")
+    stranger = shared.make_client("other").get("/w/alpha/api/v1/ask", params={"q": "printer"})
+    assert stranger.status_code in (401, 403)
+
+    def open_missing(_: WikiHandle) -> None:
+        raise IndexMissing("no index in /srv/secret/path")
+
+    monkeypatch.setattr(WikiHandle, "open_snapshot", open_missing)
+    answer = client.get("/w/alpha/api/v1/ask", params={"q": "printer"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "index-missing")
+    assert "secret" not in answer.text

@@ -29,15 +29,14 @@ def make_error(kind: type[WikiholtError]) -> WikiholtError:
     return kind("reason /srv/secret/path", hint="look at /srv/secret/path", **extra)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", list(iter_error_classes()), ids=lambda kind: kind.__name__)
-def test_every_error_class_has_a_problem_document(kind: type[WikiholtError]) -> None:
-    answer = make_problem_response(make_error(kind))
-    assert answer.status_code == kind.status
-    assert answer.media_type == "application/problem+json"
-    assert kind.code in bytes(answer.body).decode()
-    # Server errors may contain local paths, so their details are not sent.
-    assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500)
-    assert all(get_public_message(make_error(kind)))
+def test_every_error_class_has_a_problem_document() -> None:
+    for kind in iter_error_classes():
+        answer = make_problem_response(make_error(kind))
+        assert (answer.status_code, answer.media_type) == (kind.status, "application/problem+json"), kind
+        assert kind.code in bytes(answer.body).decode()
+        # Server errors may contain local paths, so their details are not sent.
+        assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500), kind
+        assert all(get_public_message(make_error(kind))), kind
 
 
 def test_an_unexpected_error_is_a_500_without_details(

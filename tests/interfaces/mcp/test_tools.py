@@ -224,6 +224,8 @@ def test_changes_are_filtered_by_folder_and_date(served: ServedApplication, read
         ("search", {"query": "x", "n": "five"}, r"invalid-input: n: "),
         ("search", {"query": "x", "q": "y"}, r"invalid-input: q: there is no such argument"),
         ("search", {"query": "   "}, r"invalid-input: query: "),
+        ("ask", {"query": "   "}, r"invalid-input: query: "),
+        ("ask", {"query": "why " * 501}, r"invalid-input: query: "),
         ("search", {"query": "x", "wiki": "beta"}, r"invalid-input: wiki: there is no such argument"),
         ("search", {"query": "x", "since": "soon"}, r"invalid-input: since: .*write 2024-05-31"),
         ("search", {"query": "x", "detail": "much"}, r"invalid-input: detail: .*'ids', 'short' or 'full'"),

@@ -11,10 +11,15 @@ from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from wikiholt.interfaces.otterwiki.legacy_api import call_for_legacy_clients
 
 pytestmark = pytest.mark.model
+NOTICE = (
+    "The harbourmaster keeps a list of all moorings and shows it to anybody who asks at the office before noon, except "
+    "on days with a regatta, when the office is closed."
+)
 PAGES = {
     "home.md": "# Home\n\nSee [[Sea]], [[Wanted Page]] and [[sea-side]].\n",
     "sea.md": "# Sea\n\nBoats sail. See [[Home]].\n",
     "john_doe.md": "A sailor.\n",
+    **{f"copy/{name}.md": f"# {name}\n\n{NOTICE}\n" for name in ("one", "two", "three")},
     **{f"log/day {day}.md": f"Day {day} with a wave.\n" for day in range(130)},
 }
 
@@ -44,6 +49,14 @@ def test_a_search_for_words_alone_returns_every_page_with_them_or_none(ask: ApiC
     assert (found["total"], len({hit["path"] for hit in found["results"]})) == (130, 130)
     assert ask.get_json("search", q="xqzvnonsenseword")["total"] == 0
     assert len(ask.get_json("search", q="wave", mode="hybrid", n=10)["results"]) == 10, "as in the service"
+
+
+def test_a_search_returns_every_copy_of_a_page(ask: ApiClient) -> None:
+    for options in ({}, {"mode": "hybrid"}):
+        found = ask.get_json("search", q="harbourmaster", **options)["results"]
+        assert len([hit for hit in found if hit["path"].startswith("Copy/")]) == 3
+    (hit,) = ask.get_json("search", q="harbourmaster", mode="keyword", collapse="true")["results"]
+    assert {place["path"] for place in (hit, *hit["also_on"])} == {"Copy/One", "Copy/Two", "Copy/Three"}
 
 
 @pytest.mark.parametrize(("n", "count"), [("99999", 100), ("-5", 1), ("abc", 5)])

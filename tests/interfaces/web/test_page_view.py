@@ -398,6 +398,21 @@ def test_a_folder_with_nothing_but_its_index_page_is_listed_as_a_page(tmp_path: 
     assert '<a rel="next" href="read?page=roles/tree/index">' in text
 
 
+def test_the_tree_shows_the_pages_around_the_current_one(tmp_path: Path) -> None:
+    application = open_test_application(tmp_path)
+    Repository(tmp_path / "alpha").commit({f"Log/day-{day}.md": f"Day {day}.\n" for day in range(150)})
+    application.service.get_handle("alpha").sync()
+    client = TestClient(create_app(application), base_url="http://127.0.0.1")
+    shown = {}
+    for day in (0, 75, 149):
+        text = client.get("/w/alpha/read", params={"page": f"Log/day-{day}"}).text
+        tree = text[text.index('<nav class="tree"') : text.index("</nav>", text.index('<nav class="tree"'))]
+        shown[day] = [int(number) for number in re.findall(r"read\?page=Log/day-(\d+)", tree)]
+        assert '<a href="browse?path=Log">90 more pages</a>' in tree
+    application.service.close()
+    assert [(days[0], days[-1], len(days)) for days in shown.values()] == [(0, 59, 60), (45, 104, 60), (90, 149, 60)]
+
+
 def test_a_value_with_nul_is_refused_and_no_damage(client: TestClient) -> None:
     answer = client.get("/w/alpha/browse?property=%00&value=x", headers=HTML)
     assert answer.status_code == 422

@@ -1,25 +1,17 @@
 """Creating backups: during reads and writes, verified, and kept as configured."""
 
-import fcntl
 import hashlib
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
-from tests.support.paths import ROOT, SOURCES
-from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
-from wikiholt.domain.wiki import Backup, BackupReason
-from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
+from wikiholt.domain.wiki import BackupReason
+from wikiholt.errors import IndexCorrupt, IndexMissing, StorageError, WikiNotFound
 from wikiholt.index.backup_directory import BackupDirectory
-from wikiholt.index.index_backups import IndexBackups
-from wikiholt.testing import FakeEmbedder
 
 
 def test_a_backup_is_one_file_whose_name_describes_its_content(fixture: BackupFixture) -> None:
@@ -49,41 +41,6 @@ def test_a_backup_of_one_wiki_holds_nothing_of_another(fixture: BackupFixture) -
         assert other not in content
 
 
-@pytest.mark.slow
-def test_backups_are_taken_while_pages_are_written_and_searched(fixture: BackupFixture) -> None:
-    repository = fixture.add_wiki("one")
-    done = Event()
-    faults: list[BaseException] = []
-
-    def write() -> None:
-        try:
-            for number in range(25):
-                if number == 12:
-                    wait_until(lambda: taken)
-                repository.commit({f"New{number}.md": f"# New {number}\n\nheron number {number}"})
-                fixture.get_wiki().sync()
-        except BaseException as error:  # noqa: BLE001 - shown by the test
-            faults.append(error)
-        finally:
-            done.set()
-
-    taken: list[Backup] = []
-    writer = Thread(target=write)
-    writer.start()
-    while not done.is_set():
-        taken.append(fixture.get_wiki().backups.create())
-        assert fixture.find_paths("heron")
-    writer.join()
-    assert not faults
-    taken.append(fixture.get_wiki().backups.create())
-    assert len({backup.state.version for backup in taken if backup.state}) > 1
-    store = fixture.service.components.store
-    for kept in fixture.get_backup_directory().list_files():
-        copy = store.open_backup(kept.file)
-        assert copy.check() == []
-        copy.close()
-
-
 def test_backups_can_be_created_concurrently(fixture: BackupFixture) -> None:
     fixture.add_wiki("one")
     with ThreadPoolExecutor(6) as pool:
@@ -91,35 +48,6 @@ def test_backups_can_be_created_concurrently(fixture: BackupFixture) -> None:
     assert len(taken) == 12
     assert not any(backup.fault for backup in fixture.get_wiki().backups.list_verified())
     assert [file for file in fixture.get_backup_directory().directory.iterdir() if file.name.startswith(".")] == []
-
-
-def test_a_pending_file_removed_before_it_was_locked_is_created_again(
-    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fixture.add_wiki("one")
-    really, swept = fcntl.flock, []
-
-    def sweeping_first(pending: int, how: int) -> None:
-        if not swept and (drafts := list(fixture.get_backup_directory().directory.glob(".making-*"))):
-            swept.extend(drafts)
-            drafts[0].unlink()
-        really(pending, how)
-
-    monkeypatch.setattr(fcntl, "flock", sweeping_first)
-    fixture.get_wiki().backups.create()
-    assert swept
-    assert [backup.fault for backup in fixture.get_wiki().backups.list_verified()] == [""]
-
-
-def test_a_backup_of_a_wiki_that_is_being_removed_leaves_nothing(fixture: BackupFixture) -> None:
-    fixture.add_wiki("one")
-    wiki, components = fixture.get_wiki().wiki, fixture.service.components
-    backups = IndexBackups(
-        wiki.id, components.store, components.backup_policy, lock_timeout_s=1, is_being_removed=lambda: True
-    )
-    with pytest.raises(Busy):
-        backups.create()
-    assert list(fixture.get_backup_directory().directory.iterdir()) == []
 
 
 def test_a_wiki_that_was_never_synced_has_nothing_to_back_up(fixture: BackupFixture) -> None:
@@ -247,17 +175,6 @@ def test_a_reindex_backs_up_the_old_index_first(fixture: BackupFixture) -> None:
     assert (backup.reason, backup.state) == (BackupReason.BEFORE_PUBLISHING, before)
 
 
-def test_a_model_change_backs_up_the_old_index_first(fixture: BackupFixture) -> None:
-    fixture.add_wiki("one")
-    fixture.embedder = FakeEmbedder(16, "other")
-    fixture.service.close()
-    fixture.service = fixture.open_service()
-    assert fixture.get_wiki().sync().rebuilt
-    (backup,) = fixture.get_wiki().backups.list()
-    assert backup.state is not None
-    assert backup.state.recipe.fingerprint == "fake/32"
-
-
 def test_a_reindex_continues_without_a_backup(fixture: BackupFixture, caplog: pytest.LogCaptureFixture) -> None:
     fixture.add_wiki("one")
     fixture.place.mkdir(parents=True, exist_ok=True)
@@ -279,32 +196,6 @@ def test_a_read_only_directory_is_a_clear_error(fixture: BackupFixture) -> None:
     assert "backup.directory" in refused.value.hint
     assert str(fixture.directory) not in refused.value.message
     assert fixture.find_paths("heron") == ["Home"]
-
-
-@pytest.mark.process
-def test_a_full_disk_leaves_the_index_and_earlier_backups_unchanged(fixture: BackupFixture) -> None:
-    fixture.add_wiki("one", {f"p{number}.md": f"# Page {number}\n\nheron {number}" for number in range(200)})
-    taken = fixture.get_wiki().backups.create()
-    code = (
-        "import sys; sys.path[:0] = sys.argv[2:]\n"
-        "from pathlib import Path\n"
-        "from tests.wikis.backups.backup_fixtures import BackupFixture\n"
-        "import resource\n"
-        "from wikiholt.errors import StorageError\n"
-        "ground = BackupFixture(Path(sys.argv[1]))\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
-        "try:\n    ground.get_wiki().backups.create()\nexcept StorageError as error:\n    print('refused')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(fixture.directory), str(SOURCES), str(ROOT)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
-    assert fixture.get_wiki().backups.list_verified() == [taken]
-    assert len(list(fixture.get_backup_directory().directory.iterdir())) == 1
-    assert fixture.get_wiki().check() == []
 
 
 # ── removing a wiki ──────────────────────────────────────────────────────────────────────────────

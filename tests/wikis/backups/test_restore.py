@@ -9,12 +9,10 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
-from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.wiki import BackupReason
-from wikiholt.errors import BackupNotFound, Busy, IndexForeign, IndexMissing, StorageError, WikiNotFound
+from wikiholt.errors import BackupNotFound, Busy, StorageError, WikiNotFound
 from wikiholt.index.rows import compute_row_checksum
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
@@ -92,17 +90,13 @@ def _zeroed(file: Path) -> None:
     file.write_bytes(bytes(file.stat().st_size))
 
 
-def _empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
 def _another(file: Path) -> None:
     with closing(sqlite3.connect(file.with_name("x"))) as db:
         db.execute("CREATE TABLE t (a)")
     file.with_name("x").replace(file)
 
 
-@pytest.mark.parametrize("damage", [_truncated, _zeroed, _empty, _another, lambda file: flip_bits(file, 0.5)])
+@pytest.mark.parametrize("damage", [_truncated, _another, lambda file: flip_bits(file, 0.5)])
 def test_a_damaged_backup_is_skipped_for_the_next_older_one(
     fixture: BackupFixture, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,7 +126,7 @@ def test_without_any_good_backup_nothing_changes(fixture: BackupFixture) -> None
     assert fixture.find_paths("heron") == ["Home"]
 
 
-@pytest.mark.parametrize("damage", [_truncated, _zeroed, _empty, lambda file: file.unlink()])
+@pytest.mark.parametrize("damage", [_truncated, lambda file: file.unlink()])
 def test_a_damaged_index_is_quarantined_and_its_backup_answers(
     fixture: BackupFixture, damage: Callable[[Path], None]
 ) -> None:
@@ -147,20 +141,6 @@ def test_a_damaged_index_is_quarantined_and_its_backup_answers(
     aside = [entry for entry in file.parent.iterdir() if entry.name.startswith("broken-")]
     assert len(aside) == 1
     assert len(fixture.get_wiki().backups.list_verified()) == 1
-
-
-def test_a_missing_index_is_restored(fixture: BackupFixture) -> None:
-    fixture.add_wiki("one")
-    fixture.get_wiki().backups.create()
-    file = fixture.get_index_file()
-    fixture.service.close()
-    for leftover in file.parent.iterdir():
-        leftover.unlink()
-    file.parent.rmdir()
-    with pytest.raises(IndexMissing):
-        fixture.find_paths("heron")
-    fixture.get_wiki().restore()
-    assert fixture.find_paths("heron") == ["Home"]
 
 
 def test_a_backup_of_another_model_is_restored_and_then_rebuilt(fixture: BackupFixture) -> None:
@@ -285,51 +265,3 @@ def test_a_restore_that_cannot_back_up_the_old_index_is_refused(
     monkeypatch.undo()
     assert fixture.find_paths("kingfisher") == ["New"]
     assert fixture.get_wiki().check() == []
-
-
-def test_a_backup_copied_back_by_hand_can_be_restored(fixture: BackupFixture, tmp_path: Path) -> None:
-    fixture.add_wiki("one")
-    taken = fixture.get_wiki().backups.create()
-    (kept,) = fixture.get_backup_directory().list_files()
-    kept.file.rename(tmp_path / kept.file.name)
-    assert fixture.get_wiki().backups.find_newest_intact() is None
-    (tmp_path / kept.file.name).rename(kept.file)
-    assert fixture.get_wiki().restore() == taken
-
-
-def test_a_backup_of_another_wiki_by_mistake_is_refused(fixture: BackupFixture) -> None:
-    """Files copied by hand may be mixed up: answers never contain pages of another wiki."""
-    fixture.add_wiki("one")
-    fixture.add_wiki("two", {"Other.md": "# Other\n\ntwocanary"})
-    fixture.get_wiki("two").backups.create()
-    (kept,) = fixture.get_backup_directory("two").list_files()
-    fixture.get_backup_directory().directory.mkdir(parents=True)
-    (fixture.get_backup_directory().directory / kept.file.name).write_bytes(kept.file.read_bytes())
-    with pytest.raises(IndexForeign, match="another wiki"):
-        fixture.get_wiki().restore()
-    assert fixture.find_paths("twocanary") == []
-    fixture.get_wiki().sync()
-    assert fixture.find_paths("twocanary") == []
-    assert fixture.find_paths("heron") == ["Home"]
-
-
-@pytest.mark.model
-def test_with_the_real_model_a_restored_index_gives_the_same_answers(tmp_path: Path) -> None:
-    repository = Repository(tmp_path / "garden")
-    repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond.", "Boat.md": "# Boat\n\nTar the hull."})
-    service = open_service(tmp_path / "data")
-    try:
-        service.add("garden", str(repository.path), {})
-        handle = service.get_handle("garden")
-        handle.sync()
-        first = handle.search(SearchRequest("a bird near water"))
-        handle.backups.create()
-        repository.commit({"Home.md": "# Home\n\nNothing but gravel."})
-        handle.sync()
-        handle.restore()
-        second = handle.search(SearchRequest("a bird near water"))
-        assert [hit.path for hit in second.hits] == [hit.path for hit in first.hits]
-        assert [hit.score for hit in second.hits] == pytest.approx([hit.score for hit in first.hits])
-        assert handle.sync().chunks_embedded == 1
-    finally:
-        service.close()

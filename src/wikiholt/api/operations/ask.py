@@ -1,6 +1,6 @@
 """Questions that a wiki answers with sentences of its pages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -13,7 +13,7 @@ from wikiholt.api.documents.answer_documents import (
     build_written_sentence,
 )
 from wikiholt.api.operations.operation import Caching, OperationTable
-from wikiholt.api.operations.parameters import NO_NUL_PATTERN, FilterParameters, Flag
+from wikiholt.api.operations.parameters import NO_NUL_PATTERN, FilterParameters, Flag, QueryText
 from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.session import WikiSession
@@ -25,12 +25,7 @@ if TYPE_CHECKING:  # few installations use it
 class AskParameters(FilterParameters):
     """A question to one wiki."""
 
-    q: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
-        pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
-        description="The question.",
-    )
+    q: QueryText = Field(description="The question.")
     after: str = Field(
         "",
         max_length=MAX_QUERY_CHARS,
@@ -46,7 +41,7 @@ class AskParameters(FilterParameters):
     )
 
 
-def stream_answer(wiki: WikiSession, parameters: AskParameters) -> Iterator[Mapping[str, Any]]:
+def stream_answer(wiki: WikiSession, parameters: AskParameters) -> Generator[Mapping[str, Any]]:
     """The answer with the passages that the language model gets, each sentence as it is written, and all of them."""
     draft, document = _ask(wiki, parameters, None)
     yield {"event": "answer", "answer": document}

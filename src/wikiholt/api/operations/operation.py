@@ -1,7 +1,7 @@
 """What an operation is: a function with its parameters, the scope it needs, its result, and its HTTP route."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar, cast
@@ -52,7 +52,7 @@ class Operation:
     """Whether a function that takes `snapshot` needs it."""
     run_several: Callable[..., Any] | None = None
     """The function for several wikis, of an operation whose parameters name wikis."""
-    stream: Callable[..., Any] | None = None
+    stream: Callable[..., Generator[Mapping[str, Any]]] | None = None
     """Yields the documents of a streamed answer, if the operation has one and the request asks for it."""
     is_search: bool = False
     """Whether it computes more than it waits, so that only a few of them run at once."""

@@ -14,6 +14,7 @@ from wikiholt.api.filter_params import FILTER_PARAMS, FilterParam, build_filter
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter
 from wikiholt.domain.slugs import MAX_SLUG_CHARS
 from wikiholt.errors import InvalidQuery
+from wikiholt.search.request import MAX_QUERY_CHARS
 
 # Values in another notation, such as n=1e1 or fresh=yes, are refused.
 
@@ -51,6 +52,7 @@ NO_NUL_PATTERN = r"^[^\x00]*$"
 Count = Annotated[int, BeforeValidator(_check_digits)]
 Flag = Annotated[bool, BeforeValidator(_check_flag)]
 FilterValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=r"^[^\x00]+$")]
+QueryText = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]
 SlugValue = Annotated[
     FilterValue,
     WithJsonSchema({"type": "string", "maxLength": MAX_SLUG_CHARS, "pattern": "^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$"}),

@@ -23,6 +23,7 @@ from wikiholt.api.operations.parameters import (
     ListParameters,
     PagePath,
     Parameters,
+    QueryText,
     SlugValue,
 )
 from wikiholt.api.public_messages import get_public_message
@@ -66,12 +67,7 @@ class FacetQueryParameters(FacetParameters):
 class SearchParameters(FacetParameters):
     """Parameters of a search."""
 
-    q: str = Field(
-        min_length=1,
-        max_length=MAX_QUERY_CHARS,
-        pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
-        description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.',
-    )
+    q: QueryText = Field(description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.')
     n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(
         SearchMode.HYBRID, description="Search by meaning and words, by meaning only, or by words only."

@@ -25,7 +25,6 @@ from wikiholt.api.settings.setting import (
     check_resource_url,
     check_server_url,
     check_store_address,
-    check_synonym_rule,
     check_url_template,
     list_settings,
     setting,
@@ -34,6 +33,7 @@ from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES, find_language
+from wikiholt.text.synonym_rules import check_synonym_rule
 from wikiholt.wikis.people import check_group_rule
 
 ANCHOR_STYLES = ("github", "otterwiki")

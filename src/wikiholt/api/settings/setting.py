@@ -302,18 +302,3 @@ def check_boost_rule(text: str) -> str:
     except ValueError:
         is_valid = False
     return "" if is_valid else f"write PATTERN=FACTOR with a factor from {_MIN_BOOST} to {_MAX_BOOST:.0f}: /runbooks=2"
-
-
-_MAX_SYNONYMS, _MAX_SYNONYM_CHARS = 6, 60
-"""Limits of a rule: its names, and the length of each."""
-_SYNONYM_SEPARATOR = re.compile("[=>]")
-
-
-def check_synonym_rule(rule: str) -> str:
-    """The reason why a rule is invalid, or an empty string."""
-    names = _SYNONYM_SEPARATOR.split(rule)
-    if len(names) < 2 or rule.count(">") > 1 or not all(any(map(str.isalnum, name)) for name in names):
-        return "write other words with = or, for one direction, with >: PTO = vacation = annual leave, k8s > kubernetes"
-    if len(names) > _MAX_SYNONYMS or any(len(name.strip()) > _MAX_SYNONYM_CHARS for name in names):
-        return f"use at most {_MAX_SYNONYMS} names of at most {_MAX_SYNONYM_CHARS} characters"
-    return "leave out quotation marks: several words are a phrase" if re.search('["“”„«»]', rule) else ""

@@ -19,6 +19,7 @@ from wikiholt.index.postgres.provision import prepare_database, require_rights
 
 HOME_DATABASE = "home"
 CATALOG_SCHEMA = "wikiholt"
+_MAX_CONNECTIONS = 8
 _CATALOG_LOCK_ID = "home"
 """The lock under which nodes create and change the tables of the catalog."""
 
@@ -94,17 +95,10 @@ class Catalog(RoleConnections):
     Connects on first use, and then creates missing tables. Methods raise DatabaseUnavailable.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        table_sets: Sequence[TableSet] = (),
-        *,
-        max_connections: int = 8,
-        lock_timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, dsn: str, table_sets: Sequence[TableSet] = (), *, lock_timeout_s: float | None = None) -> None:
         self._address = DatabaseAddress.parse(dsn)
         self._table_sets = (_DATABASES_TABLES, PLACEMENTS_TABLES, *table_sets)
-        self.pool = ConnectionPool(max_connections, lock_timeout_s=lock_timeout_s)
+        self.pool = ConnectionPool(_MAX_CONNECTIONS, lock_timeout_s=lock_timeout_s)
         super().__init__(self.pool, lambda _: self._get_login())
         self._lock = Lock()
         self._is_created = False

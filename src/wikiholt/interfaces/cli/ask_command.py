@@ -78,19 +78,18 @@ def run_ask(context: CommandContext) -> int:
     )
 
     best = max(answers, key=lambda slug: answers[slug].probability)
-    document = build_answer_document(answers[best])
+    handle = next(handle for handle in handles if handle.wiki.slug == best)
+    document = build_answer_document(answers[best], language_model=handle.language_model)
     document["notes"] += [f"{slug} was not asked: {error.message}" for slug, error in errors.items()]
     wiki = next(wiki for wiki in wikis if wiki.slug == best)
     label = f"{best}: " if len(wikis) > 1 else ""
     style, places = context.style, FilePlaces.from_wiki(wiki)
-    handle = next(handle for handle in handles if handle.wiki.slug == best)
     draft = handle.start_writing(answers[best]) if arguments.model else None
     if draft is None or not arguments.json:
         context.print_result(document, list(format_answer(document, style, places, label)))
     keep_warm(context)
     if draft is None:
         return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
-    document["language_model"] = draft.model
     if arguments.json:
         draft.write_all()
     else:

@@ -394,9 +394,10 @@ def _watch_supervisor(
     """Drain when the supervisor asks for it, and end when it has ended."""
 
     def watch() -> None:
-        while received := control.recv(16):
-            if DRAIN in received:
-                drain()
+        with suppress(ConnectionResetError):  # it ended before it had read every report
+            while received := control.recv(16):
+                if DRAIN in received:
+                    drain()
         _log.error("the supervisor has ended; this process ends too")
         shutil.rmtree(directory, ignore_errors=True)
         end()

@@ -20,7 +20,7 @@ EXIT_CODES = """\
    7 index unavailable
    8 sync failed
    9 optional dependency not installed
-  10 doctor or verify-isolation found problems
+  10 check, doctor or verify-isolation found problems
   11 permission denied
   70 internal error
  130 interrupted, or not confirmed
@@ -80,6 +80,7 @@ COMMANDS = {
     "stop": Summary("service", "background", "stop the process that keeps the model in memory for searches"),
     "mcp": Summary("service", "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
     "key": Summary("service", "key_commands", "create, list and revoke keys"),
+    "check": Summary("quality", "check_command", "test a wiki in CI: questions, links, and sentences that contradict"),
     "eval": Summary("quality", "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary("quality", "report_command", "show what was searched for in a wiki, if searches are logged"),
     "duplicates": Summary("quality", "duplicates_command", "list the pages and passages that are nearly the same"),

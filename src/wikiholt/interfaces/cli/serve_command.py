@@ -1,6 +1,5 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
-import argparse
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,9 @@ def add_arguments(commands: Subparsers) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
-    parser.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--background", action="store_true", help="what commands start: no port, for this user, until unused"
+    )
     parser.add_argument("--workers", metavar="N", help="processes that answer requests (default: serve.workers, 1)")
 
 

@@ -5,7 +5,7 @@ times as much, because it inspects the type of every field for each request. A b
 check, and in a thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import chain
@@ -20,6 +20,8 @@ from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as RequestScope
 
 from wikiholt.api.operations.attachments import ReadAttachment, find_attachment
 from wikiholt.api.operations.operation import Caching, Operation
@@ -145,7 +147,7 @@ def _answer(operation: Operation, request: Request, subject: Any, parameters: An
             if isinstance(parameters, CommitParameters):
                 parameters = stack.enter_context(apply_headers(request.headers, subject, parameters))
             if operation.stream is not None and _asks_for_stream(request, parameters):
-                return _make_stream(operation.stream(subject, parameters))
+                return _DocumentStream(operation.stream(subject, parameters))
             if operation.caching is Caching.VERSION:
                 return _answer_for_version(operation, request, subject, parameters)
             if isinstance(parameters, ReadAttachment) and parameters.raw:
@@ -167,10 +169,19 @@ def _asks_for_stream(request: Request, parameters: Any) -> bool:
     return parameters.stream or request.headers.get("accept", "").startswith(LINES_OF_JSON)
 
 
-def _make_stream(documents: Iterator[Mapping[str, Any]]) -> Response:
-    """A response of one line of JSON per document, sent as they come. An error of the first one is raised here."""
-    lines = (encode_json(document) + b"\n" for document in chain([next(documents)], documents))
-    return StreamingResponse(lines, headers=NO_STORE | {"X-Accel-Buffering": "no"}, media_type=LINES_OF_JSON)
+class _DocumentStream(StreamingResponse):
+    """One line of JSON per document, sent as they come. An error of the first one is raised here."""
+
+    def __init__(self, documents: Generator[Mapping[str, Any]]) -> None:
+        lines = (encode_json(document) + b"\n" for document in chain([next(documents)], documents))
+        super().__init__(lines, headers=NO_STORE | {"X-Accel-Buffering": "no"}, media_type=LINES_OF_JSON)
+        self._documents = documents
+
+    async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._documents.close()  # also if the client has left: what the documents are made from is free again
 
 
 def _answer_for_version(operation: Operation, request: Request, wiki: WikiSession, parameters: Any) -> Response:

@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"(\d+)")
 _MAX_VALUES = 500
 _MAX_TREE_LEVELS = 2
 """Folders above a page that the tree shows."""
+_MAX_TREE_PAGES = 60
+"""Pages around the current one that the tree shows; a folder may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +222,15 @@ def render_tree(folder: Folder, current: str) -> str:
     )
     depth = len(ways)
     folders = "".join(f'<li class="folder depth{depth}">{_render_folder_link(facet)}</li>' for facet in folder.folders)
+    position = next((at for at, page in enumerate(folder.pages) if page.path == current), 0)
+    start = max(0, min(position - _MAX_TREE_PAGES // 2, len(folder.pages) - _MAX_TREE_PAGES))
     pages = "".join(
         f'<li class="depth{depth}">{_render_page_link(page, " aria-current=page" if page.path == current else "")}</li>'
-        for page in folder.pages
+        for page in folder.pages[start : start + _MAX_TREE_PAGES]
     )
+    omitted = len(folder.pages) - _MAX_TREE_PAGES
+    if omitted > 0:
+        pages += f'<li class="depth{depth}"><a href="{ways[-1][0]}">{omitted:,} more pages</a></li>'
     return (
         '<nav class="tree" aria-label="Pages in this folder"><details open><summary>Pages</summary>'
         f"<ul>{open_folders}{pages}{folders}</ul></details></nav>"

@@ -237,34 +237,34 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     if isinstance(error, PageNotFound) and error.current_path:
         return RedirectResponse(f"?{urlencode({**request.query_params, 'page': error.current_path})}", 302)
     message, hint = get_public_message(error)
-    noscript = ""
+    title, noscript = _get_error_title(error.status), ""
     context = PageContext.from_request(request)
     actions = '<a class="button" href="./">Search this wiki</a>'
     if isinstance(error, Unauthorized) and context.account.sign_in:
         message, hint = "You are not signed in.", "Sign in to read this page."
         actions = f'<a class="button primary" href="{escape(context.account.sign_in)}">Sign in</a>'
     elif isinstance(error, Unauthorized):
+        title, actions = "This wiki is not public", ""
         # A plain form cannot send a key.
         hint, noscript = "", "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     elif isinstance(error, PageNotFound):
         hint = "The link may be wrong or outdated."
         name = request.query_params.get("page", "").rpartition("/")[2]
         actions = f'<a class="button" href="./?{escape(urlencode({"q": name}))}">Search for this page</a>'
-    title = f"<h1>{_get_error_title(error.status)}</h1>"
+    text = render_message(message, hint, noscript, locked=isinstance(error, Unauthorized))
     main = (
-        f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}'
-        f'{render_message(message, hint, noscript)}<p class="actions">{actions}</p></main>'
+        f'<main id="app.main" class="plain" data-status="{error.status}">{form}<h1>{title}</h1>'
+        f'{text}<p class="actions">{actions}</p></main>'
     )
-    return render_page(
-        "plain", context, main, current="search", title=_get_error_title(error.status), status=error.status
-    )
+    return render_page("plain", context, main, current="search", title=title, status=error.status)
 
 
-def render_message(message: str, hint: str, noscript: str = "") -> str:
+def render_message(message: str, hint: str, noscript: str = "", *, locked: bool = False) -> str:
     """Render a message. `noscript` is a hint for browsers without JavaScript only."""
     hint_html = f'<p class="hint">{escape(to_sentence(hint))}</p>' if hint else ""
     hint_html += f'<noscript><p class="hint">{escape(noscript)}</p></noscript>' if noscript else ""
-    return f'<div class="message problem"><p class="title">{escape(to_sentence(message))}</p>{hint_html}</div>'
+    css_class = "message problem locked" if locked else "message problem"
+    return f'<div class="{css_class}"><p class="title">{escape(to_sentence(message))}</p>{hint_html}</div>'
 
 
 def _get_error_title(status: int) -> str:

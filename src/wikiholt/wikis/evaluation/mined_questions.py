@@ -194,8 +194,12 @@ def mine_questions(
     kinds: Collection[QuestionKind] = MINED_KINDS,
     limit: int = 200,
     seed: int = 0,
+    max_versions: int = _MAX_VERSIONS,
 ) -> MinedQuestions:
-    """At most `limit` questions of each kind. Raises InvalidEvaluation if the wiki has none."""
+    """At most `limit` questions of each kind, with titles from the newest `max_versions` former versions of pages.
+
+    Raises InvalidEvaluation if the wiki has none.
+    """
     revision = index.get_state().revision
     if revision is None:
         raise NothingIndexed("this wiki is not fully indexed yet", hint="run `wikiholt sync`, then try again")
@@ -211,7 +215,8 @@ def mine_questions(
     if QuestionKind.LINKS in kinds:
         questions += build_link_questions(searchable, pages, index.get_links(), pipeline.dialect.resolution)
     if QuestionKind.FORMER_TITLES in kinds:
-        questions += build_former_title_questions(searchable, _iter_former_titles(pages, source, revision, pipeline))
+        former = _iter_former_titles(pages, source, revision, pipeline, max_versions)
+        questions += build_former_title_questions(searchable, former)
     questions += build_description_questions(searchable, described)
     if not questions:
         raise InvalidEvaluation(
@@ -251,11 +256,11 @@ def _iter_described_pages(
 
 
 def _iter_former_titles(
-    pages: Iterable[StoredPage], source: Source, revision: str, pipeline: TextPipeline
+    pages: Iterable[StoredPage], source: Source, revision: str, pipeline: TextPipeline, limit: int
 ) -> Iterator[tuple[str, str]]:
     """Current path of a page, and a title of an earlier version."""
     files = {page.file for page in pages}
-    versions = [version for version in source.find_old_versions(revision, _MAX_VERSIONS) if version.file in files]
+    versions = [version for version in source.find_old_versions(revision, limit) if version.file in files]
     contents = source.read_blobs([version.blob for version in versions], pipeline.max_bytes)
     for version, blob in zip(versions, contents, strict=True):
         page = pipeline.parse(version.old_file, version.blob, _cut_beginning(blob), None)

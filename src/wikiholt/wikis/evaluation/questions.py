@@ -17,6 +17,7 @@ class QuestionKind(StrEnum):
     FORMER_TITLES = "former-titles"
     DESCRIPTIONS = "descriptions"
     LABELLED = "labelled"
+    LOGGED = "query-log"
 
 
 MINED_KINDS = (QuestionKind.LINKS, QuestionKind.FORMER_TITLES, QuestionKind.DESCRIPTIONS)

@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
+from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli import supervisor as supervisor_module
 from wikiholt.interfaces.cli.http_server import _SHUTDOWN_TIMEOUT_S, STOP_TIMEOUT_S
 from wikiholt.interfaces.cli.supervisor import STOP_LIMIT_S, Child, ChildRole, Supervisor
@@ -155,6 +156,16 @@ def test_a_worker_that_was_stopped_is_replaced(
     assert run(spawner, drive) == 0
     assert [child.process.returncode for child in spawner.started][1] == -signal.SIGKILL
     assert caplog.text.count("no longer answers and is killed") == 1
+
+
+def test_a_child_ends_with_its_supervisor_that_had_not_read_every_report(tmp_path: Path) -> None:
+    control, supervisors_end = socket.socketpair()
+    ended = Event()
+    with control:
+        control.send(supervisor_module.ALIVE)
+        http_server._watch_supervisor(control, tmp_path / "shared", lambda: None, ended.set)
+        supervisors_end.close()
+        assert ended.wait(TIMEOUT_S)
 
 
 def test_children_have_longer_to_end_than_requests_and_syncs_get() -> None:

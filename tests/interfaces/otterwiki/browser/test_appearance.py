@@ -81,16 +81,6 @@ def test_suggestions_have_contrast_and_fit_any_window(readers: OtterwikiServer, 
     check_accessibility(page, ".suggestions")
 
 
-def test_filters_on_a_phone_are_collapsed_and_usable(readers: OtterwikiServer, visit: OpenTab) -> None:
-    page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])", viewport=PHONE).page
-    box = page.locator("input[name=category][value=incidents]")
-    expect(box).to_be_hidden()
-    page.get_by_text("Filters", exact=True).click()
-    box.check()
-    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
-    expect(page.locator("#app\\.filter-count")).to_have_text("1")
-
-
 def test_administrators_see_the_index_status_and_rebuild_it(
     readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:

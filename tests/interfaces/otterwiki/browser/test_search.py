@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
-from tests.support.browser import OpenTab, wait_for_filters
+from tests.support.browser import OpenTab
 
 pytestmark = pytest.mark.model
 
@@ -83,37 +83,6 @@ def test_the_server_renders_the_first_results_and_the_script_continues(
     assert count_searches(tab.requests) == 2
     page.go_back()
     expect(page.get_by_label("Meaning")).to_be_checked()
-
-
-def test_filters_narrow_the_results_and_can_be_shared_and_removed(readers: OtterwikiServer, visit: OpenTab) -> None:
-    page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])").page
-    page.check("input[name=category][value=incidents]")
-    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
-    wait_for_filters(page)
-    page.check("input[name=tag][value=database]")
-    expect(page.locator("#app\\.count")).to_contain_text("2 pages searched")
-    assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
-    shared = page.url
-    wait_for_filters(page)
-    page.get_by_role("button", name="Remove the filter incidents").click()
-    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
-    page.goto(shared)
-    assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
-    expect(page.get_by_role("button", name="Remove the filter database")).to_be_visible()
-    page.goto(f"{readers.url}{SEARCH}?q=database&path=incidents")
-    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
-
-
-def test_results_can_be_limited_to_recent_changes(readers: OtterwikiServer, visit: OpenTab) -> None:
-    readers.save_page("Noticeboard", "# Noticeboard\n\nThe compost delivery comes on Friday.\n")
-    readers.wait_until_found("noticeboard", "noticeboard")
-    page = visit(f"{readers.url}{SEARCH}?q=compost", wait="#app\\.filters:not([hidden])").page
-    page.get_by_role("checkbox", name="Past week").click()
-    page.wait_for_url("**since=7d")
-    expect(page.locator(f"{CARDS} h2")).to_have_text(["Noticeboard"])
-    wait_for_filters(page)
-    page.get_by_role("button", name="Remove the filter Past week").click()
-    expect(page.locator(CARDS).nth(3)).to_be_visible()
 
 
 def test_the_search_box_suggests_pages_and_works_by_keyboard(readers: OtterwikiServer, visit: OpenTab) -> None:
@@ -217,19 +186,6 @@ def test_the_first_indexing_shows_progress_and_the_search_continues_by_itself(
     ready.append(True)
     now |= {"activity": None, "indexed_revision": calm["indexed_revision"]}
     expect(page.locator(CARDS).first).to_contain_text("Pests")
-
-
-def test_no_relevant_result_and_no_result_have_different_messages(readers: OtterwikiServer, visit: OpenTab) -> None:
-    page = visit(f"{readers.url}{SEARCH}?q=quantum+chromodynamics", wait=".message").page
-    expect(page.locator(".message")).to_contain_text("Nothing here is clearly relevant.")
-    page.fill(BOX, "gluon plasma")
-    page.wait_for_url("**q=gluon+plasma")
-    expect(page.locator(".message")).to_contain_text("Nothing here is clearly relevant.")
-    page.fill(BOX, "xyzzyqwv")
-    page.get_by_label("Words").check()
-    expect(page.locator(".message")).to_contain_text("Nothing found.")
-    page.get_by_role("button", name="Search by meaning too").click()
-    expect(page.locator(CARDS).first).to_be_visible()
 
 
 def test_search_works_without_script(readers: OtterwikiServer, visit: OpenTab) -> None:

@@ -275,14 +275,15 @@ def test_a_query_of_21_characters_needs_at_most_four_requests(server: WebServer,
     before = len(tab.requests)
     page.focus(BOX)
     type_slowly(page, "the disk is full now.")
-    page.clock.run_for(1_000)
+    with page.expect_request("**/ask?*"):
+        page.clock.run_for(1_000)
     expect(page.locator("#app\\.count")).to_contain_text("searched")
     page.wait_for_function("() => !document.body.classList.contains('waiting')")
     sent = [url for url in tab.requests[before:] if "/api/" in url]
     asked = [url for url in sent if "/api/v1/ask?" in url]
     assert len(sent) - len(asked) <= 4, sent
     assert any("/search?q=the+disk+is+full+now." in url for url in sent)
-    assert [url.partition("/ask?")[2] for url in asked] == ["q=the+disk+is+full+now."]
+    assert [url.partition("/ask?")[2] for url in asked] == ["q=the+disk+is+full+now.&model=false"]
 
 
 def test_an_unfinished_query_keeps_the_last_results_and_is_not_judged(server: WebServer, visit: OpenTab) -> None:
@@ -438,3 +439,22 @@ def test_an_unknown_wiki_leads_to_the_start_page(server: WebServer, visit: OpenT
     expect(page.locator(".message")).to_contain_text("There is no wiki with this name.")
     page.get_by_role("link", name="All wikis").click()
     expect(page.locator(".tiles a")).to_have_count(2)
+
+
+def test_a_hit_names_the_other_pages_with_its_passage(server: WebServer, visit: OpenTab) -> None:
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS, fresh=True)
+    place = {"name": "Ledger", "path": "Services/Ledger", "url": "x", "file": "Services/Ledger.md", "lines": [1, 3]}
+
+    def add_place(route: Route) -> None:
+        response = route.fetch()
+        document = response.json()
+        document["results"][0]["also_on"] = [place]
+        route.fulfill(response=response, json=document)
+
+    tab.page.route("**/api/v1/search?*", add_place)
+    tab.page.fill(BOX, "a customer was charged two times")
+    others = tab.page.locator(FIRST).locator(".also-on")
+    others.locator("summary").click()
+    expect(others).to_have_text("Also on 1 pageServices / Ledger")
+    others.locator("a").click()
+    expect(tab.page.get_by_role("heading", name="Ledger").first).to_be_visible()

@@ -5,6 +5,7 @@ import { pageUrl } from "./page_url.js";
 const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match", unknown: "Not rated yet" };
 const CHANNELS = { semantic: "meaning", keyword: "words" };
 const FRAGMENT_WORDS = 6;
+const LIST = new Intl.ListFormat("en-GB");
 
 // The hits of each page, in the order of its best hit; each has another heading.
 export function groupByPage(hits) {
@@ -40,7 +41,7 @@ function renderConfidence(confidence) {
 function renderFacts(hit) {
   const channels = hit.channels.map((channel) => CHANNELS[channel] || channel);
   return el("p", { class: "facts" }, renderConfidence(hit.confidence),
-    channels.length && el("span", {}, `by ${channels.join(" and ")}`),
+    channels.length && el("span", {}, `by ${LIST.format(channels)}`),
     renderTime(hit.last_updated),
     renderTags(hit.tags));
 }

@@ -123,7 +123,7 @@ export class Filters {
       };
       const box = el("input", { type: "checkbox", name, value, "data-filter": `${name}:${value}`, checked: selected.includes(value), on: { change: toggle } });
       const text = name === "since" ? formatSince(value) : name === "path" ? value.split("/").at(-1) : value;
-      fieldset.append(el("label", { class: depth ? `depth${Math.min(depth, 4)}` : null, title: depth ? value : null }, box, el("span", { class: "value" }, text), count ? el("span", { class: "number" }, String(count)) : null));
+      fieldset.append(el("label", { class: depth ? `depth${Math.min(depth, 4)}` : null, title: depth ? value : null }, box, el("span", { class: "value" }, text), count ? el("span", { class: "number" }, count.toLocaleString("en")) : null));
     }
     if (!isExpanded && rows.length > visible.length) {
       const expand = () => { this.expanded.add(name); this.show(this.state); this.form.querySelector(`[name="${name}"]`)?.focus(); };

@@ -32,7 +32,7 @@ export function showProblem(area, problem, retry) {
   // The hint about the Authorization header is for programs; users get a button.
   const hint = isSignedOut ? "Sign in to read this wiki." : /Bearer/.test(problem.hint) ? KEY_HINT : problem.hint;
   const delay = problem.retryAfter || (problem.status === 429 ? 1 : problem.status === 0 ? OFFLINE_DELAY_S : 0);
-  const box = el("div", { class: delay ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, message));
+  const box = el("div", { class: `message problem${delay ? " later" : problem.status === 401 ? " locked" : ""}`, role: isRepeated ? null : "alert" }, el("p", { class: "title" }, message));
   if (hint) box.append(el("p", { class: "hint" }, toSentence(hint)));
   if (problem.status === 401 || problem.status === 403) box.append(renderKeyButton(message, hint, retry));
   else if (delay) startCountdown(box, Math.min(MAX_DELAY_S, Math.ceil(delay * 2 ** repeats)), retry);

@@ -20,6 +20,8 @@ function setUp() {
   const fold = (name, width) => { const part = getMain().querySelector(`${name} details`); if (part && !matchMedia(`(min-width: ${width})`).matches) part.open = false; };
   fold(".tree", "62rem");
   fold(".contents", "80rem");
+  const current = getMain().querySelector(".tree [aria-current]");
+  if (current) { const tree = current.closest(".tree"); tree.scrollTop = current.offsetTop - tree.clientHeight / 2; }
   const main = getMain();
   if (!main.dataset.status) showMessageLeft(main);
   if (isRefused() && !hasAccount()) main.querySelector(".actions").prepend(renderKeyButton("", KEY_HINT, load));

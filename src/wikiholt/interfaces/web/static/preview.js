@@ -73,7 +73,7 @@ export class Preview {
     const retry = () => this.load(state, first);
     this.page = state.page;
     if (!this.isOpen) {
-      this.box.replaceChildren(this.renderHeader({ name: formatPath(state.page), path: state.page }), el("div", { class: "body waiting" }));
+      this.box.replaceChildren(this.renderHeader({ name: formatPath(state.page).split(" / ").at(-1), path: state.page }), el("div", { class: "body waiting" }));
       this.box.hidden = false;
       this.updateLayout();
     }
@@ -88,7 +88,7 @@ export class Preview {
       if (error.name === "AbortError" || this.running !== controller) return;
       this.reset();
       const body = el("div", { class: "body" });
-      this.box.replaceChildren(this.renderHeader({ name: formatPath(state.page), path: state.page }), body);
+      this.box.replaceChildren(this.renderHeader({ name: formatPath(state.page).split(" / ").at(-1), path: state.page }), body);
       // The result list already opens the key dialog.
       if (error.status === 401) { clearMessage(body); body.append(el("p", { class: "hint" }, "A key is required to read this page.")); }
       else showProblem(body, error, retry);

@@ -33,8 +33,9 @@ export function renderHits(hits, state, getOptions = () => ({})) {
   const isFull = (page, index) => (likely.length ? !isWeak(page) : index < MAX_WEAK_CARDS);
   const full = pages.filter(isFull);
   const folded = pages.filter((page, index) => !isFull(page, index));
-  const names = pages.map(([hit]) => hit.name);
-  const isRepeated = (hit) => names.indexOf(hit.name) !== names.lastIndexOf(hit.name);
+  const getName = (hit) => `${hit.wiki || ""}/${hit.name}`;
+  const names = pages.map(([hit]) => getName(hit));
+  const isRepeated = (hit) => names.indexOf(getName(hit)) !== names.lastIndexOf(getName(hit));
   const render = (make) => ([hit, ...more]) => make(hit, state, more, { isRepeated: isRepeated(hit), ...getOptions(hit) });
   const cards = full.map(render(renderHit));
   if (full.length && folded.length) cards.push(el("li", { class: "divider" }, plural(folded.length, "less certain page")));

@@ -1,6 +1,5 @@
 // The search page of the service: results, and the preview of the opened page beside them.
 import { showAccessLinks } from "./access.js";
-import { clearAnswer, showAnswer } from "./answer.js";
 import { byId } from "./dom.js";
 import { showFirstIndexing } from "./first_index.js";
 import { setUpKeyButton } from "./key.js";
@@ -19,9 +18,17 @@ const search = new SearchController({
   openResult,
   onStateChange: (state) => { preview.show(state); markOpenPage(state.page); showRecent(); },
   onResults: (state) => markOpenPage(state.page),
-  onSettled: (state) => (state.q.trim() ? showAnswer(state) : clearAnswer()),
+  onSettled: updateAnswer,
   onError: (problem) => showFirstIndexing(problem, start),
 });
+
+// Two words are no question: the script for answers is loaded with the first longer query.
+let answers = null;
+function updateAnswer(state) {
+  if (!answers && state.q.trim().split(/\s+/).length <= 2) return;
+  answers ||= import("./answer.js");
+  answers.then(({ clearAnswer, showAnswer }) => (state.q.trim() ? showAnswer(state) : clearAnswer()));
+}
 
 function openResult(link, push = true) {
   preview.resetAnchor();

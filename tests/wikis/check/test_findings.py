@@ -1,0 +1,1 @@
+"""Findings in a wiki that real commits changed."""
