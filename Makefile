@@ -55,6 +55,7 @@ lint: $(READY)       ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/isolation/boundary_snippets.py
 	$(BIN)/lint-imports
 
 check: $(READY) lint ## The same, and an audit of what is installed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.fork_server import ForkedPopen, run_forked
 
-LINE_COUNT = 2_600
+LINE_COUNT = 1_600
 
 
 def run_wikiholt(data: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -75,9 +75,9 @@ def test_the_crash_test_finds_an_injected_bug(bug: str) -> None:
 
 
 def test_a_seed_and_a_number_repeat_a_round(tmp_path: Path) -> None:
-    rounds = []
-    for name in ("one", "two"):
-        round_ = CrashGate(tmp_path / name, 12, pages=12).run_round(5, "sync", "kill at a step")
+    rounds, gate = [], CrashGate(tmp_path / "gate", 12, pages=12)
+    for _ in range(2):
+        round_ = gate.run_round(5, "sync", "kill at a step")
         assert not round_.fault
         rounds.append((round_.operation, round_.failure, round_.changes, round_.concurrent_operation))
     assert rounds[0] == rounds[1]

@@ -1,6 +1,6 @@
 """A wiki to read and write in tests: a real repository, a real index, and a handle on both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from wikiholt.git.source import GitSource
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 
@@ -42,9 +43,10 @@ class IndexedWiki:
         pages: PageFiles | None = None,
         embedder: Callable[[], Embedder] | None = None,
         pipeline: TextPipeline | None = None,
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
     ) -> None:
         self.repository = Repository(directory / "wiki")
-        self.source = GitSource(self.repository.path)
+        self.source = GitSource(self.repository.path, extensions=extensions)
         self.store = SqliteStore(directory / "data")
         fake = FakeEmbedder()
         shop = Components(

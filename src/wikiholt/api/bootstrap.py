@@ -42,7 +42,7 @@ from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
 from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
@@ -330,7 +330,8 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         detects_dialect=dialect is None,
     )
     # In Otterwiki, text that is not Markdown is attached to a page.
-    extensions = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
+    texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
+    extensions = (*texts, *get_file_extensions(own.files))
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
+from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import IndexState, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
@@ -21,11 +22,11 @@ from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
-from wikiholt.text.page_names import get_page_path, is_page_file, make_page_name
+from wikiholt.text.page_names import get_page_path, is_document, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 14
+TEXT_VERSION = 15
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -104,24 +105,21 @@ class TextPipeline:
         return replace(self, dialect=dialect) if dialect else self
 
     def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
-        """Parse a page. Never raises."""
-        return parse_page(file, blob, data, changed_at, self.anchors, self.dialect)
+        """Parse a page; of a document, its Markdown. Never raises."""
+        return parse_page(file, blob, data, changed_at, self.anchors, GFM if is_document(file) else self.dialect)
 
     def prepare(self, task: PageTask, tokenizer: PageTokenizer) -> PreparedPage | PageProblem:
         """Prepare the page in this blob, or return its problem. An internal error affects only this page."""
         file, blob = task.file, task.blob
-        if blob.size > self.max_bytes:
-            limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
-            return PageProblem(file, blob.id, "too-large", limit)
-        if blob.data is None:
-            # A directory that cannot be listed has an entry of its own in the tree.
-            kind = "the content of this page" if is_page_file(file) else "this folder"
-            return PageProblem(file, blob.id, "unreadable", f"{kind} cannot be read")
+        if problem := self._check_blob(file, blob):
+            return problem
         try:
-            page = self.parse(file, blob.id, blob.data, task.changed_at)
+            page = self._read_page(task)
             if isinstance(page, PageProblem):
                 return page
             return self._prepare_page(_add_former_names(page, task.former_files), blob.id, tokenizer)
+        except UnreadableDocument as error:
+            return PageProblem(file, blob.id, error.reason, error.detail)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -130,6 +128,29 @@ class TextPipeline:
             return PageProblem(file, blob.id, "too-costly", detail)
         except Exception as error:  # noqa: BLE001 - an error in one page must not stop the others
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
+
+    def _read_page(self, task: PageTask) -> Page | PageProblem:
+        """The page in this blob, or in the text of a document. Raises UnreadableDocument."""
+        file, blob = task.file, task.blob
+        data = blob.data or b""
+        if not is_document(file):
+            return self.parse(file, blob.id, data, task.changed_at)
+        document = convert_document(file, data)
+        page = self.parse(file, blob.id, document.text.encode(), task.changed_at)
+        if isinstance(page, PageProblem) or not document.warnings:
+            return page
+        return replace(page, warnings=(*document.warnings, *page.warnings))
+
+    def _check_blob(self, file: str, blob: Blob) -> PageProblem | None:
+        """Why this blob cannot be read as a page."""
+        if blob.size > self.max_bytes:
+            limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
+            return PageProblem(file, blob.id, "too-large", limit)
+        if blob.data is None:
+            # A directory that cannot be listed has an entry of its own in the tree.
+            kind = "the content of this page" if is_page_file(file) or is_document(file) else "this folder"
+            return PageProblem(file, blob.id, "unreadable", f"{kind} cannot be read")
+        return None
 
     def read_batch(
         self,
@@ -298,7 +319,8 @@ class DialectDetector:
 
     def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:
         """The text of some pages, chosen by their names, so that edits hardly change the choice."""
-        files = sorted(tree, key=lambda file: blake2b(file.encode("utf-8", "replace"), digest_size=8).digest())
+        texts = (file for file in tree if not is_document(file))
+        files = sorted(texts, key=lambda file: blake2b(file.encode("utf-8", "replace"), digest_size=8).digest())
         blobs = [tree[file].blob for file in files[:MAX_SAMPLE_PAGES] if tree[file].kind is EntryKind.FILE]
         for blob in self._source.read_blobs(blobs, _MAX_SAMPLE_BYTES):
             yield (blob.data or b"").decode("utf-8", "replace")

@@ -24,6 +24,9 @@ from wikiholt.models.model_card import (
 BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
 CONVERTED_MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small")
 """Models of other projects that are built-in after they were converted."""
+ENGLISH_MODELS = frozenset({"wikiholt-1", "all-MiniLM-L6-v2", "bge-small-en-v1.5"})
+"""Built-in models that know other languages poorly."""
+MULTILINGUAL_MODEL = "multilingual-e5-small"
 _DIGEST_BLOCK_BYTES = 4 << 20
 
 

@@ -290,7 +290,7 @@ class HitBuilder:
 def format_page_link(template: str, path: str, anchor: str = "") -> str:
     """The link to a page, or to a heading on it."""
     link = template.replace("{path}", quote(path))
-    return f"{link}#{quote(anchor)}" if anchor else link
+    return f"{link}#{quote(anchor, safe='/=')}" if anchor else link
 
 
 def strip_leading_headings(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page, PageMetadata
 from wikiholt.text.markdown import parse_outline
+from wikiholt.text.page_names import get_extension
 from wikiholt.text.segmentation import (
     SENTENCE_END_CHARACTERS,
     TokenCounter,
@@ -83,7 +84,8 @@ def build_chunks(
         page, TokenCounter(page.body, token_spans), token_spans, target, min(overlap_tokens, target // 2)
     )
     sections = list(iter_sections(page))
-    if sections and builder.can_fit(sections):
+    # A hit in a PDF leads to one of its pages.
+    if sections and get_extension(page.file) != ".pdf" and builder.can_fit(sections):
         builder.add_whole_page(sections)
     else:
         for section in sections:

@@ -4,6 +4,7 @@ Queries drop these words. For languages other than English a short list is suffi
 occurs on most pages of its wiki and so has little weight.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -92,6 +93,12 @@ _STOPWORDS = {
         sebagai secara sebuah sudah tidak untuk yang""",
 }
 
+_SCRIPTS = (
+    ("japanese", re.compile(r"[\u3040-\u30ff]"), 0.1),
+    ("korean", re.compile(r"[\uac00-\ud7ff]"), 0.3),
+    ("chinese", re.compile(r"[\u4e00-\u9fff]"), 0.3),
+)
+"""Languages without spaces between words or without a list, the letters that show them, and their share of a text."""
 _MIN_STOPWORDS = 4
 """Minimum number of stopwords of a language for a detection."""
 _MIN_QUERY_STOPWORDS = 2
@@ -150,6 +157,21 @@ def guess_query_language(query: str) -> str:
 def is_text_in_other_language(text: str, language: str) -> bool:
     """Whether a text is clearly in another language, also in one that the wiki does not have."""
     return guess_language(text, language, tuple(_STOPWORDS)) != language
+
+
+def find_main_language(texts: Iterable[str]) -> str:
+    """The language of more than half of these texts, as far as it is clear; "" if there is none."""
+    languages = Counter(filter(None, map(_find_text_language, texts)))
+    (best, count), *_ = [*languages.most_common(1), ("", 0)]
+    return best if 2 * count > languages.total() else ""
+
+
+def _find_text_language(text: str) -> str:
+    letters = sum(map(str.isalpha, text))
+    for language, pattern, share in _SCRIPTS:
+        if letters and len(pattern.findall(text)) >= share * letters:
+            return language
+    return guess_language(text, "", tuple(_STOPWORDS))
 
 
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:

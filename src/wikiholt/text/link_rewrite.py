@@ -24,6 +24,7 @@ from wikiholt.text.page_names import (
     DEFAULT_EXTENSION,
     get_extension,
     has_link_extension,
+    is_document,
     is_folder_page,
     strip_page_extension,
 )
@@ -99,7 +100,7 @@ def rewrite_links(data: bytes, file: str, new_file: str, move: PageMove) -> byte
 
     Code, and everything that is not the target of a link, is left as it is.
     """
-    if is_wide_encoding(data):
+    if is_document(file) or is_wide_encoding(data):
         return data
     # Bytes that are not UTF-8 are preserved.
     text = data.decode("utf-8", "surrogateescape")

@@ -12,11 +12,23 @@ RST_EXTENSION = ".rst"
 ASCIIDOC_EXTENSION = ".adoc"
 PAGE_EXTENSIONS = (*MARKDOWN_EXTENSIONS, ".txt", RST_EXTENSION, ASCIIDOC_EXTENSION)
 """Files with these extensions are pages, in upper or lower case."""
+DOCUMENT_EXTENSIONS = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp", ".epub")
+"""Documents whose text is extracted. They are pages too, unless the wiki's settings say otherwise."""
+HTML_EXTENSIONS = (".html", ".htm")
+"""As documents, but pages only if the wiki's settings say so: most are generated, or templates."""
+_CONVERTED_EXTENSIONS = (*DOCUMENT_EXTENSIONS, *HTML_EXTENSIONS)
 DEFAULT_EXTENSION = ".md"
 """The extension that the path of a page omits."""
 _LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
 _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
+FILE_KINDS: Mapping[str, tuple[str, ...]] = {
+    "docs": DOCUMENT_EXTENSIONS,
+    "none": (),
+    "html": HTML_EXTENSIONS,
+    **{extension[1:]: (extension,) for extension in DOCUMENT_EXTENSIONS},
+}
+"""What the setting `files` of a wiki may name, and the extensions of these documents."""
 FOLDER_PAGES = frozenset({"index", "readme", "_index"})
 """Names of files that describe their folder."""
 _WORD_SEPARATOR = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)|[_-]")
@@ -28,7 +40,21 @@ _MAX_SHOWN_EXTENSIONS = 8
 
 def is_page_file(name: str) -> bool:
     """Whether the name of a file is that of a page: it is not hidden and has the extension of a page."""
-    return name.lower().endswith(PAGE_EXTENSIONS) and not name.startswith(".")
+    return name.lower().endswith((*PAGE_EXTENSIONS, *DOCUMENT_EXTENSIONS)) and not name.startswith(".")
+
+
+def is_document(file: str) -> bool:
+    """Whether the text of a file is extracted from it, so that it cannot be edited as a page."""
+    return file.lower().endswith(_CONVERTED_EXTENSIONS)
+
+
+def get_file_extensions(kinds: Iterable[str]) -> tuple[str, ...]:
+    """The extensions of the documents that the setting `files` names."""
+    named: dict[str, None] = {}
+    for kind in kinds:
+        extensions = FILE_KINDS.get(kind.lower().removeprefix("."), ())
+        named |= dict.fromkeys(extensions)
+    return tuple(named)
 
 
 def has_link_extension(path: str) -> bool:

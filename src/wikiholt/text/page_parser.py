@@ -10,7 +10,7 @@ from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
-from wikiholt.text.page_names import find_namespace_name, get_page_path, make_page_name
+from wikiholt.text.page_names import find_namespace_name, get_extension, get_page_path, make_page_name
 from wikiholt.text.site_markup import find_routes
 
 _LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
@@ -58,6 +58,8 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
     outline = parse_outline(body, front.body_line, anchors, file, dialect)
     if outline.metadata.tags or outline.metadata.fields:
         front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
+    if get_extension(file) == ".pdf":
+        outline = replace(outline, headings=tuple(map(_set_page_anchor, outline.headings)))
     name = get_title(front.metadata) or _find_heading_name(outline.headings)
     metadata = front.metadata
     if dialect.has_note_markup and (full_name := find_namespace_name(file)):
@@ -79,6 +81,12 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
         words=_count_words(body),
         length=len(text),
     )
+
+
+def _set_page_anchor(heading: Heading) -> Heading:
+    """The heading of a page of a PDF with the fragment that opens this page in a browser."""
+    number = heading.text.removeprefix("Page ")
+    return replace(heading, anchor=f"page={number}") if number.isdecimal() else heading
 
 
 def _count_words(text: str) -> int:

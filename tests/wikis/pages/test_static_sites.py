@@ -9,6 +9,7 @@ import pytest
 from tests.support.indexed_wiki import ADA, IndexedWiki, PageFiles
 from wikiholt.domain.page import Page
 from wikiholt.index.pipeline import TextPipeline
+from wikiholt.interfaces.web.browse_view import build_folder
 from wikiholt.text.dialect import DIALECTS
 from wikiholt.text.display_text import to_display_text
 from wikiholt.text.page_parser import parse_page
@@ -235,3 +236,63 @@ def test_templates_are_replaced_by_the_words_they_display(text: str, converted: 
 def test_boxes_in_boxes_and_lists_are_quotes() -> None:
     text = "- a\n\n  :::note\n  b\n  ::::tip C\n  d\n  ::::\n  :::\n\n:::\nend"
     assert convert_containers(text) == "- a\n\n  > [!note]\n  > b\n  > > [!tip] C\n  > > d\n\n\n\n:::\nend"
+
+
+@pytest.mark.parametrize(
+    ("files", "order"),
+    [
+        (
+            {
+                "mkdocs.yml": "nav:\n  - Home: index.md\n  - 'First run': user/run.md\n"
+                "  - About:\n    - about/licence.md\n",
+                "docs/index.md": "# Mill",
+                "docs/user/aim.md": "# Aim",
+                "docs/user/run.md": "# Run",
+                "docs/about/licence.md": "# Licence",
+            },
+            {"docs": ["Home"], "docs/user": ["First run", "Aim"], "": ["docs/user", "docs/about"]},
+        ),
+        (
+            {
+                "book.toml": "",
+                "src/SUMMARY.md": "- [Two](b/two.md)\n- [One](b/one.md)\n",
+                "src/b/one.md": "# 1",
+                "src/b/two.md": "# 2",
+            },
+            {"src/b": ["Two", "One"]},
+        ),
+        (
+            {
+                "website/docusaurus.config.js": "",
+                "website/sidebars.js": "module.exports = {docs: {Basics: ['setup',"
+                " {type: 'doc', id: 'guides/b'}, 'guides/a']}};",
+                "website/docs/about.md": "# About",
+                "website/docs/setup.md": "# Setup",
+                "website/docs/guides/a.md": "# A",
+                "website/docs/guides/b.md": "# B",
+            },
+            {"website/docs": ["Setup", "About"], "website/docs/guides": ["B", "A"]},
+        ),
+        (
+            {
+                "_config.yml": "",
+                "_data/docs_nav.yml": "- title: Start\n  docs:\n    - link: /docs/z/\n    - link: /docs/a/\n",
+                "_docs/a.md": "# A",
+                "_docs/z.md": "# Z",
+            },
+            {"_docs": ["Z", "A"]},
+        ),
+    ],
+)
+def test_the_navigation_of_a_site_gives_order_and_titles(
+    tmp_path: Path, files: PageFiles, order: Mapping[str, list[str]]
+) -> None:
+    wiki = IndexedWiki(tmp_path, files, pipeline=DETECT).sync()
+    navigation, pages = wiki.pages.read_navigation(), wiki.pages.list().pages
+    for folder, names in order.items():
+        if folder:
+            assert [page.name for page in build_folder(folder, pages, navigation).pages] == names
+        else:
+            found = build_folder("docs", pages, navigation).folders
+            assert [facet.value for facet in found] == names
+    wiki.close()

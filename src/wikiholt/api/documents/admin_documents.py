@@ -113,6 +113,8 @@ class IndexStatusDocument(TypedDict):
     version: int | None
     model: str | None
     dialect: str | None
+    main_language: str | None
+    documents: dict[str, int]
     skipped: dict[str, int]
     ignored: dict[str, int]
     disk_bytes: int
@@ -227,6 +229,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         version=state.version if state else None,
         model=state.recipe.fingerprint if state else None,
         dialect=status.dialect or None,
+        main_language=status.main_language or None,
         error=error,
         health=build_document(IndexHealthDocument, status.health, reason=status.health.reason or None),
     )

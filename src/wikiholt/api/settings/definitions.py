@@ -18,6 +18,7 @@ from wikiholt.api.settings.setting import (
     check_directory,
     check_domain,
     check_edit_url,
+    check_file_kind,
     check_header_name,
     check_jwks_location,
     check_language_model,
@@ -404,6 +405,12 @@ class WikiSettings:
         "What it is about, for the start page and for agents, who see its folders and tags if this is empty.",
     )
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
+    files: tuple[str, ...] = setting(
+        ("docs",),
+        "Documents that are pages: docs means all except html; none; or some of pdf, docx, pptx, xlsx, odt, ods, odp,"
+        " epub and html.",
+        check=check_file_kind,
+    )
     hide: tuple[str, ...] = setting(
         (),
         "Pages to exclude from search, by the same patterns. They can be read and listed, and their links count.",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_origin
 from urllib.parse import urlsplit
 
 from wikiholt.errors import InvalidSetting
+from wikiholt.text.page_names import FILE_KINDS
 
 SettingValue = str | int | float | bool | Path | tuple[str, ...]
 T = TypeVar("T")
@@ -302,3 +303,9 @@ def check_boost_rule(text: str) -> str:
     except ValueError:
         is_valid = False
     return "" if is_valid else f"write PATTERN=FACTOR with a factor from {_MIN_BOOST} to {_MAX_BOOST:.0f}: /runbooks=2"
+
+
+def check_file_kind(text: str) -> str:
+    """The reason why this names no kind of documents, or an empty string."""
+    is_known = text.lower().removeprefix(".") in FILE_KINDS
+    return "" if is_known else f"{text[:40]!r} is none of {', '.join(FILE_KINDS)}"

@@ -162,16 +162,35 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
         lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
+    if status.documents:
+        counts = ", ".join(f"{count} {extension}" for extension, count in status.documents.items())
+        text = f"{format_count(sum(status.documents.values()), 'document')}: {counts}"
+        lines.append(style.format_dim(f"  {to_safe_line(text)}"))
     lines += [*_format_problems(status.wiki.slug, status, style), *_format_skipped(status.skipped, style)]
     if status.ignored:
         counts = ", ".join(f"{count} {pattern}" for pattern, count in status.ignored.items())
         text = f"{format_count(sum(status.ignored.values()), 'page')} ignored: {counts}"
         lines.append(style.format_dim(f"  {to_safe_line(text)}"))
-    lines += _format_health(status, style)
+    lines += [*_format_language(status), *_format_health(status, style)]
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))
         lines.append(f"  hint: {to_safe_line(status.error.hint)}")
     return lines
+
+
+def _format_language(status: WikiStatus) -> list[str]:
+    """What helps if most pages are in a language that the model does not know."""
+    from wikiholt.models.model_files import ENGLISH_MODELS, MULTILINGUAL_MODEL
+    from wikiholt.text.language_names import LANGUAGES
+
+    language, state = status.main_language, status.state
+    if language in ("", "english") or state is None or state.recipe.model not in ENGLISH_MODELS:
+        return []
+    stemming = f"`wikiholt set {status.wiki.slug} language={language}`, and " if language in LANGUAGES else ""
+    return [
+        f"  most pages are in {language.capitalize()}; the model {state.recipe.model} finds by meaning in English only",
+        f'  hint: {stemming}`model = "{MULTILINGUAL_MODEL}"` in wikiholt.toml (docs/models.md, Other languages)',
+    ]
 
 
 def _format_health(status: WikiStatus, style: TerminalStyle) -> list[str]:

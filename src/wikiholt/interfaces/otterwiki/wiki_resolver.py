@@ -22,7 +22,7 @@ from wikiholt.domain.slugs import propose_slug
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
-from wikiholt.text.page_names import make_page_name
+from wikiholt.text.page_names import is_document, make_page_name
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import PathStyle
 
@@ -232,6 +232,10 @@ class OtterwikiPaths(PathStyle):
         return self.to_display_path(path)
 
     def to_url(self, url: str) -> str:
+        path, mark, anchor = url.partition("#")
+        if is_document(path):  # documents are attachments of a page
+            folder, _, name = path.rpartition("/")
+            url = f"{folder}/a/{name}{mark}{anchor}"
         return self.root + url if url.startswith("/") else url
 
     def to_git_prefix(self, prefix: str) -> str:

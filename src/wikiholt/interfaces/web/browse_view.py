@@ -15,11 +15,13 @@ from wikiholt.errors import PageNotFound, WikiholtError
 from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.search_view import render_form
+from wikiholt.text.navigation import Navigation
 from wikiholt.text.properties import parse_condition
 from wikiholt.wikis.session import WikiSession
 
 _INDEX_NAMES = frozenset({"index", "_index", "readme", "home"})
 """File names of a page that introduces its folder, without extension and case."""
+_NO_NAVIGATION = Navigation()
 _NUMBER = re.compile(r"(\d+)")
 _MAX_VALUES = 500
 _MAX_TREE_LEVELS = 2
@@ -45,10 +47,11 @@ class Folder:
         return before, self.pages[position + 1] if position + 1 < len(self.pages) else None
 
 
-def build_folder(path: str, pages: Iterable[StoredPage]) -> Folder:
+def build_folder(path: str, pages: Iterable[StoredPage], navigation: Navigation = _NO_NAVIGATION) -> Folder:
     """The pages of a folder, first the one that introduces it, and the folders in it.
 
-    A folder that contains nothing but its index page is listed as a page.
+    A folder that contains nothing but its index page is listed as a page. Those in the navigation of the site are in
+    its order, before the others, with its titles.
     """
     start = f"{path}/" if path else ""
     own: list[StoredPage] = []
@@ -60,14 +63,24 @@ def build_folder(path: str, pages: Iterable[StoredPage]) -> Folder:
     for name, found in [*inside.items()]:
         if len(found) == 1 and _is_index(found[0].path.removeprefix(f"{start}{name}/")):
             own += inside.pop(name)
-    own.sort(key=lambda page: (not _is_index(page.path[len(start) :]), _make_sort_key(page.path[len(start) :])))
-    folders = sorted(inside, key=_make_sort_key)
-    return Folder(path, tuple(Facet(start + name, len(inside[name])) for name in folders), tuple(own))
+    places, last = navigation.places, len(navigation.places)
+
+    def make_page_key(page: StoredPage) -> tuple[bool, int, list[tuple[int, int, str]]]:
+        name = page.path[len(start) :]
+        return not _is_index(name), places.get(page.path, last), _make_sort_key(name)
+
+    def make_folder_key(name: str) -> tuple[int, list[tuple[int, int, str]]]:
+        return min(places.get(page.path, last) for page in inside[name]), _make_sort_key(name)
+
+    titled = (page._replace(name=navigation.titles.get(page.path, page.name)) for page in own)
+    folders = (Facet(start + name, len(inside[name])) for name in sorted(inside, key=make_folder_key))
+    return Folder(path, tuple(folders), tuple(sorted(titled, key=make_page_key)))
 
 
 def load_folder(wiki: WikiSession, path: str) -> Folder:
     """The contents of one folder of the wiki."""
-    return build_folder(path, wiki.handle.pages.list(PageFilter(path_prefix=path)).pages)
+    pages = wiki.handle.pages
+    return build_folder(path, pages.list(PageFilter(path_prefix=path)).pages, pages.read_navigation())
 
 
 def load_folder_of_page(wiki: WikiSession, path: str) -> Folder:

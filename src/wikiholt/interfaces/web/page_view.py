@@ -22,6 +22,7 @@ from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_
 from wikiholt.interfaces.web.preview import PreviewDocument, build_preview_document
 from wikiholt.interfaces.web.renderer import render_changes
 from wikiholt.interfaces.web.search_view import render_form
+from wikiholt.text.page_names import is_document
 from wikiholt.wikis.session import WikiSession
 
 _FIRST_TITLE = re.compile(r'\s*<h1(?: id="([^"]*)")?>(.*?)</h1>\s*', re.DOTALL)
@@ -31,12 +32,15 @@ _MIN_HEADINGS = 3
 _MAX_SIMILAR = 5
 _MAX_BACKLINKS = 50
 _MAX_COMMITS = 100
+PDF_MEDIA_TYPE = "application/pdf"
 _SHOWN_MEDIA_TYPES = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"}
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml", PDF_MEDIA_TYPE}
 )
 """Media types that a browser may show. All other files are downloads."""
 _SANDBOX_CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
 """Nothing runs and nothing is loaded if a file, such as an SVG image, is opened directly."""
+_PDF_CSP = "default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'none'"
+"""A browser shows a PDF in its own viewer, which does not work in a sandbox."""
 
 
 def _make_handler(view: Callable[[Request, WikiSession], Response]) -> Callable[[Request], Response]:
@@ -83,7 +87,7 @@ def handle_file(request: Request) -> Response:
     is_shown = file.media_type in _SHOWN_MEDIA_TYPES
     headers = {
         "Cache-Control": PRIVATE_CACHE_CONTROL,
-        "Content-Security-Policy": _SANDBOX_CSP,
+        "Content-Security-Policy": _PDF_CSP if file.media_type == PDF_MEDIA_TYPE else _SANDBOX_CSP,
         "ETag": f'"{file.blob}"',
     }
     if matches_etag(request.headers.get("if-none-match", ""), headers["ETag"]):
@@ -133,6 +137,8 @@ def _render_facts(page: PreviewDocument) -> str:
 
 def _render_actions(page: PreviewDocument) -> str:
     links = [_render_page_link("history", page["path"], "History"), _render_page_link("source", page["path"], "Source")]
+    if is_document(page["path"]):
+        links = [f'<a href="files/{quote(page["path"])}">Original</a>', links[0]]
     for address, text in ((page["edit_url"], "Edit"), (page["url"], "Open in the wiki")):
         if address.startswith(("http://", "https://")):
             links.append(f'<a href="{escape(address)}" rel="noopener">{text}</a>')

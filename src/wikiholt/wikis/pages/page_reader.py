@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
@@ -13,7 +14,7 @@ from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import fold_path
-from wikiholt.text.page_names import get_page_path, has_link_extension, make_page_name
+from wikiholt.text.page_names import get_page_path, has_link_extension, is_document, make_page_name
 from wikiholt.wikis.pages.indexed_pages import IndexedPages, IndexOpener
 
 MAX_PATH_CHARS = 1000
@@ -226,6 +227,14 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
         raise InvalidPage(
             f"the page {page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
         )
+    if is_document(page_file.file):
+        try:
+            text = convert_document(page_file.file, blob.data).text
+        except UnreadableDocument as error:
+            raise InvalidPage(
+                f"the document {page_file.path} has no text: {error.detail}", hint="open the file itself"
+            ) from error
+        return RawPage(text.encode(), text)
     try:
         # Exactly as in the file, so that writing it back changes nothing.
         return RawPage(blob.data, blob.data.decode("utf-8"))
@@ -261,7 +270,7 @@ def is_below(path: str, prefix: str) -> bool:
 
 def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files that a path may name, the likeliest first."""
-    return (path, f"{path}.md") if has_link_extension(path) else (f"{path}.md",)
+    return (path, f"{path}.md") if has_link_extension(path) or is_document(path) else (f"{path}.md",)
 
 
 def get_new_file(path: str) -> str:

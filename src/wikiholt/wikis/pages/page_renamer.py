@@ -8,7 +8,7 @@ from wikiholt.domain.page import MovedFile, PageRenameResult
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageExists
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part, get_other_names
-from wikiholt.text.page_names import get_page_path, is_folder_page
+from wikiholt.text.page_names import get_extension, get_page_path, is_document, is_folder_page
 from wikiholt.wikis.pages.page_reader import PageFile, get_new_file, parse_name_and_warnings
 from wikiholt.wikis.pages.page_writer import PageWriter
 
@@ -59,7 +59,8 @@ class PageRenamer(PageWriter):
             assert head is not None, "there is a page, so there is a commit"
             self._require_free(page_file, file, new_path, head)
             tree = self._source.read_tree(head)
-            folders = self._find_folders(page_file.file, file) if move_subpages else None
+            is_alone = not move_subpages or is_document(file)
+            folders = None if is_alone else self._find_folders(page_file.file, file)
             moves = [_FileMove(page_file.file, file, page_file.blob)]
             moves += self._find_moves(page_file.file, folders, tree, head) if folders else ()
             own, contents, others = self._read_own(page_file), {}, list[_EditedPage]()
@@ -79,6 +80,9 @@ class PageRenamer(PageWriter):
         return self._retry(attempt)
 
     def _require_free(self, page_file: PageFile, file: str, new_path: str, head: str) -> None:
+        extension = get_extension(page_file.file)
+        if (is_document(page_file.file) or is_document(file)) and get_extension(file) != extension:
+            raise InvalidPage(f"a page keeps the extension of its file, {extension}", hint="give another path")
         if file == page_file.file:
             raise InvalidPage(f"{page_file.path!r} is already the page's path", hint="give another path")
         existing = self._find_page(new_path, head)

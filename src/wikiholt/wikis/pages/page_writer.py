@@ -8,7 +8,7 @@ from typing import TypeVar
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.domain.page import PageDeleteResult, PageWriteResult
 from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch, SourceCorrupt
-from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_names import get_page_path, is_document
 from wikiholt.wikis.pages.page_reader import PageFile, PageReader, get_new_file, parse_name_and_warnings, read_text
 
 _MAX_TRIES = 8
@@ -144,6 +144,8 @@ class PageWriter(PageReader):
         self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str
     ) -> PageWriteResult:
         path = get_page_path(file)
+        if is_document(file):
+            raise InvalidPage(f"{path} is a document and not Markdown", hint="change the file itself")
         name, warnings = parse_name_and_warnings(file, data, self.get_pipeline())
         if page_file is not None and self._has_content(page_file, data):
             return PageWriteResult(

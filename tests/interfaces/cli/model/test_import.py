@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.api.importer.import_fixtures import GARDEN_PAGES, HARBOUR_PAGES, ImportFixture, to_metadata
-from tests.support.converted_model import convert_multilingual_model
 from wikiholt import models
 from wikiholt.api.importer.shared_index import SharedRow
 from wikiholt.interfaces.cli.main import main
@@ -25,18 +24,16 @@ def encode_faiss(rows: list[SharedRow]) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two wikis, a directory with the indexes of both by the default model, and one with those of another model."""
+    """Two wikis, and a directory with the indexes of both."""
     place = tmp_path_factory.mktemp("cli")
     imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    other = convert_multilingual_model(tmp_path_factory)
-    for name, precision in ((models.DEFAULT_MODEL, "int8"), (other, "fp32")):
-        model = models.load_embedder(name, precision=precision)
-        for slug in ("harbour", "garden"):
-            rows = imports.make_rows(slug, embedder=model)
-            there = place / precision / slug
-            there.mkdir(parents=True)
-            (there / "index.faiss").write_bytes(encode_faiss(rows))
-            (there / "embeddings.json").write_text(json.dumps([to_metadata(row) for row in rows]), "utf-8")
+    model = models.load_embedder(models.DEFAULT_MODEL, precision="int8")
+    for slug in ("harbour", "garden"):
+        rows = imports.make_rows(slug, embedder=model)
+        there = place / "int8" / slug
+        there.mkdir(parents=True)
+        (there / "index.faiss").write_bytes(encode_faiss(rows))
+        (there / "embeddings.json").write_text(json.dumps([to_metadata(row) for row in rows]), "utf-8")
     imports.close()
     return place
 
@@ -67,22 +64,6 @@ def test_the_import_command_plans_runs_and_verifies(
     assert json.loads(out)["results"][0]["path"] == "home"
     code, out, _ = run_command(capsys, *at, "search", "-w", "garden", "mackerelcanary", "--json")
     assert "mackerel" not in json.dumps(json.loads(out)["results"])
-
-
-def test_vectors_of_another_precision_are_not_reused(
-    place: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = place / "another-data"
-    imports = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    imports.close()
-    at = ("--data", str(copy / "data"), "--set", f"model={convert_multilingual_model(tmp_path_factory)}")
-    code, out, _ = run_command(capsys, *at, "import", "faiss", str(place / "fp32"), "--json")
-    report = json.loads(out)
-    assert code == 0
-    assert not report["agreements"][0]["agrees"]
-    assert "precision" in report["agreements"][0]["reason"]
-    assert [(wiki["reused"], wiki["embedded"]) for wiki in report["wikis"]] == [(0, 2), (0, 3)]
-    assert all(wiki["proof"]["foreign"] == 0 for wiki in report["wikis"])
 
 
 def test_rows_without_a_clear_owner_are_listed_and_rejected(

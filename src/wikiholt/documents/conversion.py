@@ -1,0 +1,67 @@
+"""Converts one document in a process that has limits and may die."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from wikiholt.text.page_names import get_extension
+
+_START = "import sys; sys.path[:] = sys.argv[2:]; from wikiholt.documents import worker; worker.convert(sys.argv[1])"
+_TIMEOUT_S = 180.0
+_MAX_OUTPUT_BYTES = 64 * 1024**2
+
+
+class UnreadableDocument(Exception):
+    """The text of a document cannot be read, and why."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedDocument:
+    """The text of a document as Markdown, with its title in frontmatter, and warnings."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def convert_document(file: str, data: bytes) -> ConvertedDocument:
+    """Convert a document, whose format its extension says. Raises UnreadableDocument."""
+    # In some servers sys.executable is not Python.
+    python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
+    command = [python, "-I", "-c", _START, get_extension(file), *filter(None, sys.path)]
+    with tempfile.TemporaryFile() as source:
+        source.write(data)
+        source.seek(0)
+        try:
+            # The process gets no environment: whatever the document does to it, there is nothing to find.
+            process = subprocess.Popen(
+                command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}, start_new_session=True
+            )
+        except OSError as error:
+            raise UnreadableDocument("failed", f"no process could be started to read it: {error}") from error
+    timer = threading.Timer(_TIMEOUT_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        with process:
+            assert process.stdout is not None
+            output = process.stdout.read(_MAX_OUTPUT_BYTES)
+            process.kill()  # it may wait for us to read more
+    finally:
+        timer.cancel()
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        detail = f"the process that read it ended with code {process.returncode}: it takes too much time or memory, or"
+        raise UnreadableDocument("too-costly", f"{detail} is damaged") from None
+    if "reason" in answer:
+        raise UnreadableDocument(str(answer["reason"]), str(answer["detail"]))
+    return ConvertedDocument(str(answer["text"]), tuple(map(str, answer["warnings"])))

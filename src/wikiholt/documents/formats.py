@@ -1,0 +1,96 @@
+"""Reads the text of documents. It runs only in the process that `wikiholt.documents.worker` limits."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from wikiholt.documents.markdown_writer import MarkdownWriter
+
+MAX_PAGES = 5_000
+"""Pages of a PDF that are read."""
+_LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])(?:-|\u00ad|\ufffe)\n(?=[^\W\d_A-Z])")
+_FILE_NAME = re.compile(r"(?i)\.(?:docx?|odt|pptx?|tex|dvi|indd|qxd|rtf|pages|pdf)\s*\Z|\Auntitled|^Microsoft Word")
+
+
+class DocumentFault(Exception):
+    """Why a document has no text: a code and a sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def read_document(extension: str, data: bytes) -> tuple[str, list[str]]:
+    """The Markdown of a document and warnings. Raises DocumentFault, or anything for a damaged file."""
+    writer = MarkdownWriter()
+    _READERS[extension](data, writer)
+    if not writer.has_text:
+        raise DocumentFault("no-text", "it contains no text")
+    return writer.to_markdown(), writer.warnings
+
+
+def _read_pdf(data: bytes, writer: MarkdownWriter) -> None:
+    import pypdfium2  # noqa: PLC0415 - only for its format
+    from pypdfium2 import PdfiumError  # noqa: PLC0415
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except PdfiumError as error:
+        if "password" in str(error).lower():
+            raise DocumentFault("encrypted", "it is encrypted with a password; save it without one") from error
+        raise DocumentFault("damaged", f"this PDF cannot be opened: {error}") from error
+    title = str(document.get_metadata_dict().get("Title", "")).strip()
+    writer.title = "" if _FILE_NAME.search(title) else title
+    empty = failed = 0
+    count = min(len(document), MAX_PAGES)
+    for index in range(count):
+        try:
+            text = document[index].get_textpage().get_text_bounded()
+        except PdfiumError:
+            failed += 1
+            continue
+        text = _LINE_END_HYPHEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        if not text.strip():
+            empty += 1
+            continue
+        writer.add_heading(2, f"Page {index + 1}")
+        for paragraph in re.split(r"\n\s*\n", text):
+            writer.add_paragraph(paragraph)
+        if writer.is_full:
+            break
+    if not writer.has_text:
+        if failed == count and count:
+            raise DocumentFault("damaged", f"none of its {count} pages can be read")
+        raise DocumentFault("scanned", f"none of its {count} pages has text: they are pictures, such as scans")
+    if empty:
+        writer.warnings.append(f"{empty} of {count} pages have no text: they are empty or pictures, such as scans")
+    if failed:
+        writer.warnings.append(f"{failed} of {count} pages cannot be read")
+    if len(document) > count:
+        writer.warnings.append(f"only the first {MAX_PAGES:,} of {len(document):,} pages are indexed")
+
+
+def _read_html(data: bytes, writer: MarkdownWriter) -> None:
+    from wikiholt.documents.html_reader import read_html  # noqa: PLC0415
+
+    read_html(data, writer)
+
+
+def _read_office(data: bytes, writer: MarkdownWriter) -> None:
+    from wikiholt.documents.office_readers import read_office  # noqa: PLC0415
+
+    read_office(data, writer)
+
+
+_READERS: Mapping[str, Callable[[bytes, MarkdownWriter], None]] = {
+    ".pdf": _read_pdf,
+    ".html": _read_html,
+    ".htm": _read_html,
+    ".docx": _read_office,
+    ".pptx": _read_office,
+    ".xlsx": _read_office,
+    ".odt": _read_office,
+    ".odp": _read_office,
+    ".ods": _read_office,
+    ".epub": _read_office,
+}
