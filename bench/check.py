@@ -17,8 +17,10 @@ from bench.report import make_head, make_parser, publish
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.git.pinned_repository import PinnedRepository
 from wikiholt.interfaces.cli.check_command import open_check_service, register_wiki
+from wikiholt.wikis.check import wiki_check
 from wikiholt.wikis.check.findings import RULES
 from wikiholt.wikis.check.wiki_check import QUESTIONS_FILE, CheckReport, WikiCheck
+from wikiholt.wikis.check.wiki_state import WikiState
 from wikiholt.wikis.handle import WikiHandle
 
 
@@ -48,6 +50,17 @@ def measure(arguments: Namespace) -> Iterator[str]:
         embedded.append(handle.sync().chunks_embedded)
         return handle
 
+    states: dict[str, WikiState] = {}
+
+    def read_once(handle: WikiHandle) -> WikiState:
+        """The state that was read last, if it is of this commit: each commit is a head, and then a base."""
+        revision = handle.get_indexed_revision() or ""
+        if revision not in states:
+            states.clear()
+            states[revision] = read_state(handle)
+        return states[revision]
+
+    read_state, wiki_check._read_state = wiki_check._read_state, read_once
     check = WikiCheck(open_at, service.get_source(wiki), QUESTIONS_FILE, ())
     base = check.check_base(commits[0], [])
     reports: list[CheckReport] = []
@@ -56,6 +69,7 @@ def measure(arguments: Namespace) -> Iterator[str]:
     for commit in commits[1:]:
         began = time.monotonic()
         report = check.check_head(base, commit, [], ())
+        assert (report.base, report.head) == (base.state.revision, commit)
         base = check.check_base(commit, [])
         seconds.append(time.monotonic() - began)
         reports.append(report)

@@ -4,12 +4,15 @@
 
 claims.tsv has sentences about pages of the example wikis and of the documentation, each faithful or with what is wrong with it.
 Each sentence cites the passage of its page that has most of its words. The rules were chosen with the sentences about
-`allotment`, and looked at with those about `runbook`; those about `docs` were written afterwards.
+`allotment`, and looked at with those about `runbook`; those about `docs` were written afterwards. The second table has sentences of the same pages with one random change.
 """
 
+import random
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +31,8 @@ CLAIMS = Path(__file__).with_name("claims.tsv")
 PAGES = Path(demo_command.__file__).with_name("demo_wikis")
 DOCUMENTATION = Path(__file__).parents[1] / "docs"
 FAITHFUL = "faithful"
+MIN_WORDS = 5
+SEED = 1
 
 
 class Claim(NamedTuple):
@@ -86,11 +91,52 @@ def measure(*, show: bool) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def falsify(words: Sequence[str], others: Sequence[str], choice: random.Random) -> Iterator[tuple[str, str]]:
+    """The sentence with another number, negation or name, and with words of another page added."""
+    for place, word in enumerate(words):
+        changed = list(words)
+        if re.fullmatch(r"\d+", word):
+            changed[place] = str(int(word) + choice.randint(1, 9))
+            yield "number", " ".join(changed)
+        elif word in ("not", "never", "no"):
+            yield "negation left out", " ".join(changed[:place] + changed[place + 1 :])
+        elif word in ("is", "are", "may", "can", "must", "has", "have") and "not" not in words:
+            yield "negation added", " ".join([*changed[: place + 1], "not", *changed[place + 1 :]])
+        elif place and word.isalpha() and word.istitle():
+            changed[place] = choice.choice(
+                [name for name in others if name.istitle() and name.isalpha() and name.lower() not in others]
+            )
+            yield "name", " ".join(changed)
+    start = choice.randrange(len(others) - 5)
+    yield "addition", " ".join([*words[:-1], words[-1].rstrip("."), "and", *others[start : start + 5]])
+
+
+def measure_generated() -> Iterator[str]:
+    """Every sentence of the pages, as it is and with one change of each kind."""
+    choice, counts = random.Random(SEED), Counter[tuple[str, bool]]()
+    pages = sorted({claim.page for claim in read_claims()})
+    for page in pages:
+        passages = read_passages(page)
+        quoted = QuotedPassages(passages, "english")
+        other = choice.choice([each for each in pages if each.partition("/")[0] != page.partition("/")[0]])
+        others = " ".join(chain.from_iterable(read_passages(other))).split()
+        for number, passage in enumerate(passages, 1):
+            for sentence in passage[1:]:
+                if sentence.endswith(".") and len(words := sentence.split()) >= MIN_WORDS:
+                    changed = dict(falsify(words, others, choice))
+                    for kind, text in {"unchanged": sentence, **changed}.items():
+                        counts[kind, bool(quoted.find_fault(text, [number]))] += 1
+    yield make_head("| sentences of the pages | struck |")
+    for kind in sorted({kind for kind, _ in counts}, reverse=True):
+        yield f"| {kind} | {counts[kind, True]} of {counts[kind, True] + counts[kind, False]} |"
+
+
 def main() -> None:
     parser = make_parser(__doc__, "claims")
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
-    publish("claims", __doc__, list(measure(show=arguments.show)), write=arguments.write)
+    lines = [*measure(show=arguments.show), "", *measure_generated()]
+    publish("claims", __doc__, lines, write=arguments.write)
 
 
 if __name__ == "__main__":

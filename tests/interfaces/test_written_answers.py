@@ -244,6 +244,9 @@ def test_the_command_shows_its_own_answer_and_then_what_is_written(
     model.status = 500
     failed = run(*options, *question)
     assert "note: the language model cannot be used" in failed.out
+    assert "The language model server" in run(*options, "doctor").out
+    model.status = 200
+    assert "scripted on 127.0.0.1" in run(*options, "doctor").out
 
 
 def test_a_model_without_an_address_is_an_error_that_says_what_to_set(run: CommandRunner) -> None:  # noqa: F811

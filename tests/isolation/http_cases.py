@@ -66,8 +66,9 @@ class ApiRoute:
         return self.path == "/api/v1/search"
 
     @property
-    def is_admin_route(self) -> bool:
-        return self.path in ("/api/v1/backup", "/api/v1/backups", "/api/v1/restore", "/api/v1/report")
+    def needs_more_than_reading(self) -> bool:
+        names = ("backup", "backups", "restore", "report", "duplicates")
+        return self.path in {f"/api/v1/{name}" for name in names}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ GERMAN = [["Heizung", "Die Heizung darf nachts nicht ausgeschaltet werden.", "De
         ("The boiler must be descaled every three months with citric acid.", [1], ""),
         ("Vinegar must not be used for the boiler.", [1], ""),
         ("The key is with Anna.", [1], ""),
+        ("never use vinegar", [1], ""),
         ("Parking costs 1200 per year.", [2], ""),
         ("Descale the boiler every 3 months; the office opens at 9.", [1, 2], ""),
         ("Descale the boiler every 3 months.", [], "it cites no passage"),
@@ -63,6 +64,16 @@ def test_other_languages_have_their_negations(sentence: str, *, is_supported: bo
 def test_scripts_without_spaces_are_compared_by_pairs(sentence: str, *, is_supported: bool) -> None:
     passages = [["当番", "当番は毎週月曜日に交代します。", "引き継ぎは10分の通話で行います。"]]
     assert (QuotedPassages(passages, "english").find_fault(sentence, [1]) == "") == is_supported
+
+
+def test_a_copied_sentence_is_supported_whatever_it_negates() -> None:
+    lines = [
+        "It needs no labels and changes nothing.",
+        "Neither Anna nor the key was there, or none of it.",
+        "A · yes · no · no",
+    ]
+    quoted = QuotedPassages([["Page", *lines]], "english")
+    assert [quoted.find_fault(line, [1]) for line in lines] == [""] * 3
 
 
 @pytest.mark.parametrize("text", ["\x00", "9" * 100_000, "not " * 5_000, "a." * 5_000, "١٢ ½ ²", "’’’", "--- |||"])

@@ -70,6 +70,7 @@ def test_no_visible_text_is_lost() -> None:
         ("A word and <span class=", "A word and"),
         ("the shed](sheds.md) and [the barn](barns", "the shed and the barn"),
         ('text="seedlings" >}} grow', "grow"),
+        ("**{{fm.title}}** renames a note. __{{x}}__", "renames a note."),
         ("They grow. {{< note", "They grow."),
         ("| Leek | Feb", "Leek · Feb"),
         ("A --> B is an arrow", "A --> B is an arrow"),

@@ -17,6 +17,8 @@ MIN_WORDS = 0.5
 """The share of the words of a sentence that its passages have."""
 MAX_NEW_WORDS = 2
 """Words in a row that the passages do not have."""
+_COPIED, _MIN_COPIED = 0.8, 3
+"""A sentence with this share of the words of a quoted one, and at least as many, is compared as a copy."""
 MAX_SENTENCE_CHARS = 1_000
 _NEAR = 0.6
 """Sentences of a passage with this share of the words that the closest one shares are compared too."""
@@ -88,6 +90,7 @@ class _Word(NamedTuple):
     is_name: bool = False
     is_number: bool = False
     is_negated: bool = False
+    is_negation: bool = False
     is_pair: bool = False
     """Whether it is a pair of characters of a script without spaces."""
 
@@ -114,6 +117,8 @@ class QuotedPassages:
             return "it has no words to compare"
         passages = [self._passages[number - 1] for number in dict.fromkeys(cited)]
         quoted = [line for lines in passages for line in lines]
+        if any(_list_words(line) == _list_words(words) for line in quoted):
+            return ""  # a copy
         known = [word for line in quoted for word in line if word.term]
         near_lines = _find_near(terms, quoted)
         near = [word for line in (*near_lines, *(lines[0] for lines in passages)) for word in line]
@@ -121,6 +126,7 @@ class QuotedPassages:
             _compare_words(terms, known)
             or _compare_numbers(words, near_lines, quoted)
             or _compare_names(terms, known)
+            or _compare_copies(words, near_lines, known)
             or _compare_negations(words, near)
             or _compare_opposites(words, near)
             or _find_replaced(words, known, near)
@@ -149,7 +155,7 @@ class QuotedPassages:
                 and not number
                 and (bool(_IDENTIFIER.fullmatch(text)) or (text[0].isupper() and not is_first))
             )
-            yield _Word(folded, text, term, is_name, bool(number), position in negated)
+            yield _Word(folded, text, term, is_name, bool(number), position in negated, _is_negation(folded, negations))
             is_first = text in ".:!?|"
 
 
@@ -174,8 +180,9 @@ def _find_negated(tokens: Sequence[re.Match[str]], negations: frozenset[str], sc
             if words[later] in (".,;:!?()|" if scope == _SCOPE else ".;!?"):
                 break
             reached.add(later)
-        # One negation in the scope of another cancels it: never without.
-        negated ^= {position, *(reached or range(max(0, position - 3), position))}
+        reached |= {position, *(() if reached else range(max(0, position - 3), position))}
+        # In a passage, one negation in the scope of another cancels it: never without.
+        negated = negated ^ reached if scope == _SCOPE else negated | reached
     return negated
 
 
@@ -199,6 +206,10 @@ def _find_near(terms: Sequence[_Word], quoted: Sequence[Sequence[_Word]]) -> lis
     shared = [sum(_has(line, word.term) for word in terms if not word.is_number) for line in quoted]
     least = max(1, max(shared, default=0) * _NEAR)
     return [line for line, count in zip(quoted, shared, strict=True) if count >= least]
+
+
+def _list_words(line: Sequence[_Word]) -> list[str]:
+    return [word.text for word in line if word.text[0].isalnum()]
 
 
 def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
@@ -237,6 +248,23 @@ def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
     )
 
 
+def _compare_copies(words: Sequence[_Word], near: Sequence[Sequence[_Word]], known: Sequence[_Word]) -> str:
+    """A sentence that has nearly all words of a quoted one must have as many negations, and hardly any other words."""
+    for line in near:
+        terms = [word for word in line if word.term]
+        if len(terms) < _MIN_COPIED or sum(_has(words, word.term) for word in terms) < _COPIED * len(terms):
+            continue
+        new = [word.text for word in words if word.term and not _has(terms, word.term)]
+        negations, quoted = (sum(word.is_negation for word in each) for each in (words, line))
+        if len(new) < _MIN_COPIED and negations != quoted and not any(word.text in _LIMITS for word in words):
+            return "the passages negate this in another way"
+        unknown = [word.text for word in words if word.term and not word.is_pair and not _has(known, word.term)]
+        if len(unknown) > MAX_NEW_WORDS:
+            return f"the passages do not have: {', '.join(unknown)}"
+        return ""
+    return ""
+
+
 def _compare_negations(words: Sequence[_Word], near: Sequence[_Word]) -> str:
     negated = {word.term for word in near if word.term and word.is_negated}
     plain = {word.term for word in near if word.term and not word.is_negated}
@@ -244,7 +272,7 @@ def _compare_negations(words: Sequence[_Word], near: Sequence[_Word]) -> str:
     if any(word.is_negated for word in words):
         if own & (plain | negated) and not own & negated:
             return "the passages do not negate this"
-        return "" if negated else "the passages do not negate this"
+        return "" if any(word.is_negated for word in near) else "the passages do not negate this"
     if any(word.text in _LIMITS for word in words):
         return ""
     if lost := [word.text for word in words if word.term in negated - plain]:

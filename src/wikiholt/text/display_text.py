@@ -31,6 +31,8 @@ _QUOTED_ARGUMENT = re.compile(r"\"([^\"]*+)\"|'([^']*+)'")
 _LINK_MACRO = re.compile(
     r"\w*xref|glossary|\w+element|svgattr|http(?:header|status|method)|webextapiref|rfc", re.IGNORECASE
 )
+_EMPTY_EMPHASIS = re.compile(r"(?<![*_\w])(?:\*{4}|_{4})(?![*_\w])")
+"""What is left of a bold macro that displays nothing."""
 _LONE_BRACES = re.compile(r"\{\{[{<%#!/&~]?|[>%#/~]?\}\}\}?|\{%-?|-?%\}")
 _HIDDEN_ELEMENT = re.compile(r"<(script|style|template)\b[^<>]*+>", re.IGNORECASE)
 _HIDDEN_END = {name: re.compile(rf"</{name}\b[^<>]*+>", re.IGNORECASE) for name in ("script", "style", "template")}
@@ -77,7 +79,7 @@ def replace_macros(text: str) -> str:
     if "}}" in text:
         text = _PARTIAL_SHORTCODE.sub("", text)
     if "{{" in text:
-        text = _replace_between(text, "{{", "}}", _render_macro)
+        text = _EMPTY_EMPHASIS.sub("", _replace_between(text, "{{", "}}", _render_macro))
     if "{%" in text:
         text = _replace_between(text, "{%", "%}", lambda _: "")
     if "{#" in text and "#}" in text:

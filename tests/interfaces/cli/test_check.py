@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -139,6 +140,14 @@ def test_a_cache_is_used_again_by_one_check_at_a_time(run: CommandRunner, wiki: 
     assert (done.code, done.err.splitlines()[0]) == (4, f"error: another check uses {of_wiki}")
     done = run("check", str(wiki.path), "--cache", str(wiki.path / "Home.md" / "x"))
     assert (done.code, "cannot be written" in done.err) == (7, True)
+
+
+def test_a_cache_that_was_moved_is_of_the_new_place(run: CommandRunner, wiki: Repository, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert run("check", str(wiki.path), "--cache", str(old)).code == 0
+    shutil.copytree(old, new)
+    wiki.commit({"rules.md": None})
+    assert run("check", str(wiki.path), "--cache", str(new), "--base", "HEAD~1").code == 10
 
 
 def test_the_settings_and_searches_of_a_registered_wiki_count(run: CommandRunner, wiki: Repository) -> None:

@@ -18,7 +18,7 @@ def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
             "Home.md": "# Home\n\nTo [[Soil|the soil]]. %%secret%%\n\n> [!tip]- Worms\n> They dig.\n",
             "garden/Soil.md": "Dark.\n",
             "pane.png": "x",
-            "plan.docx": "x",
+            "plan.dwg": "x",
         }
     )
     monkeypatch.chdir(repository.path)
@@ -27,10 +27,10 @@ def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 def test_the_dialect_is_detected_shown_and_changed(run_here: CommandRunner) -> None:
     run_here("add", "vault", ".")
-    assert "  2 files skipped: 1 .docx, 1 .png" in run_here("sync", "vault").out.splitlines()
+    assert "  2 files skipped: 1 .dwg, 1 .png" in run_here("sync", "vault").out.splitlines()
     assert "· obsidian ·" in run_here("status", "vault").out
     status = json.loads(run_here("status", "vault", "--json").out)
-    assert (status["dialect"], status["skipped"]) == ("obsidian", {".docx": 1, ".png": 1})
+    assert (status["dialect"], status["skipped"]) == ("obsidian", {".dwg": 1, ".png": 1})
     page = run_here("read", "Home").out
     assert ("secret" in page, "[!tip]" in page, "Worms" in page) == (False, False, True)
     assert "%%secret%%" in run_here("read", "Home", "--raw").out

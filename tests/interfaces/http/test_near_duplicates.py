@@ -48,3 +48,19 @@ def test_the_list_has_each_group_with_its_places(served: ServedApplication) -> N
     assert group["text"].startswith("# North The boiler room")
     assert [place["path"] for place in group["places"]] == ["Boiler/North", "Boiler/South", "Boiler/West"]
     assert client.get("/api/v1/duplicates", params={"prefix": "Boiler", "limit": 0}).status_code == 422
+
+
+def test_pages_of_different_wikis_are_never_one_hit(served: ServedApplication) -> None:
+    served.beta.commit({"North.md": f"# North\n\n{NOTICE}"})
+    served.make_client("other").get("/api/v1/search", params={"q": "boiler", "fresh": True})
+    params = {"q": "grey book of the boiler room", "wiki": ["alpha", "beta"]}
+    found = served.make_client("operator").get("/api/v1/search", params=params).json()["results"]
+    hits = [hit for hit in found if "North" in hit["path"] or "Boiler/" in hit["path"]]
+    assert sorted(hit["wiki"] for hit in hits) == ["alpha", "beta"]
+    assert {place["path"] for hit in hits for place in hit["also_on"]} <= {
+        "Boiler/North",
+        "Boiler/South",
+        "Boiler/West",
+    }
+    assert sum(len(hit["also_on"]) for hit in hits) == 2
+    assert served.make_client("other").get("/api/v1/duplicates").json()["page_groups"] == 0

@@ -140,9 +140,14 @@ def open_check_service(settings: Settings, data: Path) -> WikiService:
 
 
 def register_wiki(service: WikiService, source: Path, settings: Mapping[str, str]) -> Wiki:
+    """The only wiki of the service. If it is at another path, in a cache that was moved, its index is built again."""
+    path = str(source.resolve())
     known = next((wiki for wiki in service.list_wikis() if wiki.slug == _SLUG), None)
+    if known is not None and known.source != path:
+        service.remove(_SLUG)
+        known = None
     if known is None:
-        return service.add(_SLUG, str(source.resolve()), settings)
+        return service.add(_SLUG, path, settings)
     return service.configure(_SLUG, {**dict.fromkeys(known.settings, ""), **settings})
 
 

@@ -104,8 +104,8 @@ export class Filters {
   group(title, name, values, selected, change, single = false) {
     const missing = selected.filter((value) => values.every((facet) => facet.value !== value)).map((value) => ({ value }));
     const rows = [...values, ...missing];
-    // A single value that all pages have filters nothing.
-    if (!rows.length || (rows.length === 1 && !selected.length && rows[0].count === this.facets.pages)) return [];
+    // A single value is no choice.
+    if (!rows.length || (rows.length === 1 && !selected.length)) return [];
     const isExpanded = this.expanded.has(name);
     const typed = (this.typed[name] || "").toLowerCase();
     const matching = isExpanded ? rows.filter(({ value }) => value.toLowerCase().includes(typed)) : rows;
