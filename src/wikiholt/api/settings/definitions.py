@@ -378,6 +378,13 @@ class Settings:
         minimum=1,
         maximum=10_000_000,
     )
+    search_keep_warm: int = setting(
+        10,
+        "Minutes that a process in the background keeps model and indexes in memory after the last search of a command"
+        " or an agent; it also embeds the pages of a first search. 0 turns it off.",
+        minimum=0,
+        maximum=1440,
+    )
     search_stale_check: bool = setting(
         True, "Whether each search result says if the repository has newer commits than the index."
     )

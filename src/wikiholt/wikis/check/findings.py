@@ -7,7 +7,7 @@ from enum import StrEnum
 from wikiholt.text.links import get_last_part
 from wikiholt.text.page_names import FOLDER_PAGES
 from wikiholt.text.sentence_lines import find_lines
-from wikiholt.wikis.check.number_sentences import NumberSentence, find_conflicts
+from wikiholt.wikis.check.number_sentences import NumberSentence, are_one_series, find_conflicts
 from wikiholt.wikis.check.wiki_state import WikiState
 
 
@@ -132,7 +132,7 @@ def _find_new_duplicates(base: WikiState, head: WikiState, old_paths: Mapping[st
         ]
         original = next((place for place in group.places if place not in new), group.places[0])
         for place in new:
-            if place != original:
+            if not are_one_series(place.path, original.path):
                 message = f"this is nearly the same as {original.file}:{original.first_line}"
                 yield Finding("near-duplicate", Severity.WARNING, place.file, place.first_line, message)
 
