@@ -41,7 +41,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "ask", run_ask)
     parser.add_argument("words", nargs="+", metavar="QUESTION", help="the question")
     add_repeatable(parser, "-w", "--wiki", metavar="SLUG", text="ask this wiki; repeatable")
-    text = "the previous question, whose words count if this one has none of its own or refers back"
+    text = "the previous question, for a follow-up such as: and how long?"
     parser.add_argument("--after", default="", metavar="QUESTION", help=text)
     add_filter_options(parser)
     add_wait_option(parser)

@@ -48,7 +48,7 @@ def add_arguments(commands: Subparsers) -> None:
         help="whether the reranker scores the best pages again (default: for unclear answers, if rerank.model is set)",
     )
     parser.add_argument("--explain", action="store_true", help="say in one line why each hit is there")
-    text = "show pages whose passages are nearly the same as hits of their own"
+    text = "do not combine pages with nearly the same passage into one hit"
     parser.add_argument("--no-collapse", action="store_false", dest="collapse", help=text)
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
     add_wait_option(parser)
