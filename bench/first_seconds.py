@@ -2,7 +2,7 @@
 
     python -m bench.first_seconds FOLDER… [--vault PYTHON] [--qmd PROGRAM] [--rounds N] [--write]
 
-*First answer* is the end of the first `wikiholt search` in a folder that Wikiholt does not know (`--no-wait`), and *all meaning* when
+*First answer* is the end of the first search in a folder that Wikiholt does not know (`--no-wait`), and *all meaning* when
 its background process has embedded every passage. *Later* is the median of further searches from the shell. Peers get the
 same question: ripgrep its longest word, markdown-vault-mcp and qmd (by words, which needs no model) with a new index each. CPU is
 user and system time of the command, and of the background process for *all meaning*.
