@@ -237,14 +237,19 @@ def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], qu
             for lines in (near, quoted)
         ]
         if not any(each.term == word.term for line in counted[0] or counted[1] or near for each in line):
-            return f"the number {word.text} is not there"
+            return f"the passages do not have the number {word.text}"
     return ""
 
 
 def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
     names = {word.term for word in known}
     return next(
-        (f"the name {word.shown} is not there" for word in terms if word.is_name and word.term not in names), ""
+        (
+            f"the passages do not have the name {word.shown}"
+            for word in terms
+            if word.is_name and word.term not in names
+        ),
+        "",
     )
 
 

@@ -325,7 +325,7 @@ class Settings:
     )
     people_groups: tuple[str, ...] = setting(
         (),
-        "What the groups of persons may do: editors=handbook:write, staff=*:read for all wikis, *=handbook:read for "
+        "What the groups of people may do: editors=handbook:write, staff=*:read for all wikis, *=handbook:read for "
         "every person, admins=operator.",
         check=check_group_rule,
     )
@@ -354,11 +354,11 @@ class Settings:
         "", "The header with the address of the person, for commits.", check=check_header_name
     )
     people_proxy_sign_out_url: str = setting(
-        "", "The address at which the proxy signs persons out.", check=check_provider_url
+        "", "The address at which the proxy signs people out.", check=check_provider_url
     )
     people_oidc_issuer: str = setting(
         "",
-        "The issuer of an OpenID provider with which persons sign in; empty means none. Needs the extra oidc.",
+        "The issuer of an OpenID provider with which people sign in; empty means none. Needs the extra oidc.",
         check=check_provider_url,
     )
     people_oidc_name: str = setting("your account", "The name of the OpenID provider on the sign-in page.")

@@ -17,7 +17,7 @@ def open_served_pages(context: CommandContext) -> int:
     link = OwnerLink(context.settings.data).read()
     if link is None or not _is_answered(link):
         raise NotFound(
-            f"No service that can sign you in uses the data directory {context.settings.data}.",
+            f"No service that can sign you in is running on {context.settings.data}.",
             hint="Start one with `wikiholt serve`. The setting serve.owner must be true.",
         )
     open_in_browser(link)
