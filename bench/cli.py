@@ -40,7 +40,7 @@ def main() -> None:
 def measure(place: Path, rounds: int) -> list[str]:
     """The table of all commands."""
     folder = write_demo_wikis(place / "wikis")["allotment"]
-    data = ["--data", str(place / "data")]
+    data = ["--data", str(place / "data"), "--set", "search.keep_warm=0"]
     subprocess.run([*WIKIHOLT, *data, *QUERY], cwd=folder, check=True, capture_output=True)
     commands = {
         "`git --version`": ["git", "--version"],

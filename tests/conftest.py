@@ -39,9 +39,10 @@ settings.load_profile("full" if IS_FULL else "fast")
 
 @pytest.fixture(scope="session", autouse=True)
 def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """No test reads or writes the data directory of the user who runs it."""
+    """No test reads or writes the data directory of the user who runs it, or leaves a process behind."""
     directory = tmp_path_factory.mktemp("user-data")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WIKIHOLT_SEARCH_KEEP_WARM", "0")
         patch.setenv("XDG_DATA_HOME", str(directory))
         yield directory
 

@@ -58,6 +58,7 @@ NOT_IMPORTED = {
 }
 LOOKED_AT = {
     **dict.fromkeys(("psycopg", "psycopg-binary"), "LGPL-3.0; an extra, used as it comes and replaceable by its user"),
+    "pypdfium2": "BSD-3-Clause and Apache-2.0; the wheel has the texts of PDFium's parts, all permissive",
 }
 NOT_SHIPPED = {"feedgen": "LGPL; Otterwiki needs it, and Otterwiki is there for tests alone"}
 ADDRESS = "AUDIT_ADDRESS"

@@ -117,7 +117,8 @@ class CrashGate:
     @staticmethod
     def _is_recovered_by_service(operation: str, subject: str, rng: Random) -> bool:
         """Whether a service does the recovery. With another model it would rebuild all wikis, which is correct."""
-        return rng.random() < 0.15 and subject == "victim" and operation != "other model"
+        is_other = operation in ("other model", "first sync")
+        return rng.random() < 0.15 and subject == "victim" and not is_other
 
     def _take_write_locks(self, rng: Random, *, always: bool) -> None:
         """Leave the lock files as the last writer does, or as they are in a copy of a data directory."""

@@ -15,6 +15,7 @@ from wikiholt.errors import Busy, PageNotFound
 from wikiholt.folder.source import DirectorySource
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.source import GitSource
+from wikiholt.index import batch
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sync import Syncer
@@ -47,6 +48,19 @@ OperationTask = Callable[[OperationContext], None]
 
 def _run_sync(context: OperationContext) -> None:
     context.service.get_handle("victim").sync()
+
+
+def _run_first_sync(context: OperationContext) -> None:
+    """Build an index again without the one that is there: words first, then the vectors, as the background does."""
+    batch._MAX_BATCH_TEXTS = 8  # so that there are several batches
+    wiki = context.service.get_handle("victim")
+    store = context.service.components.store
+    with store.write_lock(wiki.wiki.id, 0):
+        directory = store.get_directory(wiki.wiki.id)
+        for file in (directory / "CURRENT", *directory.glob("g0*")):
+            file.unlink(missing_ok=True)
+    wiki.sync(words_only=True)
+    wiki.sync()
 
 
 def _run_reindex(context: OperationContext) -> None:
@@ -171,6 +185,7 @@ OPERATIONS = {
     "sync": Operation(_run_sync, (Syncer, "sync"), 1300),
     "reindex": Operation(_run_reindex, (Syncer, "sync"), 2800),
     "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
+    "first sync": Operation(_run_first_sync, (Syncer, "sync"), 2800, ("register",), model="other"),
     "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
     "back up": Operation(_create_backups, (IndexBackups, "create"), 430),
     "restore": Operation(_restore_backup, (IndexBackups, "restore"), 900),

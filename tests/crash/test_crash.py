@@ -15,7 +15,7 @@ from tests.crash.random_edits import create_pages
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
+from wikiholt.errors import IndexCorrupt, IndexUnavailable, StorageError
 from wikiholt.index.repair import IndexRepair
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
@@ -97,26 +97,6 @@ def test_an_index_is_fully_read_by_a_sync_only_after_damage_was_reported(
     assert checks == ["read"]
 
 
-def test_vectors_of_two_models_are_never_compared(tmp_path: Path, wiki: WikiHandle) -> None:
-    service = make_cached_service(tmp_path / "data", model="other")
-    handle = service.get_handle("victim")
-    with pytest.raises(ModelMismatch):
-        handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC))
-    answer = handle.search(SearchRequest("unique7"))
-    assert ([hit.path for hit in answer.hits], answer.degraded) == (["b/page-7"], True)
-    assert handle.sync().rebuilt
-    assert handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC)).hits
-    service.close()
-
-
-def test_a_lost_pointer_costs_nothing(tmp_path: Path, wiki: WikiHandle) -> None:
-    (get_index_file(tmp_path, wiki).parent / "CURRENT").unlink()
-    assert wiki.search(SearchRequest("unique7")).hits
-    report = wiki.sync()
-    assert (report.rebuilt, report.chunks_embedded) == (False, 0)
-    wiki.close()
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes, if one can be mounted."""
@@ -144,15 +124,6 @@ def test_a_sync_on_a_full_disk_fails_and_continues_when_there_is_space(tmp_path:
     assert service.get_handle("victim").check() == []
     assert service.get_handle("victim").search(SearchRequest("unique7")).hits
     service.close()
-
-
-def test_a_removal_that_was_killed_is_finished_by_the_next(tmp_path: Path, wiki: WikiHandle) -> None:
-    directory = get_index_file(tmp_path, wiki).parent
-    directory.rename(directory.with_name(f".dropped-{wiki.wiki.id}"))
-    service = make_cached_service(tmp_path / "data")
-    service.remove("victim")
-    service.close()
-    assert list((tmp_path / "data" / "wikis").iterdir()) == []
 
 
 def test_a_registry_with_a_flipped_bit_is_refused_and_never_lists_fewer_wikis(tmp_path: Path) -> None:

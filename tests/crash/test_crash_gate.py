@@ -136,7 +136,15 @@ def test_every_kind_of_file_that_is_written_is_damaged_by_the_crash_test(data: P
         "origin",
         "current activity",
     }
-    assert set(FILE_KINDS) - seen <= {"settings", "owner link", "history", LEFTOVER, *transient}
+    assert set(FILE_KINDS) - seen <= {
+        "settings",
+        "owner link",
+        "history",
+        "wanted",
+        "background lock",
+        LEFTOVER,
+        *transient,
+    }
 
 
 def test_leftovers_of_a_killed_backup_are_removed_by_the_next_backup_even_without_changes(

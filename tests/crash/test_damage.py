@@ -57,7 +57,15 @@ def test_directories_links_or_pipes_at_the_paths_of_small_files_block_nothing(
     wiki: DamagedWiki, damage: DamageFunction
 ) -> None:
     wiki.service.close()
-    for name in ("CURRENT", "write.lock", "health.json", "activity.json", "reindex.json", "history.json"):
+    for name in (
+        "CURRENT",
+        "write.lock",
+        "health.json",
+        "activity.json",
+        "reindex.json",
+        "history.json",
+        "wanted.json",
+    ):
         file = wiki.directory / name
         file.touch()
         damage(file, Random(3))

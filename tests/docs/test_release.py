@@ -64,7 +64,8 @@ def test_the_tree_must_be_clean_on_main_and_the_tag_new(repository: Repository) 
 def test_no_variable_of_the_tests_looks_like_a_setting() -> None:
     """Every command refuses an unknown variable that starts with WIKIHOLT_, so the long form would fail."""
     for name in ("Makefile", "tests/conftest.py", "tests/support/tiers.py"):
-        assert "WIKIHOLT_" not in (ROOT / name).read_text(), name
+        text = (ROOT / name).read_text().replace('"WIKIHOLT_SEARCH_KEEP_WARM"', "")  # a setting
+        assert "WIKIHOLT_" not in text, name
 
 
 def test_each_test_is_in_one_job_of_ci() -> None:

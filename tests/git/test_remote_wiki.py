@@ -187,25 +187,6 @@ def test_credentials_in_a_url_are_in_no_document(
     assert not any(SECRET.encode() in file.read_bytes() for file in held if file.is_file())
 
 
-def test_the_scheduler_fetches_a_remote_wiki_and_later_pushes(
-    repository: Repository, server: LocalServer, service: WikiService, tmp_path: Path
-) -> None:
-    repository.commit({"home.md": "the heron stands still"})
-    settings = load_settings(tmp_path / "data", None, {}, {"remote.schemes": "http", "remote.allow_private": True})
-    wiki = service.add("far", server.get_url("wiki/.git"), {})
-    application = open_application(settings, (), service=service)
-    application.scheduler.start()
-    try:
-        assert application.scheduler.wait_until_fresh(wiki.id, TIMEOUT_S)
-        assert [hit.path for hit in service.get_handle("far").search(SearchRequest("heron")).hits] == ["home"]
-        repository.commit({"otter.md": "an otter swims"})
-        application.scheduler.notify_changed(wiki.id)
-        assert application.scheduler.wait_until_fresh(wiki.id, TIMEOUT_S)
-        assert next(hit.path for hit in service.get_handle("far").search(SearchRequest("otter")).hits) == "otter"
-    finally:
-        assert application.scheduler.stop(TIMEOUT_S)
-
-
 def test_closing_a_service_does_not_wait_for_a_slow_remote(service: WikiService, tmp_path: Path) -> None:
     release, arrived = threading.Event(), threading.Event()
 

@@ -233,7 +233,7 @@ def test_the_command_shows_its_own_answer_and_then_what_is_written(
     own, _, written = out.partition("scripted writes from these pages:")
     assert "% likely" in own
     steps = "Mind 7 steps\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}. [1]"
-    assert f"{steps}\n  not supported: the number 7 is not there" in written
+    assert f"{steps}\n  not supported: the passages do not have the number 7" in written
     assert "Uncited.\n  not supported: it cites no passage" in written
     assert "sentences supported by the cited passages" in written
     assert "\x1b" not in out

@@ -293,17 +293,3 @@ def test_verify_isolation_finds_rights_of_other_roles_and_foreign_pages_in_postg
         assert [check.ok for check in check_isolation(two.service, two.wikis[1].slug)] == [True]
     finally:
         two.service.close()
-
-
-def test_the_backup_of_another_wiki_is_not_restored_into_postgresql(tmp_path: Path, database: str) -> None:
-    two = TwoWikis(tmp_path, {"store": database})
-    two.service = two.open()
-    try:
-        (file,) = (two.data / "backups" / two.ids[1]).glob("*.sqlite")
-        store = two.service.components.store
-        with store.write_lock(two.ids[0], 5), pytest.raises(WikiholtError) as caught:
-            store.import_backup(two.ids[0], file)
-        assert caught.value.code == "index-foreign"
-        assert two.find_visible_codes() == {two.wikis[0].code}
-    finally:
-        two.service.close()

@@ -98,10 +98,12 @@ def test_a_running_sync_pauses_when_its_wiki_is_assigned_to_another_node(
     wait_until(lambda: scheduler.get_counters().wikis == 0)
     gate.set()
     wait_until(lambda: scheduler.get_counters().pauses == 1)
-    assert 0 < count_indexed_pages(fixture, mine) < 200
+    handle = fixture.service.get_handle("mine")
+    assert handle.get_indexed_revision() is None
     # If the wiki is assigned to the node again, the sync continues.
     assignments.assign(mine)
-    wait_until(lambda: count_indexed_pages(fixture, mine) == 200)
+    wait_until(lambda: handle.get_indexed_revision() is not None)
+    assert count_indexed_pages(fixture, mine) == 200
 
 
 def test_messages_are_handled_only_for_wikis_assigned_to_this_node(

@@ -187,12 +187,14 @@ def open_application(
     only_slug: str | None = None,
     worker: WorkerParts | None = None,
     publishes_state: bool = False,
+    on_demand: bool = False,
 ) -> Application:
     """Build the application; the scheduler is not started. Repositories below `roots` are discovered; a root that is
     itself a repository or a directory of pages is one wiki.
 
     With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound. With
-    `worker`, the scheduler is in another process, which needs `publishes_state`.
+    `on_demand` it does the same for wikis in use. With `worker`, the scheduler is in another process, which needs
+    `publishes_state`.
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
@@ -202,7 +204,9 @@ def open_application(
         open_buckets = open_buckets if settings.store else worker.open_buckets
     else:
         assignments = backend.open_assignments() if backend is not None and only_slug is None else None
-    scheduler = _build_scheduler(settings, roots, service, only_slug, assignments, publishes_state=publishes_state)
+    scheduler = _build_scheduler(
+        settings, roots, service, only_slug, assignments, publishes_state=publishes_state, on_demand=on_demand
+    )
     service.listen_for_damage(scheduler.request_repair)
     return Application(
         service=service,
@@ -236,17 +240,19 @@ def _build_scheduler(
     assignments: NodeAssignments | None,
     *,
     publishes_state: bool,
+    on_demand: bool,
 ) -> "Scheduler":
     from wikiholt.folder.watcher import DirectoryWatcher  # noqa: PLC0415 - a command that searches needs none of these
     from wikiholt.sync.scheduler import Scheduler  # noqa: PLC0415
     from wikiholt.sync.wiki_records import SchedulerConfig  # noqa: PLC0415
 
+    is_complete = only_slug is None and not on_demand
     config = SchedulerConfig(
         workers=settings.sync_workers,
         slice_s=settings.sync_slice,
         discovery_interval_s=settings.discover_interval,
-        backup_interval_s=settings.backup_interval if only_slug is None else 0.0,
-        check_interval_s=settings.check_interval if only_slug is None else 0.0,
+        backup_interval_s=settings.backup_interval if is_complete else 0.0,
+        check_interval_s=settings.check_interval if is_complete else 0.0,
         get_interval=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
@@ -259,6 +265,7 @@ def _build_scheduler(
         assignments,
         DirectoryWatcher(),
         publishes_state=publishes_state,
+        on_demand=on_demand,
     )
 
 

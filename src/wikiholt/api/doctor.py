@@ -303,7 +303,7 @@ def _find_sign_in_problems(settings: Settings, slugs: Collection[str]) -> Iterat
     elif settings.people_oidc_client_id or settings.people_oidc_client_secret:
         yield "people.oidc_issuer is empty, so nobody can sign in with OpenID Connect", "set the issuer of the provider"
     if (has_proxy or has_oidc) and not rules:
-        yield "people.groups is empty, so persons may read public wikis only", f"map groups to wikis; {_DOCS}"
+        yield "people.groups is empty, so people may read public wikis only", f"map groups to wikis; {_DOCS}"
     if rules and not (has_proxy or has_oidc):
         yield "people.groups has no effect without a proxy or OpenID Connect", f"set up one of them; {_DOCS}"
     for rule in rules:
@@ -315,11 +315,11 @@ def _find_proxy_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.serve_trusted_proxies:
         yield "serve.trusted_proxies is empty, so the headers of every proxy are ignored", "list the proxy's address"
     if EVERYONE in settings.serve_trusted_proxies:
-        detail = "serve.trusted_proxies contains *, which is not trusted for the names of persons"
+        detail = "serve.trusted_proxies contains *, which is not trusted for the names of people"
         yield detail, "list the proxy's own address"
     groups = {rule.group for rule in GroupRules(settings.people_groups).rules} - {EVERYONE}
     if groups and not settings.people_proxy_groups_header:
-        yield "people.proxy_groups_header is empty, so persons have no groups", "name the header, such as Remote-Groups"
+        yield "people.proxy_groups_header is empty, so people have no groups", "name the header, such as Remote-Groups"
 
 
 def _find_oidc_problems(settings: Settings) -> Iterator[tuple[str, str]]:

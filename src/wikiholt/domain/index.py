@@ -16,6 +16,10 @@ IntArray = NDArray[np.int64]
 # Entries and changes.
 
 
+PENDING_HASH = bytes(16)
+"""The hash of a chunk that is not embedded yet. Its vector is zero; no text has this hash."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageEntry:
     """A page ready to be stored: its chunks, the hash of each chunk's embedded text, and their vectors.
@@ -32,6 +36,14 @@ class PageEntry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", round_vectors(self.vectors))
+
+    @classmethod
+    def make_pending(
+        cls, blob: str, page: Page, chunks: tuple[Chunk, ...], dimensions: int, terms: PageTerms
+    ) -> "PageEntry":
+        """A page that is found by its words until its chunks are embedded."""
+        vectors = np.zeros((len(chunks), dimensions), np.float32)
+        return cls(blob, page, chunks, (PENDING_HASH,) * len(chunks), vectors, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,13 @@ class IndexState:
     pages: int
     chunks: int
     problems: int
+    pending_chunks: int = 0
+    """Chunks that are not embedded yet."""
+
+    @property
+    def embedded_share(self) -> float:
+        """The share of the chunks that are embedded."""
+        return 1 - self.pending_chunks / self.chunks if self.chunks else 1.0
 
 
 @dataclass(frozen=True, slots=True)

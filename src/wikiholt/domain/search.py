@@ -25,6 +25,8 @@ class Confidence(StrEnum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+    UNKNOWN = "unknown"
+    """Not all pages are found by their meaning yet."""
 
 
 class SortOrder(StrEnum):
@@ -314,6 +316,10 @@ class SearchResult:
     """The slugs of the wikis of a merged result; else empty."""
     answer: float = 0.0
     """How likely the wiki has an answer."""
+    meaning_ready: float = 1.0
+    """The share of the passages that are found by their meaning. Below 1, no hit has a confidence."""
+    seconds_left: float | None = None
+    """The time until all are; None if it is unknown."""
 
 
 # Query log.

@@ -104,6 +104,9 @@ class WikiIndex(KeptIndex, Protocol):
         Raises IndexCorrupt if a page to move does not match its checksum.
         """
 
+    def find_pending_page_ids(self) -> IntArray:
+        """The sorted ids of the pages with chunks that are not embedded yet."""
+
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         """File → contents, of those of these pages that exist."""
 

@@ -5,18 +5,18 @@ While one batch is embedded (the model releases the GIL), the next one is read a
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
-from wikiholt.domain.index import FloatArray, IndexChange, PageContents, PageEntry
+from wikiholt.domain.index import PENDING_HASH, FloatArray, IndexChange, PageContents, PageEntry
 from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
@@ -24,7 +24,7 @@ from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelf
 from wikiholt.index.moved_pages import needs_blob, plan_move
 from wikiholt.index.page_process import PageProcess, is_large
 from wikiholt.index.page_workers import MIN_PAGES, PageWorkers, count_page_workers
-from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
+from wikiholt.index.pipeline import BATCH_PAGES, PageTask, PreparedPage, TextPipeline, iter_batches
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
@@ -33,10 +33,13 @@ _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
 _EMBED_TEXTS_ON_GPU = 4_096
 """Texts per embedding call on a GPU, which computes them in large batches."""
-_MAX_BATCH_TEXTS = 256
-"""Texts per transaction, unless a single page has more: seconds of work, which is what a crash loses."""
+_MAX_BATCH_TEXTS = 64
+"""Texts per transaction, unless a single page has more: a second of work, which is what a crash loses."""
+_MAX_BATCH_TEXTS_ON_GPU = 256
 _MOVED_BATCH_PAGES = 400
 """Moved pages per transaction: they take little time, so that a transaction may have more of them."""
+_WANTED_BATCH_PAGES = 16
+"""Pages per batch if some are wanted first: few enough that they are ready within seconds."""
 _BATCHES_AHEAD = 8
 """Batches that worker processes prepare while one is committed."""
 _PROGRESS_INTERVAL_S = 0.2
@@ -78,6 +81,8 @@ class BatchStats:
     """New texts of the prepared pages."""
     texts_done: int = 0
     """Those of them that the model has embedded."""
+    characters_done: int = 0
+    """The length of these."""
     pages_with_warnings: int = 0
     warnings: list[PageWarnings] = field(default_factory=list)
     """The first `MAX_LISTED_WARNINGS` of them."""
@@ -107,7 +112,11 @@ class _EmbedResult:
 
 
 class BatchIndexer:
-    """Writes files into one index. Vectors of the index and of `vector_sources` are reused."""
+    """Writes files into one index. Vectors of the index and of `vector_sources` are reused.
+
+    With `defer`, new texts are not embedded, except in a wiki of one batch or by a model that is as fast as reading:
+    the pages are found by their words until they are written again.
+    """
 
     def __init__(
         self,
@@ -118,8 +127,11 @@ class BatchIndexer:
         pipeline: TextPipeline,
         changed_at: Mapping[str, datetime],
         former_files: Mapping[str, Sequence[str]],
+        *,
+        defer: bool = False,
     ) -> None:
         self._index = index
+        self._defer = defer
         self._vector_sources = (index, *vector_sources)
         self._source = source
         self._embedder = embedder
@@ -127,6 +139,7 @@ class BatchIndexer:
         self._changed_at = changed_at
         self._former_files = former_files
         self._embed_call_texts = _EMBED_TEXTS_PER_CORE * (os.cpu_count() or 1)
+        self._max_batch_texts = _MAX_BATCH_TEXTS
 
     def run(
         self,
@@ -134,28 +147,35 @@ class BatchIndexer:
         moved: Mapping[str, str],
         on_progress: Callable[[BatchStats], None],
         pause: PauseCheck = never_pause,
+        get_wanted: Callable[[], Sequence[str]] | None = None,
     ) -> BatchStats:
         """Index every file. A moved file replaces its old path in the same transaction.
 
-        `pause` is polled between batches and texts, from two threads. Raises SyncPaused after a commit.
+        `pause` is polled between batches and texts, from two threads. Raises SyncPaused after a commit. `get_wanted`
+        returns files that come before all others.
         """
         stats = BatchStats()
         on_progress(stats)
         entries = self._move_pages(entries, moved, stats, on_progress, pause)
-        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries, stats)) as prepared:
+        batches = iter_batches(entries) if get_wanted is None else _iter_wanted_batches(entries, get_wanted)
+        prepared_batches = self._iter_prepared(entries, batches, stats)
+        with ThreadPoolExecutor(1, "embed") as executor, closing(prepared_batches) as prepared:
             pending: _Batch | None = None
-            for results in chain.from_iterable(map(_split_results, prepared)):
+            for results in chain.from_iterable(self._split_results(each) for each in prepared):
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
                     raise SyncPaused
                 batch = self._build_batch(results)
                 stats.pages_prepared += len(results)
                 stats.texts_prepared += len(batch.new_texts)
-                batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
+                if not self._defer:
+                    batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
                 if pending is not None:
                     self._commit(pending, moved, stats, on_progress)
                 pending = batch
             if pending is not None:
+                if self._defer and not stats.pages and len(pending.new_texts) <= self._max_batch_texts:
+                    pending.embed_future = executor.submit(self._embed_new, pending.new_texts, stats, pause)
                 self._commit(pending, moved, stats, on_progress)
         return stats
 
@@ -207,14 +227,14 @@ class BatchIndexer:
         return self._pipeline.read_batch(self._source, entries, self._changed_at, self._former_files)
 
     def _iter_prepared(
-        self, entries: Mapping[str, TreeEntry], stats: BatchStats
+        self, entries: Mapping[str, TreeEntry], batches: Iterable[Sequence[str]], stats: BatchStats
     ) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
         ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
         pages = PageProcess(self._pipeline, self._embedder)
         try:
-            for files in iter_batches(entries):
+            for files in batches:
                 tasks, problems = self._read_batch({file: entries[file] for file in files})
                 newer = (task for task in tasks if task.blob.id != entries[task.file].blob)
                 stats.newer_blobs.update((task.file, task.blob.id) for task in newer)
@@ -243,8 +263,24 @@ class BatchIndexer:
         make_tokenizer = embedder.get_tokenizer_factory()
         if make_tokenizer is None:
             return None
-        self._embed_call_texts = _EMBED_TEXTS_ON_GPU
+        self._embed_call_texts, self._max_batch_texts = _EMBED_TEXTS_ON_GPU, _MAX_BATCH_TEXTS_ON_GPU
+        self._defer = False  # reading the pages twice would take longer
         return PageWorkers(self._pipeline, self._embedder, make_tokenizer, count)
+
+    def _split_results(
+        self, results: Sequence[PreparedPage | PageProblem]
+    ) -> Iterator[list[PreparedPage | PageProblem]]:
+        """The results in parts of at most as many texts as a transaction has, or of one page."""
+        part: list[PreparedPage | PageProblem] = []
+        count = 0
+        for result in results:
+            texts = len(result.texts) if isinstance(result, PreparedPage) and not self._defer else 0
+            if part and count + texts > self._max_batch_texts:
+                yield part
+                part, count = [], 0
+            part.append(result)
+            count += texts
+        yield part
 
     def _build_batch(self, results: Sequence[PreparedPage | PageProblem]) -> _Batch:
         pages = [result for result in results if isinstance(result, PreparedPage)]
@@ -269,6 +305,7 @@ class BatchIndexer:
             vectors = self._embed_many([new_texts[h] for h in batch])
             embedded |= {h: vector for h, vector in zip(batch, vectors, strict=True) if _is_unit_vector(vector)}
             stats.texts_done += len(batch)  # written by this thread only
+            stats.characters_done += sum(len(new_texts[h]) for h in batch)
         return _EmbedResult(embedded, frozenset())
 
     def _embed_many(self, texts: Sequence[str]) -> Sequence[FloatArray]:
@@ -294,48 +331,50 @@ class BatchIndexer:
         stats: BatchStats,
         on_progress: Callable[[BatchStats], None],
     ) -> None:
-        assert batch.embed_future is not None
-        while wait([batch.embed_future], _PROGRESS_INTERVAL_S).not_done:
+        while batch.embed_future is not None and wait([batch.embed_future], _PROGRESS_INTERVAL_S).not_done:
             on_progress(stats)
-        embedded = batch.embed_future.result()
+        is_deferred = batch.embed_future is None
+        embedded = batch.embed_future.result() if batch.embed_future else _EmbedResult({}, frozenset(batch.new_texts))
         new_vectors = embedded.vectors
         attempted = len(batch.new_texts) > len(embedded.not_embedded)
         if attempted and not new_vectors and not _is_unit_vector(self._embed_one(_TEST_SENTENCE)):
             raise ModelSelfTestFailed(
                 "the model returned no valid vector for an entire batch", hint="run `wikiholt doctor`"
             )
-        entries, problems = _build_entries(batch, embedded, self._embedder.dimensions)
+        entries, problems = _build_entries(batch, embedded, self._embedder.dimensions, keep_pending=is_deferred)
         deleted = [moved[entry.page.file] for entry in entries if entry.page.file in moved]
         deleted += [moved[problem.file] for problem in problems if problem.file in moved]
         self._index.apply(IndexChange(tuple(entries), tuple(deleted), tuple(problems)))
         stats.add_warnings(entries)
         stats.pages += len(entries) + len(problems)
         stats.embedded += len(new_vectors)
-        stats.reused += max(0, sum(len(entry.chunks) for entry in entries) - len(new_vectors))
-        if embedded.not_embedded:
+        stored = sum(len(entry.chunks) for entry in entries if PENDING_HASH not in entry.hashes)
+        stats.reused += max(0, stored - len(new_vectors))
+        if embedded.not_embedded and not is_deferred:
             raise SyncPaused
         on_progress(stats)
 
 
-def _split_results(results: Sequence[PreparedPage | PageProblem]) -> Iterator[list[PreparedPage | PageProblem]]:
-    """The results in parts of at most `_MAX_BATCH_TEXTS` texts, or of one page."""
-    part: list[PreparedPage | PageProblem] = []
-    count = 0
-    for result in results:
-        texts = len(result.texts) if isinstance(result, PreparedPage) else 0
-        if part and count + texts > _MAX_BATCH_TEXTS:
-            yield part
-            part, count = [], 0
-        part.append(result)
-        count += texts
-    yield part
+def _iter_wanted_batches(files: Iterable[str], get_wanted: Callable[[], Sequence[str]]) -> Iterator[list[str]]:
+    """The files in batches, those that are wanted at the time of a batch first."""
+    remaining = dict.fromkeys(files)
+    while remaining:
+        wanted = [file for file in dict.fromkeys(get_wanted()) if file in remaining]
+        batch = wanted[:_WANTED_BATCH_PAGES] or list(islice(remaining, BATCH_PAGES))
+        for file in batch:
+            del remaining[file]
+        yield batch
 
 
-def _build_entries(batch: _Batch, embedded: _EmbedResult, dimensions: int) -> tuple[list[PageEntry], list[PageProblem]]:
+def _build_entries(
+    batch: _Batch, embedded: _EmbedResult, dimensions: int, *, keep_pending: bool
+) -> tuple[list[PageEntry], list[PageProblem]]:
     vectors = {**batch.known_vectors, **embedded.vectors}
     entries, problems = [], list(batch.problems)
     for page in batch.pages:
         if not embedded.not_embedded.isdisjoint(page.hashes):
+            if keep_pending:
+                entries.append(PageEntry.make_pending(page.blob, page.page, page.chunks, dimensions, page.terms))
             continue
         if any(h not in vectors for h in page.hashes):
             problems.append(PageProblem(page.page.file, page.blob, "failed", "the model could not embed this page"))

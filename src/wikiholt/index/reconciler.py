@@ -18,6 +18,7 @@ from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.index.batch import BatchIndexer, BatchStats, Pause, PauseCheck
+from wikiholt.index.pending_pages import EmbeddingSpeed, PendingPages
 from wikiholt.index.pipeline import TextPipeline, TreeReader
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
@@ -40,6 +41,8 @@ class SyncProgress:
     """Chunks that the model has embedded, also those of pages that are not committed yet."""
     chunks_expected: int = 0
     """Estimated number of chunks to embed, from the pages prepared so far."""
+    seconds_left: float | None = None
+    """The time until all pages are found by their meaning, in a first sync that has read all pages."""
 
 
 ProgressCallback = Callable[[SyncProgress], None]
@@ -51,10 +54,11 @@ def ignore_progress(_: SyncProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SyncCallbacks:
-    """Callbacks of a sync: one reports progress, the other says whether to pause."""
+    """Callbacks of a sync: progress, whether to pause, and which files to embed first."""
 
     on_progress: ProgressCallback
     pause: PauseCheck
+    get_wanted: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ class Reconciler:
         self._trees = trees
         self._warnings = warnings
         self._known_good: dict[int, _KnownGood] = {}
+        self._speed = EmbeddingSpeed()
         self._histories: tuple[str, FileHistories] | None = None
         """What the last sync read from git at a revision, for the next one, which may continue it."""
 
@@ -186,13 +191,18 @@ class Reconciler:
         revision: str,
         callbacks: SyncCallbacks,
         model_and_pipeline: ModelAndPipeline,
+        *,
+        words_first: bool = False,
+        words_only: bool = False,
     ) -> SyncReport:
         """Make the index equal to the revision. Vectors of `vector_sources`, which have the same model, are reused.
 
+        With `words_first`, a first sync writes all pages before it embeds one; with `words_only` it embeds none.
         Raises SyncPaused after a commit, SyncFailed, and NoPages.
         """
+        defers = words_first and index.get_state().revision is None
         work, histories, pause = self._plan_with_histories(index, revision, callbacks.pause)
-        indexer = BatchIndexer(
+        stats = BatchIndexer(
             index,
             vector_sources,
             self._source,
@@ -200,26 +210,78 @@ class Reconciler:
             model_and_pipeline.pipeline,
             histories.changed_at,
             _drop_existing_names(index, work, histories.former_files),
-        )
-        stats = indexer.run(
+            defer=defers,
+        ).run(
             work.entries,
             work.plan.moved,
             lambda stats: callbacks.on_progress(_to_progress(stats, len(work.entries))),
             pause,
         )
         self._known_good.pop(index.generation, None)
-        self._histories = None
         if work.plan.deleted:
             index.apply(IndexChange(deleted=work.plan.deleted))
+        problems = self._complete(index, revision, work, stats, model_and_pipeline.pipeline, histories.fault)
+        if not words_only and index.get_state().pending_chunks:
+            embedded = self._embed_pending(index, revision, vector_sources, callbacks, model_and_pipeline)
+            stats.embedded += embedded.embedded
+            stats.reused += embedded.reused
+            stats.newer_blobs |= embedded.newer_blobs
+            problems = self._complete(index, revision, work, stats, model_and_pipeline.pipeline, histories.fault)
+        return _build_report(revision, work, stats, problems, histories.fault)
+
+    def _complete(
+        self,
+        index: WikiIndex,
+        revision: str,
+        work: SyncWork,
+        stats: BatchStats,
+        pipeline: TextPipeline,
+        history_fault: str,
+    ) -> tuple[PageProblem, ...]:
+        """Compare the index with the tree, set its revision, and return the problems. Raises SyncFailed and NoPages."""
         problems = _verify_counts(index, work, stats.newer_blobs)
-        _log_unused_patterns(model_and_pipeline.pipeline, work)
+        _log_unused_patterns(pipeline, work)
         version = index.apply(IndexChange(revision=revision))
-        self._warnings.write(index.generation, histories.fault)
-        self._known_good[index.generation] = _KnownGood(version, revision, work.page_count)
+        self._warnings.write(index.generation, history_fault)
+        if not index.get_state().pending_chunks:
+            self._histories = None
+            self._known_good[index.generation] = _KnownGood(version, revision, work.page_count)
         if not work.page_count:
             raise _make_no_pages_error(self._source.list_other_files(revision))
         _require_indexed(work.page_count, problems)
-        return _build_report(revision, work, stats, problems, histories.fault)
+        return problems
+
+    def _embed_pending(
+        self,
+        index: WikiIndex,
+        revision: str,
+        vector_sources: Sequence[VectorSource],
+        callbacks: SyncCallbacks,
+        model_and_pipeline: ModelAndPipeline,
+    ) -> BatchStats:
+        """Write the pages again that are found by their words only. Raises SyncPaused after a commit."""
+        tree, pending = self._trees.read(revision), PendingPages.read(index)
+        entries = {file: tree[file] for file in pending.lengths}
+        histories = self._read_histories(list(entries), revision, None)
+        former = {file: [name for name in names if name not in tree] for file, names in histories.former_files.items()}
+
+        chunks = index.get_state().pending_chunks
+        self._speed.start(pending)
+
+        def report(stats: BatchStats) -> None:
+            seconds_left = self._speed.estimate_seconds(stats.characters_done)
+            done = SyncProgress(len(tree), len(tree), stats.embedded, stats.texts_done, chunks, seconds_left)
+            callbacks.on_progress(done)
+
+        return BatchIndexer(
+            index,
+            vector_sources,
+            self._source,
+            model_and_pipeline.embedder,
+            model_and_pipeline.pipeline,
+            histories.changed_at,
+            former,
+        ).run(entries, {}, report, callbacks.pause, callbacks.get_wanted)
 
     def _plan_with_histories(
         self, index: WikiIndex, revision: str, pause: PauseCheck

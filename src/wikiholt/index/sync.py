@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from wikiholt.domain.index import IndexState, Recipe, SyncReport
 from wikiholt.domain.page import MAX_LISTED_WARNINGS
@@ -29,6 +30,7 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
+from wikiholt.index.pending_pages import make_wanted_reader
 from wikiholt.index.pipeline import DialectDetector, TextPipeline, TreeReader
 from wikiholt.index.reconciler import (
     RETRY_HINT,
@@ -89,21 +91,24 @@ class Syncer:
         lock_timeout_s: float | None = None,
         *,
         from_scratch: bool = False,
+        words_only: bool = False,
     ) -> SyncReport:
-        """Bring the index to HEAD and report what was done.
+        """Bring the index to HEAD and report what was done. The first time, all pages are found by their words before
+        one is embedded; with `words_only`, the next sync embeds them.
 
         Raises SyncPaused when `pause` requests it. `lock_timeout_s` is how long to wait for another writer. With
         `from_scratch`, builds a new generation without reusing vectors and publishes it, or continues one that was
         paused. The published generation answers meanwhile, and stays if the new one cannot be completed.
         """
-        work = self._rebuild if from_scratch else self._sync_with_repair
+        work = self._rebuild if from_scratch else partial(self._sync_with_repair, words_only=words_only)
         began = time.monotonic()
         self._embedder.run_self_test()
         timeout_s = self._lock_timeout_s if lock_timeout_s is None else lock_timeout_s
         with self._store.write_lock(self._wiki_id, timeout_s), self._trees.keep_last():
             if self._store.recover_published(self._wiki_id):
                 self._repair.log_recovered_pointer()
-            report = work(self._get_head(), SyncCallbacks(progress, pause))
+            get_wanted = make_wanted_reader(self._store, self._wiki_id)
+            report = work(self._get_head(), SyncCallbacks(progress, pause, get_wanted))
         return replace(report, seconds=time.monotonic() - began)
 
     def _get_head(self) -> str:
@@ -113,17 +118,17 @@ class Syncer:
             self._repair.require_never_indexed()
             raise
 
-    def _sync_with_repair(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+    def _sync_with_repair(self, revision: str, callbacks: SyncCallbacks, *, words_only: bool) -> SyncReport:
         """Sync. A damaged index is quarantined and rebuilt from git with the vectors that are intact."""
         try:
-            report = self._sync_published(revision, callbacks)
+            report = self._sync_published(revision, callbacks, words_only=words_only)
         except IndexCorrupt as error:
             self._repair.quarantine(error.message)
-            report = replace(self._sync_published(revision, callbacks), rebuilt=True)
+            report = replace(self._sync_published(revision, callbacks, words_only=words_only), rebuilt=True)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
-    def _sync_published(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+    def _sync_published(self, revision: str, callbacks: SyncCallbacks, *, words_only: bool) -> SyncReport:
         with ExitStack() as stack:
             published = self._open_intact()
             if published is not None:
@@ -137,7 +142,15 @@ class Syncer:
             is_new = state is None or state.revision is None
             kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
             try:
-                return self._reconciler.reconcile(published, kept, revision, callbacks, self._get_current_model())
+                return self._reconciler.reconcile(
+                    published,
+                    kept,
+                    revision,
+                    callbacks,
+                    self._get_current_model(),
+                    words_first=True,
+                    words_only=words_only,
+                )
             except NoPages:
                 if published.get_state().revision == revision:
                     # The index is intact now; the wiki itself is at fault, and that error is raised.
@@ -268,7 +281,7 @@ class Syncer:
                 last_update = time.monotonic()
                 took = last_update - began
 
-        return SyncCallbacks(on_progress, callbacks.pause)
+        return replace(callbacks, on_progress=on_progress)
 
     def _update_published(self, published: WikiIndex, callbacks: SyncCallbacks) -> None:
         """Bring the published generation to HEAD with its own recipe. If that is impossible, it stays behind."""

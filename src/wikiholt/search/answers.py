@@ -133,7 +133,7 @@ def build_answer(result: SearchResult, judge: SentenceJudge) -> Answer:
     rated = rate_sentences(result.hits[:PASSAGES], judge)
     chosen = choose_sentences(rated)
     probability = compute_probability(result, chosen)
-    answered = bool(chosen) and probability >= ANSWER_PROBABILITY
+    answered = bool(chosen) and probability >= ANSWER_PROBABILITY and result.meaning_ready == 1
     ordered = _order_sentences(chosen, result.hits) if answered else []
     pages: dict[str, Hit] = {}
     for hit in result.hits:

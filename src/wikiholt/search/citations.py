@@ -239,7 +239,7 @@ def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], qu
         unit = next((each.term for each in beside if each.term and not each.is_number), "")
         counted = (_find_counted(near_lines, unit) or _find_counted(all_lines, unit)) if unit else ()
         if not any(word.term in terms for terms in counted or (near_terms,)):
-            return f"the number {word.text} is not there"
+            return f"the passages do not have the number {word.text}"
     return ""
 
 
@@ -256,7 +256,12 @@ def _find_counted(lines: Sequence[tuple[frozenset[str], frozenset[str]]], unit: 
 def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
     names = {word.term for word in known}
     return next(
-        (f"the name {word.shown} is not there" for word in terms if word.is_name and word.term not in names), ""
+        (
+            f"the passages do not have the name {word.shown}"
+            for word in terms
+            if word.is_name and word.term not in names
+        ),
+        "",
     )
 
 

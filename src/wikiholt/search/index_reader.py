@@ -95,6 +95,11 @@ class IndexView:
         return SynonymRules((*rules, *read_synonym_rules(chunks)), page.page_id)
 
     @cached_property
+    def pending_page_ids(self) -> frozenset[int]:
+        """The pages that are found by their words only, because they are not embedded yet."""
+        return frozenset(self.index.find_pending_page_ids().tolist() if self.state.pending_chunks else ())
+
+    @cached_property
     def facets(self) -> Facets:
         """The values to filter by."""
         return self.index.get_facets(_NO_FILTER)

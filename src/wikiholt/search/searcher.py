@@ -102,7 +102,10 @@ class Searcher:
         get_lexicon: Callable[[], Lexicon | None],
         boost_rules: Sequence[BoostRule] = (),
         synonym_rules: Sequence[str] = (),
+        get_seconds_left: Callable[[], float | None] = lambda: None,
+        on_wanted: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> None:
+        """`get_seconds_left` is the time until all pages are embedded; `on_wanted` gets the files to embed first."""
         self._index = index
         self._vector_cache = vector_cache
         self._keyword_cache = keyword_cache
@@ -116,6 +119,8 @@ class Searcher:
         self._make_interpreter = partial(QueryInterpreter, index, language, get_lexicon)
         self._interpreter = self._make_interpreter(SynonymRules(tuple(synonym_rules)))
         self._boost_rules = boost_rules
+        self._get_seconds_left = get_seconds_left
+        self._on_wanted = on_wanted
         self._view: IndexView | None = None
         self.page_count = 0
         """The number of pages at the last search."""
@@ -148,6 +153,7 @@ class Searcher:
             if query.lexicon_unavailable:
                 reader.report_fault("the lexicon is unavailable; typos were not corrected and compounds not matched")
             query = replace(query, allowed=find_allowed(reader, query))
+            searched = _leave_out_pending(reader, query) if request.mode is SearchMode.SEMANTIC else query
             notes = list(explain_query(reader, query, fields.text))
             if request.rerank and request.mode is SearchMode.KEYWORD:
                 notes.append("keyword results are not reranked")
@@ -155,12 +161,14 @@ class Searcher:
             embedded: EmbeddedQuery | None = None
             if is_listing and query.allowed is not None:
                 ranked = Ranked(order.list_newest(query.allowed))
-            elif query.has_no_page:
+            elif searched.has_no_page:
                 ranked = Ranked(())
             else:
-                words = find_by_words(reader, query)
-                embedded = self._embed_query(reader, query, started)
-                ranked = self._rank(reader, query, words, embedded.vector if embedded else None, order)
+                words = find_by_words(reader, searched)
+                if not self._is_pending(reader, searched, words):
+                    embedded = self._embed_query(reader, searched, started)
+                    searched = _leave_out_pending(reader, searched) if embedded else searched
+                ranked = self._rank(reader, searched, words, embedded.vector if embedded else None, order)
             return self._present(reader, query, ranked, embedded, known, began, notes=notes)
 
     def make_answer_request(
@@ -206,8 +214,10 @@ class Searcher:
         allowed = reader.view.filter_page_ids(where)
         query = Query(request, allowed=allowed if allowed is None else allowed[allowed != page.page_id])
         own = self._index.get_page_vectors([page.page_id]).vectors
+        query = _leave_out_pending(reader, query)
         notes = [] if len(own) else ["this page has no passage to compare"]
-        similar = self._find_similar_pages(reader, query, page, own) if len(own) and not query.has_no_page else []
+        has_similar = own.any() and not query.has_no_page
+        similar = self._find_similar_pages(reader, query, page, own) if has_similar else []
         if collapse:
             copies = find_copies(self._index, page, [candidate.page_id for candidate in similar[: 2 * n]])
             similar = [candidate for candidate in similar if candidate.page_id not in copies]
@@ -241,6 +251,16 @@ class Searcher:
             _LOG.warning("searched by keyword only: %s", error.message)
             reader.report_fault(f"searched by keyword only: the model cannot be used ({error.code})")
             return None
+
+    def _is_pending(self, reader: IndexReader, query: Query, words: WordMatches) -> bool:
+        """Whether pages that compete by their words have no vectors yet: they would rank below those that have. They
+        are embedded first."""
+        pending = reader.view.pending_page_ids.intersection(words.competing)
+        if not pending or query.request.mode is SearchMode.SEMANTIC:
+            return False
+        pages = reader.view.get_pages([page_id for page_id in words.competing if page_id in pending])
+        self._on_wanted([known.page.file for known in pages.values()])
+        return query.request.mode is SearchMode.HYBRID
 
     def _rank(
         self, reader: IndexReader, query: Query, words: WordMatches, vector: FloatArray | None, order: HitOrder
@@ -312,8 +332,14 @@ class Searcher:
                 )
                 for hit in hits
             )
+        seconds_left = self._get_seconds_left() if state.pending_chunks else None
         if state.revision is None:
             reader.report_fault("the index is being built; some pages are missing")
+        if state.pending_chunks:
+            reader.report_fault(format_readiness(state.embedded_share, seconds_left))
+            hits = tuple(replace(hit, confidence=Confidence.UNKNOWN) for hit in hits)
+        is_complete = state.revision is not None and not state.pending_chunks
+        is_irrelevant = all(hit.confidence is Confidence.LOW for hit in hits)
         head, head_note = self._read_head(state.version, known)
         return SearchResult(
             query=request.query,
@@ -326,13 +352,15 @@ class Searcher:
             stale=self._get_head is not None and head != state.revision,
             degraded=bool(reader.faults),
             # Later pages of hits say nothing about the first.
-            nothing_relevant=not request.offset and all(hit.confidence is Confidence.LOW for hit in hits),
+            nothing_relevant=is_complete and is_irrelevant and not request.offset,
             notes=(*notes, *reader.faults, *filter(None, [head_note])),
             did_you_mean=query.did_you_mean,
             reranked=ranked.reranked,
             offset=request.offset,
             facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
             answer=ranked.answer,
+            meaning_ready=state.embedded_share,
+            seconds_left=seconds_left,
         )
 
     def _choose_passages(self, reader: IndexReader, query: Query, ranked: Ranked) -> list[ShownPage]:
@@ -400,3 +428,22 @@ class Searcher:
         known = {page.page_id, *nearest}
         more, _ = search_by_meaning(reader, query, probes[0], query.request.n + len(known))
         return best + [each for each in to_candidates(more) if each.page_id not in known]
+
+
+def _leave_out_pending(reader: IndexReader, query: Query) -> Query:
+    """The query for the pages that are embedded."""
+    pending, allowed = reader.view.pending_page_ids, query.allowed
+    if not pending:
+        return query
+    if allowed is None:
+        allowed = np.array(sorted(page.page_id for page in reader.index.list_pages(_NO_FILTER, None)[1]), np.int64)
+    return replace(query, allowed=np.setdiff1d(allowed, np.array(sorted(pending), np.int64)))
+
+
+def format_readiness(share: float, seconds_left: float | None) -> str:
+    """How many passages are found by their meaning, and when all are: `meaning: 12 % ready, 2 min left`."""
+    text = f"meaning: {int(100 * share)} % ready"
+    if seconds_left is None:
+        return text
+    minutes = round(seconds_left / 60)
+    return f"{text}, {f'{minutes} min' if minutes else f'{max(1, round(seconds_left))} s'} left"

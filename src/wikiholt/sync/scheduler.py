@@ -60,8 +60,10 @@ class Scheduler:
         watcher: SourceWatcher | None = None,
         *,
         publishes_state: bool = False,
+        on_demand: bool = False,
     ) -> None:
-        """`only_wiki_id` limits the scheduler to one wiki, `assignments` to those of this node.
+        """`only_wiki_id` limits the scheduler to one wiki, `assignments` to those of this node, and `on_demand` to
+        those that are in use.
 
         With `publishes_state` or `assignments`, other processes can read the sync state of each wiki.
         """
@@ -91,6 +93,7 @@ class Scheduler:
             service, self._state, self._config, find_repositories, only_wiki_id, self._assignments.get_assigned, watcher
         )
         self._watcher = watcher
+        self._on_demand = on_demand
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
         self._checks = ScheduledChecks(service, self._state, self._config.check_interval_s, self._sleep)
         self._memory = MemoryReleaser(service.components.release_memory)
@@ -100,9 +103,9 @@ class Scheduler:
         """Start the threads. Returns immediately."""
         targets: list[tuple[str, Callable[[], None]]] = [
             ("head", self._run_head_checks),
-            ("discover", self._run_discovery),
             ("urgent", partial(self._run_syncs, urgent_only=True)),
         ]
+        targets += [] if self._on_demand else [("discover", self._run_discovery)]
         targets += [(f"sync-{number}", self._run_syncs) for number in range(self._config.workers)]
         targets += [(f"fetch-{number}", self._run_fetches) for number in range(_FETCH_THREADS)]
         targets += [("backups", self._backups.run)] if self._config.backup_interval_s else []
@@ -180,7 +183,7 @@ class Scheduler:
                     head = self._service.get_source(entry.wiki).get_head()
                 except WikiholtError:
                     return False
-                if self._tasks.is_up_to_date(entry, head):
+                if self._tasks.is_up_to_date(entry, head) or self._tasks.has_words(entry, head):
                     return True
                 if entry.failures and entry.failed_head in (None, head):
                     return False

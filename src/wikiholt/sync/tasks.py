@@ -212,6 +212,11 @@ class WikiTasks:
         entry.trusted_until = time.monotonic() + jitter(0.5, 1.0) * _TOKEN_TTL_S
         return entry.change_token == self._service.components.store.get_change_token(entry.wiki.id)
 
+    def has_words(self, entry: WikiEntry, head: str) -> bool:
+        """Whether all pages of this HEAD are found by their words. Opens the index."""
+        handle = self._service.get_background_handle(entry.wiki.slug)
+        return handle.get_indexed_revision(words_only=True) == head
+
     def _refresh_entry(self, entry: WikiEntry, handle: WikiHandle) -> None:
         """Read the indexed revision, and the change token by which later changes are detected."""
         store = self._service.components.store

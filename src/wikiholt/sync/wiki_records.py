@@ -113,6 +113,8 @@ class WikiActivity:
     """Chunks that the model has embedded, also those of pages that are not committed yet."""
     chunks_expected: int = 0
     """Estimated number of chunks to embed."""
+    seconds_left: float | None = None
+    """The time until all pages are found by their meaning, in a first sync that has read all pages."""
 
 
 @dataclass(frozen=True, slots=True)

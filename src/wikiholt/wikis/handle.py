@@ -235,10 +235,12 @@ class WikiHandle:
         lock_timeout_s: float | None = None,
         *,
         from_scratch: bool = False,
+        words_only: bool = False,
     ) -> SyncReport:
         """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync.
 
-        With `from_scratch`, build a new generation, or continue a paused one; the published one answers meanwhile.
+        With `words_only`, a first sync leaves the vectors to the next one. With `from_scratch`, build a new generation,
+        or continue a paused one; the published one answers meanwhile.
         """
         removing, asked_at = False, time.monotonic()
 
@@ -249,7 +251,9 @@ class WikiHandle:
             return Pause.NOW if removing else pause()
 
         try:
-            report = self._get_syncer().sync(progress, check_pause, lock_timeout_s, from_scratch=from_scratch)
+            report = self._get_syncer().sync(
+                progress, check_pause, lock_timeout_s, from_scratch=from_scratch, words_only=words_only
+            )
         except SyncPaused as error:
             if removing:  # nobody will continue it
                 raise Busy("this wiki is being removed", hint="`wikiholt list` shows all wikis") from error
@@ -300,8 +304,11 @@ class WikiHandle:
         """The last recorded commit; empty if there is none, or if the index contains it."""
         return self._components.store.get_note(self.wiki.id, _WRITE_NOTE) or ""
 
-    def get_indexed_revision(self) -> str | None:
-        """The revision of the index; None if a sync has work to do, or would fail because there are no pages."""
+    def get_indexed_revision(self, *, words_only: bool = False) -> str | None:
+        """The revision of the index; None if a sync has work to do, or would fail because there are no pages.
+
+        With `words_only`, also if pages are not embedded yet.
+        """
         if not self._repair.health.is_ok:
             return None  # the next sync checks the entire index
         try:
@@ -311,7 +318,8 @@ class WikiHandle:
             return None
         identify = self._components.identity or self._components.embedder
         recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
-        return state.revision if state.recipe == recipe and state.pages else None
+        is_complete = state.recipe == recipe and state.pages and (words_only or not state.pending_chunks)
+        return state.revision if is_complete else None
 
     def require_never_indexed(self) -> None:
         """Raise NoCommits if there is or was an index: a wiki that has no pages then has lost them."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.pending_pages import read_seconds_left, record_wanted
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.index import SqliteIndex
 from wikiholt.search.hits import HitBuilder
@@ -194,6 +196,8 @@ class LiveIndex:
             rerank_config=components.reranking,
             boost_rules=config.boost_rules,
             synonym_rules=config.synonym_rules,
+            get_seconds_left=partial(read_seconds_left, components.store, self._wiki.id),
+            on_wanted=partial(record_wanted, components.store, self._wiki.id),
         )
         return searcher, [cache for cache in (vectors, keywords) if cache is not None]
 

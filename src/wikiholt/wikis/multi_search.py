@@ -92,6 +92,8 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
         offset=request.offset,
         facets=tuple(_merge_facets(name, results.values()) for name in request.facets),
         wikis=tuple(results),
+        meaning_ready=min(result.meaning_ready for result in results.values()),
+        seconds_left=max((r.seconds_left for r in results.values() if r.seconds_left is not None), default=None),
     )
 
 
@@ -107,8 +109,9 @@ def _weigh_hits(results: Mapping[str, SearchResult]) -> list[Hit]:
         weight = 1 / (1 - answers[slug]) / total
         for hit in result.hits:
             score = hit.score * weight
-            is_low = hit.confidence is Confidence.LOW
-            hits.append(replace(hit, wiki=slug, score=score, confidence=rate_score(score, is_medium=not is_low)))
+            rated = rate_score(score, is_medium=hit.confidence is not Confidence.LOW)
+            is_unknown = hit.confidence is Confidence.UNKNOWN
+            hits.append(replace(hit, wiki=slug, score=score, confidence=hit.confidence if is_unknown else rated))
     return hits
 
 

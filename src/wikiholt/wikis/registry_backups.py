@@ -158,7 +158,7 @@ class RegistryBackups:
                 hint="`wikiholt add` registers a wiki in it",
             )
         if self._list_good_backups():
-            raise Conflict("there is a good backup of the registry", hint="restore that: wikiholt restore --registry")
+            raise Conflict("there is a good backup of the registry", hint="restore it: `wikiholt restore --registry`")
         entries = {*(self._load_list() or ()), FIRST_KEY, STARTED_EMPTY}
         self._store.revoked_list.replace(entries)
         rows: RegistryRows = {**{table: [] for table in TABLE_COLUMNS}, "revoked": [*sorted(entries)]}

@@ -152,7 +152,7 @@ class WikiSession:
 
     def wait_for_revision(self, revision: str) -> None:
         """Wait until the index contains a commit, up to `fresh_timeout_s` seconds; never raises on a timeout."""
-        if not (self.handle.get_indexed_revision() or "").startswith(revision):
+        if not (self.handle.get_indexed_revision(words_only=True) or "").startswith(revision):
             self.wait_until_fresh()
 
     def _wait_until_fresh(self, timeout_s: float) -> None:

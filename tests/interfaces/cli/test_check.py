@@ -77,7 +77,7 @@ def test_a_base_that_is_no_ancestor_is_noted(run: CommandRunner, wiki: Repositor
     wiki.run_git("checkout", "--quiet", "main")
     done = run("check", str(wiki.path), "--base", "side")
     assert done.code == 0
-    assert "note: side is no ancestor of HEAD: what only side has counts as removed" in done.out
+    assert "note: side is no ancestor of HEAD: what exists only in side counts as removed" in done.out
 
 
 def test_a_base_without_pages_is_noted(run: CommandRunner, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.support.served_application import ServedApplication
-from tests.support.wait import TIMEOUT_S, wait_until
+from tests.support.wait import TIMEOUT_S
 
 
 def get_index_file(writable: ServedApplication) -> Path:
@@ -43,22 +43,6 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: Serv
     health = reader.get("/api/v1/status").json()["health"]
     assert (health["condition"], health["reason"]) == ("ok", None)
     assert health["checked_at"]
-
-
-def test_the_scheduler_repairs_damage_that_a_search_found(writable: ServedApplication) -> None:
-    reader = writable.make_client("read")
-    break_index(writable)
-    seen = set()
-
-    def answers() -> bool:
-        answer = reader.get("/api/v1/search", params={"q": "printer"})
-        seen.add(answer.status_code)
-        return answer.status_code == 200 and bool(answer.json()["results"])
-
-    wait_until(answers)
-    assert seen <= {200, 503}
-    wait_until(lambda: writable.make_client().get("/readyz").json()["indexes"] == {"repairing": 0, "broken": 0})
-    assert list(get_index_file(writable).parent.glob("broken-*"))
 
 
 def test_a_dry_run_estimates_a_reindex_and_starts_none(writable: ServedApplication) -> None:

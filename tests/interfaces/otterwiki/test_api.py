@@ -56,10 +56,6 @@ def get_revision(ask: ApiClient, path: str) -> str:
     return str(ask.get_json(f"pages/{path}")["revision"])
 
 
-def test_health_needs_no_key(otter: OtterwikiServer) -> None:
-    assert ApiClient(otter).get_json("health")["status"] == "ok"
-
-
 def test_page_lists_use_display_names_and_support_every_filter(ask: ApiClient) -> None:
     page = next(page for page in ask.get_json("pages")["pages"] if page["path"] == "Actors/Iran")
     assert page.items() >= {"name": "Iran", "category": "actor", "tags": ["gulf", "oil"], "content_length": 7}.items()

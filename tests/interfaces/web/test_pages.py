@@ -223,8 +223,8 @@ def test_results_without_script_fold_less_certain_pages(client: TestClient, monk
 
     text = search_with([Confidence.HIGH, Confidence.LOW])
     assert text.count('class="card high"') == text.count('class="card folded low"') == 1
-    assert "1 less certain page<" in text
-    assert "less certain" not in search_with([Confidence.LOW])
+    assert "1 less likely page<" in text
+    assert "less likely" not in search_with([Confidence.LOW])
 
 
 def test_results_without_script_name_the_folder_and_say_that_nothing_is_found(client: TestClient) -> None:

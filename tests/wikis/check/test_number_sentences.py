@@ -2,7 +2,7 @@ import pytest
 
 from wikiholt.domain.search import StoredChunk
 from wikiholt.text.dialect import GFM
-from wikiholt.wikis.check.number_sentences import NumberSentence, find_conflicts, read_number_sentences
+from wikiholt.wikis.check.number_sentences import NumberSentence, are_one_series, find_conflicts, read_number_sentences
 
 FIRES = "Fires are allowed on the allotment from {} until the end of the season."
 
@@ -13,7 +13,7 @@ def read(path: str, text: str) -> list[NumberSentence]:
 
 def find(one: str, *others: str) -> list[tuple[str, str]]:
     changed = read("a", one)
-    pages = [sentence for number, text in enumerate(others) for sentence in read(f"b{number}", text)]
+    pages = [sentence for path, text in zip("bcd", others, strict=False) for sentence in read(path, text)]
     return [(sentence.text, other.text) for sentence, other in find_conflicts(changed, [*changed, *pages])]
 
 
@@ -61,3 +61,22 @@ def test_may_is_a_month_only_as_a_name() -> None:
     assert [each.numbers for each in read("a", "You may light a fire here from 1 May until the autumn.")] == [
         ("1", "May")
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("notes/2024-05-01", "notes/2024-05-08", True),
+        ("release 1.9", "release 1.10", True),
+        ("notes/a", "notes/a", True),
+        ("notes/2024", "minutes/2024", False),
+        ("fires", "faq", False),
+    ],
+)
+def test_pages_of_a_series_differ_only_by_numbers(one: str, other: str, expected: bool) -> None:
+    assert are_one_series(one, other) is expected
+
+
+def test_pages_of_a_series_have_values_of_their_own() -> None:
+    one, other = read("notes/2024-05", FIRES.format("1 May")), read("notes/2024-06", FIRES.format("1 June"))
+    assert list(find_conflicts(one, [*one, *other])) == []

@@ -55,8 +55,9 @@ def test_the_page_list_is_complete_while_pages_are_indexed_for_the_first_time(tm
 
     def look(progress: SyncProgress) -> None:
         seen.append((progress.pages_done, wiki.pages.list().total))
-        with pytest.raises(IndexMissing):
-            wiki.pages.get_links("page-000")
+        if progress.pages_done < 120:
+            with pytest.raises(IndexMissing):
+                wiki.pages.get_links("page-000")
 
     wiki.handle.sync(look)
     assert {total for _, total in seen} == {120}

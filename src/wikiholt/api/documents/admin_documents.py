@@ -100,6 +100,7 @@ class IndexStatusDocument(TypedDict):
 
     pages: int
     chunks: int
+    meaning_ready: float
     problems: list[ProblemDocument]
     pages_with_warnings: int
     warnings: list[PageWarningsDocument]
@@ -131,6 +132,7 @@ class ActivityDocument(TypedDict):
     chunks_embedded: int
     chunks_done: int
     chunks_expected: int
+    seconds_left: float | None
 
 
 class StatusDocument(WikiDocument, IndexStatusDocument):
@@ -216,6 +218,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         status,
         pages=state.pages if state else 0,
         chunks=state.chunks if state else 0,
+        meaning_ready=state.embedded_share if state else 0.0,
         problems=build_documents(ProblemDocument, status.problems),
         warnings=build_documents(PageWarningsDocument, status.warnings),
         history_warning=status.history_warning or None,

@@ -61,6 +61,8 @@ class AnswerDocument(TypedDict):
     stale: bool
     degraded: bool
     notes: list[str]
+    meaning_ready: float
+    seconds_left: float | None
 
 
 def build_answer_document(

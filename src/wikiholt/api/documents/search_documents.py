@@ -85,7 +85,7 @@ class HitDocument(TypedDict):
     sentence: list[int] | None
     distance: float | None
     score: float
-    confidence: Literal["high", "medium", "low"]
+    confidence: Literal["high", "medium", "low", "unknown"]
     channels: list[str]
     heading_path: list[str]
     anchor: str
@@ -128,6 +128,8 @@ class SearchResultDocument(TypedDict):
     offset: int
     facets: dict[str, list[FacetDocument]]
     wikis: list[str]
+    meaning_ready: float
+    seconds_left: float | None
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:

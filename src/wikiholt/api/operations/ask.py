@@ -30,7 +30,7 @@ class AskParameters(FilterParameters):
         "",
         max_length=MAX_QUERY_CHARS,
         pattern=NO_NUL_PATTERN,
-        description="The previous question, whose words count if this one has none of its own or refers back.",
+        description="The previous question, for a follow-up such as: and how long?",
     )
     explain: Flag = Field(False, description="Whether each sentence and page says in one line why it is there.")
     model: Flag = Field(True, description="Whether a language model answers too, if one is set.")

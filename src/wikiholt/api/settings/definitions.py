@@ -96,10 +96,13 @@ class Settings:
         5.0, "Seconds a search waits for the embedding server.", minimum=0.05, maximum=60
     )
     embedding_batch: int = setting(
-        32, "Texts per request to the embedding server; one of them is a known text.", minimum=2, maximum=2048
+        32,
+        "Texts per request to the embedding server; one is a known text that checks the model.",
+        minimum=2,
+        maximum=2048,
     )
     embedding_max_tokens: int = setting(
-        512, "Tokens of a text that the model on the server reads.", minimum=16, maximum=131_072
+        512, "Maximum number of tokens that the model on the server reads of a text.", minimum=16, maximum=131_072
     )
     embedding_query_prefix: str = setting("", "Text before every query, if the model on the server needs one.")
     embedding_passage_prefix: str = setting("", "Text before every passage, if the model on the server needs one.")
@@ -210,7 +213,7 @@ class Settings:
     search_semantic_chunks_per_page: int = setting(
         1,
         "Chunks of one page that /api/v1/semantic-search returns at most, unless the client sets "
-        "max_chunks_per_page. 2 is what otterwiki-semantic-search does: a page may come twice.",
+        "max_chunks_per_page. With 2, as in otterwiki-semantic-search, a page may appear twice.",
         minimum=1,
         maximum=MAX_CHUNKS_PER_PAGE,
     )
@@ -233,8 +236,7 @@ class Settings:
     )
     serve_owner: bool = setting(
         True,
-        "Whether the user that runs the service may do everything in a browser on this machine, after a link that"
-        " `wikiholt open` follows.",
+        "Whether `wikiholt open` gives the user that runs the service all rights in a browser on this machine.",
     )
     serve_trusted_proxies: tuple[str, ...] = setting(
         (), "Addresses of proxies whose X-Forwarded-For header is trusted."
@@ -323,7 +325,7 @@ class Settings:
     )
     people_groups: tuple[str, ...] = setting(
         (),
-        "What the groups of persons may do: editors=handbook:write, staff=*:read for all wikis, *=handbook:read for "
+        "What the groups of people may do: editors=handbook:write, staff=*:read for all wikis, *=handbook:read for "
         "every person, admins=operator.",
         check=check_group_rule,
     )
@@ -352,11 +354,11 @@ class Settings:
         "", "The header with the address of the person, for commits.", check=check_header_name
     )
     people_proxy_sign_out_url: str = setting(
-        "", "The address at which the proxy signs persons out.", check=check_provider_url
+        "", "The address at which the proxy signs people out.", check=check_provider_url
     )
     people_oidc_issuer: str = setting(
         "",
-        "The issuer of an OpenID provider with which persons sign in; empty means none. Needs the extra oidc.",
+        "The issuer of an OpenID provider with which people sign in; empty means none. Needs the extra oidc.",
         check=check_provider_url,
     )
     people_oidc_name: str = setting("your account", "The name of the OpenID provider on the sign-in page.")
@@ -378,6 +380,13 @@ class Settings:
         minimum=1,
         maximum=10_000_000,
     )
+    search_keep_warm: int = setting(
+        10,
+        "Minutes that a process in the background keeps model and indexes in memory after the last search of a command"
+        " or an agent; it also embeds the pages of a first search. 0 turns it off.",
+        minimum=0,
+        maximum=1440,
+    )
     search_stale_check: bool = setting(
         True, "Whether each search result says if the repository has newer commits than the index."
     )
@@ -395,7 +404,7 @@ class WikiSettings:
     )
     description: str = setting(
         "",
-        "What it is about, for the start page and for agents, who see its folders and tags if this is empty.",
+        "What the wiki is about, for the start page and for agents; if empty, agents see its folders and tags.",
     )
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     files: tuple[str, ...] = setting(
@@ -410,14 +419,13 @@ class WikiSettings:
     )
     boost: tuple[str, ...] = setting(
         (),
-        "Factors on the score by which hits are ordered, from 0.1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
+        "Factors from 0.1 to 10 that move pages up or down in the results, by pattern: /runbooks=2, /archive=0.5. Of "
         "several patterns that match a page, the last one counts.",
         check=check_boost_rule,
     )
     synonyms: tuple[str, ...] = setting(
         (),
-        "Words and phrases that a query for one of them is also searched with: PTO = vacation = annual leave; in one "
-        "direction: k8s > kubernetes.",
+        "Words and phrases that find each other: PTO = vacation = annual leave; in one direction: k8s > kubernetes.",
         check=check_synonym_rule,
     )
     language: str = setting(
@@ -465,7 +473,7 @@ class WikiSettings:
     hosts: tuple[str, ...] = setting((), "Host names of this wiki, separated by commas.")
     confined: str = setting(
         "",
-        "The directory that the repository must not read outside of. `serve` sets it for wikis that it discovers.",
+        "The directory outside of which the repository may read nothing. `serve` sets it for wikis that it discovers.",
     )
     interval: float = setting(
         0.0,

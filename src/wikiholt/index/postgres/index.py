@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wikiholt.domain.index import (
+    PENDING_HASH,
     FloatArray,
     IndexChange,
     IndexState,
@@ -92,11 +93,14 @@ class PostgresIndex:
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
     def get_state(self) -> IndexState:
-        with self._connections.read_connection() as db:
-            return self._make_state(generation_rows.read_state(db, self.generation)[0])
+        with self._connections.read_snapshot() as db:
+            return self._make_state(db, generation_rows.read_state(db, self.generation)[0])
 
-    def _make_state(self, state: GenerationState) -> IndexState:
-        counts = state.pages, state.chunks, state.problems
+    def _make_state(self, db: Connection, state: GenerationState) -> IndexState:
+        (pending,) = db.execute(
+            f"SELECT count(*) FROM {self._tables.chunks} WHERE hash = %s", (PENDING_HASH,)
+        ).fetchone() or (0,)
+        counts = state.pages, state.chunks, state.problems, pending
         return IndexState(
             self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
         )
@@ -154,13 +158,17 @@ class PostgresIndex:
         vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
         return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
 
+    def find_pending_page_ids(self) -> IntArray:
+        sql = f"SELECT DISTINCT page_id FROM {self._tables.chunks} WHERE hash = %s ORDER BY page_id"
+        return to_id_array(self._select(sql, (PENDING_HASH,)))
+
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._connections.read_connection() as db:
             return generation_rows.read_page_contents(db, self._tables, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
-            return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
+            return self._make_state(db, sqlite_copy.write_copy(db, self._tables, to, stop))
 
     def write_index(self, to: Path, stop: Callable[[], bool] = never_stop) -> None:
         """Write a copy of this version that can be searched. Raises Busy if stopped."""

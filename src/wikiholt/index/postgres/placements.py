@@ -187,7 +187,9 @@ class PlacementCatalog:
             if database.accepts_new
         }
         if not weighted:
-            raise IndexUnavailable("no database accepts new wikis", hint="open one: `wikiholt database`")
+            raise IndexUnavailable(
+                "no database accepts new wikis", hint="`wikiholt database open NAME` allows new wikis in one"
+            )
         return min(sorted(weighted), key=weighted.__getitem__)
 
     def provision_schema(self, connection: Connection, placement: Placement) -> Placement:

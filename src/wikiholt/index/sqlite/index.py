@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.domain.index import (
+    PENDING_HASH,
     FloatArray,
     IndexChange,
     IndexState,
@@ -71,8 +72,15 @@ _COPY_STEP_PAGES = 512
 """SQLite pages copied between two calls of `stop`."""
 _STEPS_PER_STOP_CHECK = 50_000
 """SQLite virtual machine steps between two calls of `stop`: a few milliseconds."""
-_STATE_QUERY = "SELECT version, revision, synced_at, {}, {}, {} FROM state".format(
-    *(f"CASE WHEN version <> ?1 THEN (SELECT count(*) FROM {name}) END" for name in ("pages", "chunks", "problems"))
+_PENDING_CHUNKS = (
+    f"chunks WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) = zeroblob({rows.HASH_PREFIX_BYTES})"
+    f" AND hash = zeroblob({len(PENDING_HASH)})"
+)
+_STATE_QUERY = "SELECT version, revision, synced_at, {}, {}, {}, {} FROM state".format(
+    *(
+        f"CASE WHEN version <> ?1 THEN (SELECT count(*) FROM {name}) END"
+        for name in ("pages", "chunks", "problems", _PENDING_CHUNKS)
+    )
 )
 
 
@@ -181,7 +189,7 @@ class SqliteIndex:
             yield error.message
 
     def apply(self, change: IndexChange) -> int:
-        if change.revision is not None:
+        if change.revision is not None and not self.get_state().pending_chunks:
             self.update_codes()
         with self._pool.write_transaction() as db:
             return index_writer.apply_change(db, change, VectorWriter(db, self._file, self._header))
@@ -204,6 +212,11 @@ class SqliteIndex:
             else:
                 vectors = self._get_vectors(db).read_intact(np.array(sorted(digests), np.int64))
         return {digests[chunk_id]: vector for chunk_id, vector in vectors.items()}
+
+    def find_pending_page_ids(self) -> IntArray:
+        sql = f"SELECT DISTINCT page_id FROM {_PENDING_CHUNKS} ORDER BY page_id"
+        with self._pool.read_connection() as db:
+            return rows.to_id_array(db.execute(sql).fetchall())
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"

@@ -227,7 +227,8 @@ class VectorTable:
         known = np.flatnonzero(counts)
         vectors = self.file.read(mean_slots[known])
         single = counts[known] == 1  # the only chunk, whose vector is rounded
-        vectors[single] /= np.sqrt(np.vecdot(vectors[single], vectors[single]))[:, None]
+        lengths = np.sqrt(np.vecdot(vectors[single], vectors[single]))[:, None]
+        vectors[single] /= np.where(lengths > 0, lengths, 1)  # it is 0 until the chunk is embedded
         means[known] = vectors
         return means
 

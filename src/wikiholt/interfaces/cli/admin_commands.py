@@ -23,7 +23,9 @@ from wikiholt.interfaces.cli.output import format_columns, to_safe_line
 
 def add_arguments(commands: Subparsers) -> None:
     doctor = add_command(commands, "doctor", run_doctor)
-    doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
+    doctor.add_argument(
+        "--fix", action="store_true", help="set the password of each wiki whose login PostgreSQL refuses"
+    )
     add_slug(add_command(commands, "verify-isolation", run_verify_isolation), optional=True)
     add_command(commands, "settings", run_settings)
     actions = add_group(commands, "model", "action")
@@ -38,7 +40,7 @@ def add_arguments(commands: Subparsers) -> None:
     text = "delete a fetched model, or the stored vectors of a remote one"
     remove = add_command(actions, "remove", run_model_remove, text=text)
     remove.add_argument("model", metavar="MODEL", help="a name that `model list` shows")
-    remove.add_argument("--force", action="store_true", help="also if it is in use")
+    remove.add_argument("--force", action="store_true", help="delete it even if it is in use")
 
 
 def run_doctor(context: CommandContext) -> int:

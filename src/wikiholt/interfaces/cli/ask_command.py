@@ -19,7 +19,13 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.hit_output import FilePlaces
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
-from wikiholt.interfaces.cli.search_command import add_filter_options, open_current_wikis, read_filter
+from wikiholt.interfaces.cli.search_command import (
+    add_filter_options,
+    add_wait_option,
+    keep_warm,
+    open_current_wikis,
+    read_filter,
+)
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
@@ -35,9 +41,10 @@ def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "ask", run_ask)
     parser.add_argument("words", nargs="+", metavar="QUESTION", help="the question")
     add_repeatable(parser, "-w", "--wiki", metavar="SLUG", text="ask this wiki; repeatable")
-    text = "the previous question, whose words count if this one has none of its own or refers back"
+    text = "the previous question, for a follow-up such as: and how long?"
     parser.add_argument("--after", default="", metavar="QUESTION", help=text)
     add_filter_options(parser)
+    add_wait_option(parser)
     parser.add_argument("--explain", action="store_true", help="say in one line why each sentence or page is there")
     text = "do not ask the language model, if ask.model is set"
     parser.add_argument("--no-model", action="store_false", dest="model", help=text)
@@ -80,6 +87,7 @@ def run_ask(context: CommandContext) -> int:
     draft = handle.start_writing(answers[best]) if arguments.model else None
     if draft is None or not arguments.json:
         context.print_result(document, list(format_answer(document, style, places, label)))
+    keep_warm(context)
     if draft is None:
         return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
     if arguments.json:
@@ -133,14 +141,18 @@ def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePl
             yield _INDENT + style.format_dim(label + place + commit)
             yield from _explain(sentence["explanation"], style)
     elif document["closest"]:
-        yield style.format_warning("This wiki does not say. The closest pages are:")
+        is_complete = document["meaning_ready"] == 1
+        verdict = "This wiki does not say. The closest pages are:" if is_complete else "The closest pages so far are:"
+        yield style.format_warning(verdict)
         for number, hit in enumerate(document["closest"], 1):
             place = places.format(hit["file"], hit["lines"][0], style)
             yield f"{number}. {style.format_bold(to_safe_line(hit['name']))}  {style.format_dim(label + place)}"
             yield from _explain(hit["explanation"], style)
             yield from wrap(to_safe_line(hit["snippet"]), width, initial_indent="   ", subsequent_indent="   ")
     else:
-        yield style.format_warning("This wiki does not say.")
+        yield style.format_warning(
+            "This wiki does not say." if document["meaning_ready"] == 1 else "Nothing found yet."
+        )
     yield style.format_dim(f"{document['probability']:.0%} likely · {document['took_ms']:.0f} ms")
     yield from (style.format_warning(f"note: {to_safe_line(note)}") for note in document["notes"])
 

@@ -114,7 +114,7 @@ def _resolve_commits(context: CommandContext, repository: PinnedRepository) -> t
     head_id = repository.commit_staged_files() if arguments.staged else repository.resolve(head)
     notes = []
     if base_id is not None and not arguments.staged and not repository.is_ancestor(base_id, head_id):
-        notes.append(f"{base} is no ancestor of {head}: what only {base} has counts as removed")
+        notes.append(f"{base} is no ancestor of {head}: what exists only in {base} counts as removed")
     return base_id, head_id, notes
 
 

@@ -23,7 +23,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "duplicates", run_duplicates)
     add_wiki_option(parser)
     parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="groups of each list (default: 20)")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="groups per list (default: 20)")
 
 
 def run_duplicates(context: CommandContext) -> int:

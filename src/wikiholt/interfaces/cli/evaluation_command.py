@@ -93,7 +93,9 @@ def _check_arguments(arguments: Namespace) -> None:
     if bool(arguments.queries) != bool(arguments.qrels):
         raise InvalidEvaluation("--queries and --qrels require each other", hint="give both --queries and --qrels")
     if arguments.queries and arguments.kind:
-        raise InvalidEvaluation("--kind selects mined questions", hint="omit it, or omit --queries and --qrels")
+        raise InvalidEvaluation(
+            "--kind selects among the questions of the wiki", hint="omit it, or omit --queries and --qrels"
+        )
     for name, minimum in (("limit", 1), ("worst", 0)):
         value = getattr(arguments, name)
         if not minimum <= value <= _MAX_COUNT:

@@ -222,7 +222,8 @@ def _format_hit(
     *,
     full: bool,
 ) -> list[str]:
-    evidence = style.format_dim(f"{hit['score']:.2f} {hit['confidence']} · {' + '.join(hit['channels'])}")
+    rated = "" if hit["confidence"] == "unknown" else f"{hit['score']:.2f} {hit['confidence']} · "
+    evidence = style.format_dim(rated + " + ".join(hit["channels"]))
     head = f"{number}. {_format_matches(hit['name'], hit['name_matches'], style, style.format_bold)}  {evidence}"
     room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
     where = place(hit, style) + _format_headings(hit, style, room)

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -26,7 +27,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wikiholt.api.bootstrap import Application, WorkerParts, open_application, raise_file_limit
 from wikiholt.api.settings.definitions import Settings
-from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
+from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError, WikiholtError
+from wikiholt.interfaces.cli.background import hold_lock, stop_background
 from wikiholt.interfaces.cli.listeners import (
     BACKLOG,
     offer_owner_link,
@@ -132,6 +134,7 @@ there are any. Clients close most of them after the next response, and uvicorn c
 def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down cleanly."""
     raise_file_limit()
+    stop_background(settings.data)
     application = open_application(settings, roots)
     try:
         check_service(application, roots, as_json=as_json)
@@ -152,6 +155,61 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
                 _stop_scheduler(application)
     finally:
         application.service.close()
+
+
+_IDLE_POLL_S = 1.0
+
+
+def serve_in_background(settings: Settings) -> None:
+    """Answer commands at the Unix socket until nobody has searched for a while, or the socket is gone."""
+    with hold_lock(settings) as is_only:
+        if not is_only:
+            return
+        raise_file_limit()
+        application = open_application(settings, on_demand=True)
+        path = settings.data / SOCKET_NAME
+        try:
+            with open_local_listener(path) as listeners:
+                if not listeners:
+                    return
+                server = Server(build_config(application))
+                server.catch_signals()
+                application.scheduler.start()
+                Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
+                Thread(target=_resume_pending, args=(application,), name="pending", daemon=True).start()
+                Thread(target=_end_when_idle, args=(server, application, path), name="idle", daemon=True).start()
+                try:
+                    server.run(listeners)
+                finally:
+                    _stop_scheduler(application)
+        finally:
+            application.service.close()
+
+
+def _resume_pending(application: Application) -> None:
+    """Have the wikis synced that a command left before all pages were embedded."""
+    for wiki in application.service.list_wikis():
+        with suppress(WikiholtError):
+            handle = application.service.get_background_handle(wiki.slug)
+            if handle.get_indexed_revision(words_only=True) and not handle.get_indexed_revision():
+                application.scheduler.touch(wiki.id)
+
+
+def _end_when_idle(server: "Server", application: Application, path: Path) -> None:
+    """End the server when it has had nothing to do for a while, or when another one has taken its socket."""
+    limit_s, inode = application.settings.search_keep_warm * 60, path.stat().st_ino
+    requests, used_at = 0, time.monotonic()
+    while not server.should_exit:
+        time.sleep(_IDLE_POLL_S)
+        answered = server.server_state.total_requests
+        if answered != requests or application.scheduler.get_progress().running:
+            requests, used_at = answered, time.monotonic()
+        try:
+            is_own = path.stat().st_ino == inode
+        except OSError:
+            is_own = False
+        if not is_own or time.monotonic() - used_at > limit_s:
+            server.should_exit = True
 
 
 def check_service(application: Application, roots: Sequence[Path], *, as_json: bool) -> None:

@@ -35,9 +35,10 @@ class LocalService:
         self._path = settings.data / SOCKET_NAME
         self._header = f"{SETTINGS_HEADER}: {fingerprint_settings(settings)}"
 
-    def get(self, path: str, params: Sequence[tuple[str, object]]) -> Any:
-        """The JSON document at this path of the HTTP API; None if there is no service, or if it does not answer so."""
-        target = f"/api/v1/{path}?{urlencode(params)}"
+    def get(self, path: str, params: Sequence[tuple[str, object]] = (), slug: str = "") -> Any:
+        """The JSON document at this path of the HTTP API, or of that of one wiki; None if there is no service, or if it
+        does not answer so."""
+        target = f"{f'/w/{slug}' if slug else ''}/api/v1/{path}?{urlencode(params)}"
         # Importing a client takes longer than the request.
         request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{self._header}\r\n\r\n"
         with suppress(OSError, ValueError), connect(self._path) as connection:

@@ -156,6 +156,8 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"  {format_count(state.pages, 'page')}, {format_count(state.chunks, 'chunk')}, "
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
+        if state.pending_chunks:
+            lines.append(style.format_warning(f"  meaning: {int(100 * state.embedded_share)} % ready"))
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
@@ -271,9 +273,16 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
             # Some terminals have no size. tqdm would then draw nothing.
             columns, rows = shutil.get_terminal_size()
             bar = tqdm(desc=name, unit=" chunks", ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
-        bar.total = max(progress.chunks_expected, progress.chunks_done)
-        bar.set_postfix_str(f"{progress.pages_done} of {progress.pages_total} pages", refresh=False)
-        bar.update(progress.chunks_done - bar.n)
+        pages = f"{progress.pages_done} of {progress.pages_total} pages"
+        is_reading = not progress.chunks_done and bool(progress.pages_done)
+        done, total = (
+            (progress.pages_done, progress.pages_total)
+            if is_reading
+            else (progress.chunks_done, max(progress.chunks_expected, progress.chunks_done))
+        )
+        bar.unit, bar.total = " pages" if is_reading else " chunks", total
+        bar.set_postfix_str("" if is_reading else pages, refresh=False)
+        bar.update(done - bar.n)
 
     try:
         yield update

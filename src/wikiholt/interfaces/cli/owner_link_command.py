@@ -17,8 +17,8 @@ def open_served_pages(context: CommandContext) -> int:
     link = OwnerLink(context.settings.data).read()
     if link is None or not _is_answered(link):
         raise NotFound(
-            f"No service with a link for its owner runs on {context.settings.data}.",
-            hint="Start one: wikiholt serve. The setting serve.owner must be on.",
+            f"No service that can sign you in is running on {context.settings.data}.",
+            hint="Start one with `wikiholt serve`. The setting serve.owner must be true.",
         )
     open_in_browser(link)
     address = link.partition("?")[0].removesuffix(SIGN_IN_PATH)

@@ -77,6 +77,7 @@ COMMANDS = {
     "import": Summary("wikis", "import_command", "build one index per wiki from an index that several wikis shared"),
     "demo": Summary("wikis", "demo_command", "create two example wikis, index them and search them"),
     "serve": Summary("service", "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
+    "stop": Summary("service", "background", "stop the process that keeps the model in memory for searches"),
     "mcp": Summary("service", "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
     "key": Summary("service", "key_commands", "create, list and revoke keys"),
     "check": Summary("quality", "check_command", "test a wiki in CI: questions, links, and sentences that contradict"),

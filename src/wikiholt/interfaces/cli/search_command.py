@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from wikiholt.wikis.service import WikiService
 
 
+_MAX_WAIT_S = 86_400.0
+
+
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "search", run_search, logs=False)
     parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
@@ -45,10 +48,27 @@ def add_arguments(commands: Subparsers) -> None:
         help="whether the reranker scores the best pages again (default: for unclear answers, if rerank.model is set)",
     )
     parser.add_argument("--explain", action="store_true", help="say in one line why each hit is there")
-    text = "show pages whose passages are nearly the same as hits of their own"
+    text = "do not combine pages with nearly the same passage into one hit"
     parser.add_argument("--no-collapse", action="store_false", dest="collapse", help=text)
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
+    add_wait_option(parser)
     add_hit_options(parser)
+
+
+def add_wait_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait",
+        action=argparse.BooleanOptionalAction,
+        help="whether a first search waits until all pages are found by their meaning (default: not on a terminal)",
+    )
+
+
+def waits_for_meaning(context: CommandContext) -> bool:
+    """Whether the command waits until all pages are embedded, because nobody else embeds them or nobody looks."""
+    wait: bool | None = context.arguments.wait
+    if wait is not None:
+        return wait
+    return not sys.stdout.isatty() or not context.settings.search_keep_warm or bool(context.settings.store)
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
@@ -114,15 +134,34 @@ def _search_in_service(context: CommandContext) -> int | None:
     from wikiholt.interfaces.cli.local_client import search_in_service
 
     found = search_in_service(context.settings, context.arguments)
-    return None if found is None else _print(context, *found)
+    if found is None or (found[0]["meaning_ready"] < 1 and waits_for_meaning(context)):
+        return None
+    return _print(context, *found)
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:
     wikis, handles, failures = open_current_wikis(context)
-    _load_models(context.service, request)
+    if waits_for_meaning(context):
+        _load_models(context.service, request)
     from wikiholt.api.documents.search_documents import build_result_document
 
-    return _print(context, build_result_document(_search(handles, failures, request)), wikis)
+    document = build_result_document(_search(handles, failures, request))
+    exit_code = _print(context, document, wikis)
+    keep_warm(context, [wiki.slug for wiki in wikis if document["meaning_ready"] < 1])
+    return exit_code
+
+
+def keep_warm(context: CommandContext, pending: Sequence[str] = ()) -> None:
+    """Have the next search answered by a process in the background, which also embeds pending pages of these wikis."""
+    sys.stdout.flush()
+    from wikiholt.interfaces.cli.background import start_background
+
+    start_background(context.settings, context.arguments)
+    if pending and (context.settings.data / SOCKET_NAME).exists():
+        from wikiholt.interfaces.cli.local_client import LocalService
+
+        for slug in pending:
+            LocalService(context.settings).get("status", slug=slug)
 
 
 def open_current_wikis(
@@ -167,15 +206,19 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
     try:
         if handle.wiki.is_directory or not has_index:
             handle.fetch()  # for a directory this scans it; a remote is fetched by `sync` and by the service
-        if has_index and handle.get_indexed_revision() == context.service.get_source(handle.wiki).get_last_known_head():
+        complete = handle.get_indexed_revision() if has_index else None
+        if has_index and complete == context.service.get_source(handle.wiki).get_last_known_head():
             return
+        waits = waits_for_meaning(context)
+        is_pending = complete is None and has_index and handle.get_indexed_revision(words_only=True) is not None
+        # A writer that updates an existing index is not worth waiting for, unless its work is what is waited for.
+        lock_timeout_s = None if not has_index else _MAX_WAIT_S if is_pending and waits else 0
         problems_before = len(handle.get_status().problems) if has_index else 0
         report = run_sync_work(
             context,
             handle,
             "sync",
-            # A writer that updates an existing index is not worth waiting for.
-            lambda progress, pause: handle.sync(progress, pause, 0 if has_index else None),
+            lambda progress, pause: handle.sync(progress, pause, lock_timeout_s, words_only=not waits),
             keep_bar=False,
         )
         if report.problems and len(report.problems) != problems_before:
@@ -184,6 +227,8 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
     except Busy:
         if not has_index:
             raise
+        if is_pending:  # the answer says what is missing
+            return
         sys.stderr.write(f"note: another process is updating {slug}; the latest changes may be missing\n")
     except WikiholtError as error:
         if not has_index or isinstance(error, IndexUnavailable):

@@ -25,6 +25,9 @@ def add_arguments(commands: Subparsers) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
+    parser.add_argument(
+        "--background", action="store_true", help="what commands start: no port, for this user, until unused"
+    )
     parser.add_argument("--workers", metavar="N", help="processes that answer requests (default: serve.workers, 1)")
 
 
@@ -32,6 +35,11 @@ def run_serve(context: CommandContext) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly with exit code 0."""
     roots = [_check_root(path) for path in context.arguments.directories]
     settings, as_json = context.settings, context.arguments.json
+    if context.arguments.background:
+        from wikiholt.interfaces.cli.http_server import serve_in_background
+
+        serve_in_background(settings)
+        return 0
     if not as_json:
         show_status(settings.log_level)
     from wikiholt.interfaces.cli.supervisor import supervise, take_child_spec

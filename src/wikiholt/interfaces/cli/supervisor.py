@@ -26,6 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from wikiholt.interfaces.cli.background import stop_background
 from wikiholt.interfaces.cli.listeners import offer_owner_link, open_listener, open_local_listener, print_address
 from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 from wikiholt.wikis.rate_limit import create_table
@@ -107,6 +108,7 @@ class Child:
 
 def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) -> int:
     """Run `serve` with these arguments in several processes until SIGTERM or SIGINT. Returns the exit code."""
+    stop_background(settings.data)
     with (
         open_listener(settings.serve_host, settings.serve_port) as listener,
         open_local_listener(settings.data / SOCKET_NAME) as local_listeners,

@@ -39,5 +39,6 @@ def is_owner(request: "Request", settings: "Settings") -> bool:
 def fingerprint_settings(settings: "Settings") -> str:
     """Identifies version and settings on which a search depends."""
     values = {item.name: str(getattr(settings, item.name)) for item in fields(settings)}
-    relevant = {name: value for name, value in values.items() if not name.startswith(("serve_", "log_"))}
+    irrelevant = ("serve_", "log_", "search_keep_warm")
+    relevant = {name: value for name, value in values.items() if not name.startswith(irrelevant)}
     return sha256(json.dumps([__version__, relevant]).encode()).hexdigest()

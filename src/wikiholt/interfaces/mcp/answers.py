@@ -77,7 +77,7 @@ def present_search(document: Any, call: ToolCall) -> Any:
         for hit in document["results"]
     ]
     notes = list(document["notes"])
-    is_irrelevant = document["nothing_relevant"] or not hits
+    is_irrelevant = document["nothing_relevant"] or not (hits or document["meaning_ready"] < 1)
     if is_irrelevant:
         notes.insert(0, _NOTHING_RELEVANT_NOTE)
     if document["did_you_mean"]:
@@ -179,7 +179,7 @@ def present_answer(document: Any, call: ToolCall) -> Any:
             for each in document["sentences"]
         ]
     else:
-        notes.insert(0, _NOT_SAID_NOTE)
+        notes[:0] = [_NOT_SAID_NOTE] if document["meaning_ready"] == 1 else []
         results = [{"id": hit["path"], "title": hit["name"], "lines": hit["lines"]} for hit in document["closest"]]
 
     def build(share: int) -> Any:

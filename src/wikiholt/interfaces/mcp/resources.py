@@ -73,7 +73,7 @@ def list_templates() -> list[ResourceTemplate]:
             name="attachment",
             title="A file attached to a page",
             uri_template=ATTACHMENT_URI_TEMPLATE,
-            description="A file by the path of its page and its name; list_attachments has the URIs.",
+            description="A file by the path of its page and its name; list_attachments lists the URIs.",
         ),
     ]
 
@@ -125,7 +125,7 @@ def _read_attachment(wiki: WikiSession, uri: str) -> TextResourceContents | Blob
     """A text as text, another file in base64 with a type in which no script can run."""
     quoted_path, _, quoted_name = uri.removeprefix(_ATTACHMENT_URI_PREFIX).rpartition("/")
     if not quoted_path or "?" in uri or "#" in uri:
-        raise InvalidPage("This is not the URI of an attachment.", hint="list_attachments has the URIs.")
+        raise InvalidPage("This is not the URI of an attachment.", hint="The tool list_attachments lists the URIs.")
     path = wiki.path_style.to_git_path(unquote(quoted_path))
     found = wiki.handle.pages.read_attachment(path, unquote(quoted_name))
     if len(found.data) > _MAX_ATTACHMENT_BYTES:

@@ -258,7 +258,7 @@ class OtterwikiApi:
         except WikiholtError as error:
             # The client gets no details, which may contain paths.
             log_once("API unavailable", error)
-            hint = "The log of the wiki has the reason."
+            hint = "The log of Otterwiki says why."
             return _convert_response(
                 make_error_response(503, "not-set-up", "Search is not set up correctly in this wiki.", hint)
             )

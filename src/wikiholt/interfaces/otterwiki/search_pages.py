@@ -98,7 +98,7 @@ def _build_error_content(error: Exception) -> SearchPageContent:
         return SearchPageContent(problem=message, hint=hint, is_first_indexing=is_first_indexing)
     log_once("search failed", error)
     return SearchPageContent(
-        problem="Search is not set up correctly in this wiki.", hint="The log of the wiki has the reason."
+        problem="Search is not set up correctly in this wiki.", hint="The log of Otterwiki says why."
     )
 
 

@@ -151,7 +151,7 @@ def _render_property(wiki: WikiSession, name: str, value: str | None) -> tuple[s
 def _render_folder(wiki: WikiSession, path: str) -> tuple[str, str]:
     folder = load_folder(wiki, path)
     if path and not folder.pages and not folder.folders:
-        raise PageNotFound(f"There is no folder {path} with a page in it.", hint="the folder above may have it")
+        raise PageNotFound(f"There is no folder {path} with a page in it.", hint="open the folder above it")
     title = path.rpartition("/")[2] if path else "All pages"
     parts = [f"{render_crumbs(path)}<h1>{escape(title)}</h1>"]
     if not path:

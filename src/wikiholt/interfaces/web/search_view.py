@@ -78,7 +78,7 @@ def _render_result(result: SearchResult) -> Iterator[str]:
     yield '<ol class="results">'
     yield from (_render_hit(hit, result.query) for hit in full)
     if weak:
-        count = f"{len(weak)} less certain page{'s' if len(weak) > 1 else ''}"
+        count = f"{len(weak)} less likely page{'s' if len(weak) > 1 else ''}"
         yield f'<li class="divider">{count}</li>'
     for hit in weak:
         yield f'<li><div class="card folded low">{"".join(_render_title(hit, result.query))}</div></li>'

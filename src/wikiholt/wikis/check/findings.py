@@ -7,7 +7,7 @@ from enum import StrEnum
 from wikiholt.text.links import get_last_part
 from wikiholt.text.page_names import FOLDER_PAGES
 from wikiholt.text.sentence_lines import find_lines
-from wikiholt.wikis.check.number_sentences import NumberSentence, find_conflicts
+from wikiholt.wikis.check.number_sentences import NumberSentence, are_one_series, find_conflicts
 from wikiholt.wikis.check.wiki_state import WikiState
 
 
@@ -122,6 +122,7 @@ def _is_folder_page(path: str) -> bool:
 def _find_new_duplicates(base: WikiState, head: WikiState, old_paths: Mapping[str, str]) -> Iterator[Finding]:
     """Places on changed pages with a text that is nearly the same as one which was not, or not there, at the base."""
     pairs = {(one.path, other.path) for group in base.duplicates for one in group.places for other in group.places}
+    reported = set()  # a copied page has many passages
     for group in head.duplicates:
         old = {place.path: old_paths.get(place.path) for place in group.places}
         new = [
@@ -132,7 +133,9 @@ def _find_new_duplicates(base: WikiState, head: WikiState, old_paths: Mapping[st
         ]
         original = next((place for place in group.places if place not in new), group.places[0])
         for place in new:
-            if place != original:
+            pair = (place.path, original.path)
+            if pair not in reported and not are_one_series(*pair):
+                reported.add(pair)
                 message = f"this is nearly the same as {original.file}:{original.first_line}"
                 yield Finding("near-duplicate", Severity.WARNING, place.file, place.first_line, message)
 

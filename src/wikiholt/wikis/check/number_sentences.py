@@ -19,6 +19,7 @@ _MAX_SENTENCES_PER_RUN = 50
 _RUN_WORDS = 3
 _NUMBER = "0"
 _TOKEN = re.compile(r"[^\W_]+(?:[.,:/-]\d+)*")
+_DIGITS = re.compile(r"\d+")
 _MONTHS = re.compile(
     "(?:January|February|March|April|May|June|July|August|September|October|November|December"
     "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
@@ -70,11 +71,16 @@ def find_conflicts(
             for run in _build_runs(sentence)
             if len(by_run[run]) <= _MAX_SENTENCES_PER_RUN
             for other in by_run[run]
-            if other.path != sentence.path and _is_nearly_equal(sentence, other)
+            if not are_one_series(sentence.path, other.path) and _is_nearly_equal(sentence, other)
         }
         different = [other for other in similar if other.numbers != sentence.numbers]
         if different and len({sentence.numbers, *(other.numbers for other in similar)}) <= _MAX_VALUES:
             yield sentence, different[0]
+
+
+def are_one_series(one: str, other: str) -> bool:
+    """Whether two pages have the same path but for numbers, as release notes and minutes: they repeat their texts."""
+    return _DIGITS.sub("", one) == _DIGITS.sub("", other)
 
 
 def _build_runs(sentence: NumberSentence) -> set[tuple[str, ...]]:

@@ -96,7 +96,7 @@ def test_a_backup_is_taken_and_restored(managed: ManagedServer, visit: OpenTab) 
     page.locator(".records li").first.get_by_role("button", name="Restore").click()
     expect(page.get_by_role("dialog")).to_contain_text("The index is replaced")
     page.get_by_role("dialog").get_by_role("button", name="Restore").click()
-    expect(page.locator(".note.done")).to_have_text("The backup was restored. A sync follows.")
+    expect(page.locator(".note.done")).to_have_text("The backup was restored. A sync brings the index up to date.")
 
 
 def test_the_report_lists_queries_without_a_result(managed: ManagedServer, visit: OpenTab) -> None:

@@ -310,7 +310,7 @@ def test_weak_hits_are_one_line_and_headings_of_a_page_are_grouped(server: WebSe
     page = visit(f"{server.url}w/allotment/?q=what+may+go+on+the+compost+heap", wait=CARDS).page
     expect(page.locator(FIRST)).to_contain_text("Strong match")
     expect(page.locator(f"{CARDS}.folded .snippet")).to_have_count(0)
-    expect(page.locator(".divider")).to_contain_text("less certain pages")
+    expect(page.locator(".divider")).to_contain_text("less likely pages")
     paths = page.locator(CARDS).evaluate_all("(cards) => cards.map((card) => card.dataset.page)")
     assert len(set(paths)) == len(paths)
     page.locator(".sections a", has_text="Not on the heap").click()

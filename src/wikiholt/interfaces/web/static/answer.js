@@ -45,7 +45,7 @@ function render(answer, state, isFollowUp, writing) {
     event.preventDefault();
     if (input.value.trim()) showAnswer({ ...state, q: input.value }, answer.question);
   };
-  area.replaceChildren(el("h2", {}, pages.size ? "From this wiki" : "This wiki does not say"), isFollowUp && el("p", { class: "place" }, answer.question) || "",
+  area.replaceChildren(el("h2", {}, pages.size ? "From this wiki" : answer.meaning_ready < 1 ? "The closest pages so far" : "This wiki does not say"), isFollowUp && el("p", { class: "place" }, answer.question) || "",
     ...[...pages.values()].map(renderPage), writing || "", el("form", { class: "follow-up", on: { submit: ask } }, input));
   area.hidden = false;
 }

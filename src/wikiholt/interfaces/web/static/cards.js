@@ -2,7 +2,7 @@
 import { el, formatPath, getCategory, renderHighlights, renderTime } from "./dom.js";
 import { pageUrl } from "./page_url.js";
 
-const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match" };
+const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match", unknown: "Not rated yet" };
 const CHANNELS = { semantic: "meaning", keyword: "words" };
 const FRAGMENT_WORDS = 6;
 const LIST = new Intl.ListFormat("en-GB");

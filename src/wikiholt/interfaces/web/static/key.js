@@ -47,6 +47,6 @@ export function setUpKeyButton(done) {
   button.hidden = hasAccount() && !key.get();
   button.classList.toggle("used", Boolean(key.get()));
   button.lastChild.textContent = key.get() ? "Sign out" : "Use a key";
-  button.title = key.get() ? "Forget the key that this tab uses" : "A key gives access to wikis that are not public";
+  button.title = key.get() ? "Sign out: this tab forgets its key" : "A key gives access to wikis that are not public";
   button.onclick = key.get() ? () => { key.forget(); done(); setUpKeyButton(done); } : () => openKeyDialog("", "", done);
 }

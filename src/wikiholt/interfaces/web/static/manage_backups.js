@@ -39,6 +39,6 @@ function openRestore(backup, report) {
   openDialog({
     title: "Restore this backup?", confirm: "Restore", danger: true,
     content: el("p", {}, `The index is replaced by that of ${new Date(backup.taken_at).toLocaleString("en-GB")} with ${plural(backup.pages, "page")}. Then it is synced with the repository, so pages that changed since are indexed again.`),
-    run: async () => { await send("POST", "restore", undefined, { at: backup.taken_at }); report("The backup was restored. A sync follows."); },
+    run: async () => { await send("POST", "restore", undefined, { at: backup.taken_at }); report("The backup was restored. A sync brings the index up to date."); },
   });
 }

@@ -24,7 +24,7 @@ export function showKeys(area, access) {
   };
   const onCreated = (document) => { created.replaceChildren(renderToken(document)); created.querySelector("input").select(); announce("The key was created. It is shown only once."); load(); };
   area.append(renderHead("Keys", renderButton("Create a key", () => openCreate(isService, onCreated), "primary")),
-    el("p", { class: "hint" }, isService ? "Operator keys open all wikis. Create the keys of one wiki on its own page." : "A key opens this wiki and no other."), created, list);
+    el("p", { class: "hint" }, isService ? "An operator key gives access to all wikis. Create keys for one wiki on the page of that wiki." : "A key gives access to this wiki only."), created, list);
   load();
 }
 
@@ -39,7 +39,7 @@ function renderKey(item, isService, isOwn, reload) {
 function openRevoke(item, isOwn, reload) {
   openDialog({
     title: "Revoke this key?", confirm: "Revoke", danger: true,
-    content: [el("p", {}, el("strong", {}, item.label || item.id), " stops working immediately. This cannot be undone."), isOwn && el("p", { class: "note" }, "You use this key now. This page stops working.")],
+    content: [el("p", {}, el("strong", {}, item.label || item.id), " stops working immediately. This cannot be undone."), isOwn && el("p", { class: "note" }, "You are using this key: this page will stop working.")],
     run: async () => { await send("DELETE", `keys/${encodeURIComponent(item.id)}`); announce("The key was revoked."); await reload(); },
   });
 }

@@ -7,7 +7,7 @@ import { announce, renderHead } from "./manage_parts.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
 import { readUrl } from "./page_actions.js";
 
-const PERIODS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"], ["0", "All that are kept"]];
+const PERIODS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"], ["0", "All logged searches"]];
 const MAX_ROWS = 25;
 const number = (count) => count.toLocaleString("en");
 
@@ -38,7 +38,7 @@ function showNoLog(area, error, access) {
 function renderReport(report) {
   const share = report.searches ? Math.round(100 * report.without_result_total / report.searches) : 0;
   return [
-    !report.logging && el("p", { class: "note" }, "Logging is off now. These searches are from before."),
+    !report.logging && el("p", { class: "note" }, "Logging is off. These searches were logged before."),
     el("dl", { class: "figures four" },
       renderFigure("Searches", number(report.searches)),
       renderFigure("Different queries", number(report.queries)),

@@ -36,7 +36,7 @@ async function save(wiki, inputs, note) {
   if (!changed.length) { note.replaceChildren(el("p", { class: "hint", role: "status" }, "Nothing was changed.")); return; }
   await send("PATCH", `wikis/${encodeURIComponent(wiki.slug)}`, { settings: Object.fromEntries(changed.map((input) => [input.name, input.get()])) });
   for (const input of changed) input.saved = input.get();
-  note.replaceChildren(renderNote("The settings were saved. The index follows."));
+  note.replaceChildren(renderNote("The settings were saved. The index is being updated."));
   announce("The settings were saved.");
 }
 

@@ -23,7 +23,7 @@ export function clearResults() {
   byId("more").hidden = true;
 }
 
-// The cards of hits: several passages of a page in one card, and less certain pages as one line each below the others.
+// The cards of hits: several passages of a page in one card, and less likely pages as one line each below the others.
 // `getOptions` returns what a card of a hit shows beside the hit. `likely` counts the pages that are probably answers.
 export function renderHits(hits, state, getOptions = () => ({})) {
   const pages = groupByPage(hits);
@@ -38,7 +38,7 @@ export function renderHits(hits, state, getOptions = () => ({})) {
   const isRepeated = (hit) => names.indexOf(getName(hit)) !== names.lastIndexOf(getName(hit));
   const render = (make) => ([hit, ...more]) => make(hit, state, more, { isRepeated: isRepeated(hit), ...getOptions(hit) });
   const cards = full.map(render(renderHit));
-  if (full.length && folded.length) cards.push(el("li", { class: "divider" }, plural(folded.length, "less certain page")));
+  if (full.length && folded.length) cards.push(el("li", { class: "divider" }, plural(folded.length, "less likely page")));
   return { cards: [...cards, ...folded.map(render(renderWeakHit))], likely: likely.length, count: pages.length };
 }
 
@@ -54,7 +54,7 @@ export function showResults(answer, state, limit, retryActions) {
     : "No page found";
   if (!hits.length) showNoResults(state, retryActions);
   else if (answer.nothing_relevant) {
-    showMessage(messageArea, "Nothing here is clearly relevant.", "These pages match best, in case one of them helps.");
+    showMessage(messageArea, "Nothing here is clearly relevant.", "These pages match best.");
     byId("count").textContent = `${plural(answer.considered, "page")} searched`;
   }
   byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || count >= answer.considered;

@@ -96,7 +96,7 @@ function showAnswer(answer) {
   byId("notes").replaceChildren(...answer.notes.map((note) => el("p", { class: "note" }, note)));
   byId("count").textContent = `${answer.nothing_relevant ? "" : `${plural(likely, "likely page")} · `}${plural(answer.wikis.length, "wiki")} searched`;
   clearMessage(byId("state"));
-  if (answer.nothing_relevant) showMessage(byId("state"), cards.length ? "Nothing here is clearly relevant." : "Nothing found.", cards.length ? "These pages match best, in case one of them helps." : "");
+  if (answer.nothing_relevant) showMessage(byId("state"), cards.length ? "Nothing here is clearly relevant." : "Nothing found.", cards.length ? "These pages match best." : "");
 }
 
 async function search() {
