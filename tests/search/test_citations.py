@@ -1,5 +1,8 @@
 """Sentences of a language model are checked against the passages that they cite."""
 
+import sys
+from collections import Counter
+
 import pytest
 
 from bench import claims
@@ -89,3 +92,15 @@ def test_most_falsified_sentences_are_noticed_and_few_faithful_ones_struck() -> 
     assert len(false) >= 60 <= len(faithful)
     assert sum(map(bool, false)) >= 0.8 * len(false)
     assert sum(map(bool, faithful)) <= 0.08 * len(faithful)
+
+
+def test_the_words_of_a_sentence_are_not_compared_with_each_word_of_the_passages() -> None:
+    passages = [["Page", *(f"{number} ab" for number in range(100))] for _ in range(5)]
+    quoted, calls = QuotedPassages(passages, "english"), Counter[str]()
+    sys.setprofile(lambda _, event, __: calls.update([event]))
+    try:
+        fault = quoted.find_fault(" ".join(passages[0][1:]), range(1, 6))
+    finally:
+        sys.setprofile(None)
+    assert not fault
+    assert calls.total() < 1_000_000  # 3.5 million if each word is compared with each word

@@ -11,6 +11,7 @@ from tests.wikis.query_log.query_log_fixtures import make_query_record
 from wikiholt.domain.search import Hit, SearchMode
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.synonyms import Synonyms
+from wikiholt.text.keyword_query import MAX_BRANCHES
 from wikiholt.text.synonym_rules import SYNONYM_PAGE, check_synonym_rule, read_synonym_rules
 from wikiholt.wikis.query_report import SynonymProposal, propose_synonyms
 
@@ -169,3 +170,14 @@ def test_the_query_log_proposes_rules() -> None:
     assert propose_synonyms(records) == (SynonymProposal("pto = vacation", 1),)
     again = [make_query_record("pump", 800, hits=0), make_query_record("heron", 830)]
     assert propose_synonyms([*records, *again])[0] == SynonymProposal("pump = heron", 2)
+
+
+def test_a_name_of_many_rules_has_few_synonyms() -> None:
+    synonyms, asked = Synonyms([f"a1 = b{number} = c{number}" for number in range(500)]), list[str]()
+
+    def is_on_page(name: str) -> bool:
+        asked.append(name)
+        return name != "a1"
+
+    text = synonyms.rewrite("a1 " * 500, is_on_page)
+    assert len(asked) == len(set(asked)) == len(text.split()) // 500 + 1 == MAX_BRANCHES + 1

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from wikiholt.text.near_duplicates import MIN_WORDS, WordingGroups, are_nearly_same, read_wording
+from wikiholt.text import near_duplicates
+from wikiholt.text.near_duplicates import MIN_WORDS, Wording, WordingGroups, are_nearly_same, read_wording
 
 WORDS = [f"{first}{last}" for first in "bdfgklmn" for last in ("ade", "ip", "orn", "ust", "eel", "ack", "olt", "ump")]
 TEXT = " ".join(WORDS)
@@ -85,6 +86,18 @@ def test_texts_are_grouped_as_if_each_was_compared_with_all_others() -> None:
         if expected[-1] == len(firsts):
             firsts.append(number)
         assert wording is not None
-    groups = WordingGroups()
-    assert [groups.add(wording) for wording in wordings] == expected
+    for groups in (WordingGroups(), WordingGroups(filter(None, wordings))):
+        assert [groups.add(wording) for wording in wordings] == expected
     assert 1 < len(firsts) < len(texts)
+
+
+@pytest.mark.parametrize("template", [f"{TEXT} page", " ".join(WORDS[:32])])
+def test_texts_that_share_a_template_are_not_all_compared(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = list[Wording]()
+    monkeypatch.setattr(near_duplicates, "are_nearly_same", lambda _, other: compared.append(other))
+    texts = [f"{template} {number} " + " ".join(f"{word}{number}x" for word in WORDS[48:]) for number in range(200)]
+    texts += [f"{TEXT} page {number}" for number in range(200)]
+    wordings = [wording for wording in map(read_wording, texts) if wording is not None]
+    groups = WordingGroups(wordings)
+    assert len({groups.add(wording) for wording in wordings}) == len(texts)
+    assert not compared

@@ -193,17 +193,20 @@ def _to_number(word: str) -> str:
     return _NUMBER_WORDS.get(word, "")
 
 
-def _is_same(one: str, other: str) -> bool:
-    return one == other or (len(one) >= _STEM_CHARS and one[:_STEM_CHARS] == other[:_STEM_CHARS])
+def _get_starts(words: Sequence[_Word]) -> frozenset[str]:
+    """What `_has` compares. A page may have thousands of short lines, so it is not compared word by word."""
+    return frozenset(word.term[:_STEM_CHARS] for word in words if word.term)
 
 
-def _has(words: Sequence[_Word], term: str) -> bool:
-    return any(_is_same(term, word.term) for word in words if word.term)
+def _has(starts: frozenset[str], term: str) -> bool:
+    return term[:_STEM_CHARS] in starts
 
 
 def _find_near(terms: Sequence[_Word], quoted: Sequence[Sequence[_Word]]) -> list[Sequence[_Word]]:
     """The quoted sentences that share most words with the sentence."""
-    shared = [sum(_has(line, word.term) for word in terms if not word.is_number) for line in quoted]
+    shared = [
+        sum(_has(starts, word.term) for word in terms if not word.is_number) for starts in map(_get_starts, quoted)
+    ]
     least = max(1, max(shared, default=0) * _NEAR)
     return [line for line, count in zip(quoted, shared, strict=True) if count >= least]
 
@@ -213,9 +216,9 @@ def _list_words(line: Sequence[_Word]) -> list[str]:
 
 
 def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
-    new, row, found = list[str](), 0, 0
+    new, row, found, starts = list[str](), 0, 0, _get_starts(known)
     for word in terms:
-        if _has(known, word.term):
+        if _has(starts, word.term):
             found, row = found + 1, 0
             continue
         new.append(word.text)
@@ -227,18 +230,27 @@ def _compare_words(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
 
 def _compare_numbers(words: Sequence[_Word], near: Sequence[Sequence[_Word]], quoted: Sequence[Sequence[_Word]]) -> str:
     """A number must be in a close sentence, together with the word beside it if that word has a number there."""
+    near_lines, all_lines = _list_numbers(near), _list_numbers(quoted)
+    near_terms = frozenset(word.term for line in near for word in line)
     for position, word in enumerate(words):
         if not word.is_number:
             continue
         beside = (*words[position + 1 : position + 3], *reversed(words[max(0, position - 3) : position]))
         unit = next((each.term for each in beside if each.term and not each.is_number), "")
-        counted = [
-            [line for line in lines if unit and _has(line, unit) and any(each.is_number for each in line)]
-            for lines in (near, quoted)
-        ]
-        if not any(each.term == word.term for line in counted[0] or counted[1] or near for each in line):
+        counted = (_find_counted(near_lines, unit) or _find_counted(all_lines, unit)) if unit else ()
+        if not any(word.term in terms for terms in counted or (near_terms,)):
             return f"the passages do not have the number {word.text}"
     return ""
+
+
+def _list_numbers(lines: Sequence[Sequence[_Word]]) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """For each line with a number, what `_has` compares, and its terms."""
+    with_numbers = (line for line in lines if any(word.is_number for word in line))
+    return [(_get_starts(line), frozenset(word.term for word in line)) for line in with_numbers]
+
+
+def _find_counted(lines: Sequence[tuple[frozenset[str], frozenset[str]]], unit: str) -> list[frozenset[str]]:
+    return [terms for starts, terms in lines if _has(starts, unit)]
 
 
 def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
@@ -255,15 +267,17 @@ def _compare_names(terms: Sequence[_Word], known: Sequence[_Word]) -> str:
 
 def _compare_copies(words: Sequence[_Word], near: Sequence[Sequence[_Word]], known: Sequence[_Word]) -> str:
     """A sentence that has nearly all words of a quoted one must have as many negations, and hardly any other words."""
+    starts = _get_starts(words)
     for line in near:
         terms = [word for word in line if word.term]
-        if len(terms) < _MIN_COPIED or sum(_has(words, word.term) for word in terms) < _COPIED * len(terms):
+        if len(terms) < _MIN_COPIED or sum(_has(starts, word.term) for word in terms) < _COPIED * len(terms):
             continue
-        new = [word.text for word in words if word.term and not _has(terms, word.term)]
+        starts_of_line, known_starts = _get_starts(terms), _get_starts(known)
+        new = [word.text for word in words if word.term and not _has(starts_of_line, word.term)]
         negations, quoted = (sum(word.is_negation for word in each) for each in (words, line))
         if len(new) < _MIN_COPIED and negations != quoted and not any(word.text in _LIMITS for word in words):
             return "the passages negate this in another way"
-        unknown = [word.text for word in words if word.term and not word.is_pair and not _has(known, word.term)]
+        unknown = [word.text for word in words if word.term and not word.is_pair and not _has(known_starts, word.term)]
         if len(unknown) > MAX_NEW_WORDS:
             return f"the passages do not have: {', '.join(unknown)}"
         return ""
@@ -313,10 +327,11 @@ def _find_opposite(word: str, quoted: set[str]) -> str:
 
 def _find_replaced(words: Sequence[_Word], known: Sequence[_Word], near: Sequence[_Word]) -> str:
     """A word that the passages do not have, between two words between which they have another one."""
+    starts = _get_starts(known)
     between = {(left.text, right.text): middle for left, middle, right in zip(near, near[1:], near[2:], strict=False)}
     for left, word, right in zip(words, words[1:], words[2:], strict=False):
         middle = between.get((left.text, right.text))
         is_replaced = word.term and (left.term or right.term) and middle is not None and middle.term
-        if middle is not None and is_replaced and not _has(known, word.term):
+        if middle is not None and is_replaced and not _has(starts, word.term):
             return f"the passages have {middle.text}, not {word.text}"
     return ""

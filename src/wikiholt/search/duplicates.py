@@ -6,7 +6,7 @@ from typing import NamedTuple
 from wikiholt.domain.search import PageFilter, PassagePlace, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.hits import format_page_link, strip_leading_headings
-from wikiholt.text.near_duplicates import WordingGroups, read_wording
+from wikiholt.text.near_duplicates import Wording, WordingGroups, read_wording
 
 _BATCH_PAGES = 64
 
@@ -27,27 +27,30 @@ class Duplicates(NamedTuple):
     """Without those whose pages are all in one group of pages."""
 
 
-class _Groups:
-    """Texts with their places, in groups."""
+class _Texts:
+    """Texts with their places, to be grouped."""
 
     def __init__(self) -> None:
-        self._wordings = WordingGroups()
-        self._groups: dict[int, tuple[str, dict[str, PassagePlace]]] = {}
+        self._texts: list[tuple[Wording, str, PassagePlace]] = []
 
     def add(self, text: str, place: PassagePlace) -> None:
         wording = read_wording(strip_leading_headings(text))
         if wording is not None:
-            _, places = self._groups.setdefault(self._wordings.add(wording), (text, {}))
-            places.setdefault(place.path, place)
+            self._texts.append((wording, text, place))
 
     def list_groups(self) -> list[DuplicateGroup]:
-        groups = [DuplicateGroup(text, list(places.values())) for text, places in self._groups.values()]
+        wordings = WordingGroups(wording for wording, *_ in self._texts)
+        by_number: dict[int, tuple[str, dict[str, PassagePlace]]] = {}
+        for wording, text, place in self._texts:
+            _, places = by_number.setdefault(wordings.add(wording), (text, {}))
+            places.setdefault(place.path, place)
+        groups = [DuplicateGroup(text, list(places.values())) for text, places in by_number.values()]
         return sorted((group for group in groups if len(group.places) > 1), key=lambda group: -len(group.places))
 
 
 def find_duplicates(index: WikiIndex, where: PageFilter, link: str) -> Duplicates:
     """The near-duplicates among the pages that pass the filter. `link` is the template of the links to pages."""
-    pages, passages = _Groups(), _Groups()
+    pages, passages = _Texts(), _Texts()
     _, listed = index.list_pages(where, None)
     for start in range(0, len(listed), _BATCH_PAGES):
         batch = listed[start : start + _BATCH_PAGES]

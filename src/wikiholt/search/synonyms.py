@@ -1,6 +1,7 @@
 """The synonyms of a wiki: a query is also searched with other words for its own."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, islice, product
 
 from wikiholt.text.analysis import TOKEN_PATTERN, get_query_analyser
@@ -21,7 +22,10 @@ class Synonyms:
             names, more = _split_names(equal), _split_names(wider)
             for name in names:
                 others = (each for each in (*names, *more) if each.casefold() != name.casefold())
-                self._others.setdefault(self._analyse(name), {}).update(dict.fromkeys(others))
+                words = self._analyse(name)
+                known = self._others.get(words, {}) | dict.fromkeys(others)
+                # Many rules may have the same name, but a query is searched with a few texts.
+                self._others[words] = dict.fromkeys(islice(known, MAX_BRANCHES))
         self._words = frozenset(chain.from_iterable(self._others))
         self._longest = max(map(len, self._others), default=0)
 
@@ -42,6 +46,7 @@ class Synonyms:
 
     def rewrite(self, text: str, is_on_page: Callable[[str], bool]) -> str:
         """The text with the words that no page has replaced by their synonyms that pages have, for the model."""
+        is_on_page = cache(is_on_page)
         for start, end, others in reversed(list(self._find(text))):
             if not is_on_page(text[start:end]):
                 names = list(filter(is_on_page, others)) or [text[start:end]]

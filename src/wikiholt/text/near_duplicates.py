@@ -5,6 +5,7 @@ Needs neither a model nor a language. The limits are from pairs of real wikis: d
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ same, one other number in ten is not."""
 MIN_WORDS = 20
 """Shorter texts say too little: half a table row, or a heading that every page has."""
 
+_MAX_SAME_NUMBERS = 8
+"""Of two texts with this number of numbers or fewer, all must be the same: one of nine is more than a tenth."""
+_COUNTERS = 1 << 20
+"""Runs with the same counter are counted together, which costs time and changes nothing."""
 _RUN_WORDS = 3
 _ADDRESS = re.compile(r"\]\([^()\s]*+\)|https?://[^\s<>)\]]++")
 _WORD = re.compile(rf"[{CJK_RANGES}]|[^\W_{CJK_RANGES}]++")
@@ -52,14 +57,19 @@ def are_nearly_same(one: Wording, other: Wording) -> bool:
 class WordingGroups:
     """Texts in groups. A text belongs to the first group whose first text is nearly the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, wordings: Iterable[Wording] = ()) -> None:
+        """`wordings` are those that will be added, if there are many: texts that share a template take no longer."""
         self._firsts: list[Wording | None] = []
         self._by_run: dict[int, list[int]] = {}
+        self._counts: IntArray | None = None
+        for wording in wordings:
+            self._counts = np.zeros(_COUNTERS, np.int64) if self._counts is None else self._counts
+            self._counts[wording.runs % _COUNTERS] += 1
 
     def add(self, wording: Wording | None) -> int:
         """The number of the text's group: an earlier one, or else the next. None is never nearly the same."""
         # Of two texts that share that much, one of these runs is in both: no more than the others may be missing.
-        rarest = [] if wording is None else wording.runs[: int((1 - SHARED) * len(wording.runs)) + 1].tolist()
+        rarest = [] if wording is None else self._find_rarest(wording)
         numbers = sorted({number for run in rarest for number in self._by_run.get(run, ())})
         for number in numbers:
             first = self._firsts[number]
@@ -69,3 +79,11 @@ class WordingGroups:
             self._by_run.setdefault(run, []).append(len(self._firsts))
         self._firsts.append(wording)
         return len(self._firsts) - 1
+
+    def _find_rarest(self, wording: Wording) -> list[int]:
+        """Where to look for the text: its rarest runs, each with its numbers if they must be the same."""
+        runs = wording.runs
+        if self._counts is not None:
+            runs = runs[np.argsort(self._counts[runs % _COUNTERS], kind="stable")]
+        numbers = hash(frozenset(wording.numbers.items())) if wording.numbers.total() <= _MAX_SAME_NUMBERS else 0
+        return (runs[: int((1 - SHARED) * len(runs)) + 1] ^ numbers).tolist()

@@ -147,7 +147,9 @@ def _convert_target(match: re.Match[str]) -> str:
 
 # Boxes between lines of colons.
 
-_CONTAINER = re.compile(r"(?P<indent>[ \t]*+)(?P<colons>:{3,}+)[ \t]*+(?:(?P<kind>[A-Za-z][\w-]*+)(?P<rest>[^\n]*+))?")
+_CONTAINER = re.compile(
+    r"(?P<indent>[ \t]{0,40}+)(?P<colons>:{3,}+)[ \t]*+(?:(?P<kind>[A-Za-z][\w-]*+)(?P<rest>[^\n]*+))?"
+)
 _BRACKETED_TITLE = re.compile(r"[ \t]*+\[([^\[\]]*+(?>(?:\[[^\[\]]*+\][^\[\]]*+){0,99}))\]")
 _TITLE_ATTRIBUTE = re.compile(r"""title=(?:"([^"]*+)"|'([^']*+)')""")
 _CONTAINER_ATTRIBUTES = re.compile(r"\{[^{}]*+\}")
@@ -170,7 +172,7 @@ def convert_containers(body: str) -> str:
             lines.append(line)
             continue
         match = _CONTAINER.fullmatch(line)
-        if match is None or (not match["kind"] and not open_boxes) or len(open_boxes) > _MAX_DEPTH:
+        if match is None or (len(open_boxes) > _MAX_DEPTH if match["kind"] else not open_boxes):
             lines.append(_quote(line, open_boxes))
         elif match["kind"]:
             is_box = match["kind"].lower() in _BOXES

@@ -238,6 +238,13 @@ def test_boxes_in_boxes_and_lists_are_quotes() -> None:
     assert convert_containers(text) == "- a\n\n  > [!note]\n  > b\n  > > [!tip] C\n  > > d\n\n\n\n:::\nend"
 
 
+def test_boxes_that_are_indented_or_nested_too_far_cost_and_change_nothing() -> None:
+    indented = f"{' ' * 5000}:::tip A\n" + "b\n" * 1000
+    assert convert_containers(indented) == indented
+    nested = "::: tip\n" * 30 + "::: \n" * 30 + "end"
+    assert convert_containers(nested).endswith("\nend")
+
+
 @pytest.mark.parametrize(
     ("files", "order"),
     [
