@@ -274,7 +274,7 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
             columns, rows = shutil.get_terminal_size()
             bar = tqdm(desc=name, unit=" chunks", ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
         pages = f"{progress.pages_done} of {progress.pages_total} pages"
-        is_reading = not progress.chunks_done and bool(progress.pages_done)
+        is_reading = not progress.chunks_expected and bool(progress.pages_done)
         done, total = (
             (progress.pages_done, progress.pages_total)
             if is_reading
