@@ -5,7 +5,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import anyio
 import httpx
 import pytest
 
@@ -17,6 +19,7 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.http import operation_routes
 
 QUESTION = "when is the printer drum worn out"
 ASK = {"q": QUESTION}
@@ -133,6 +136,36 @@ def test_a_client_that_leaves_and_many_at_once_keep_no_place(served: ServedAppli
         assert document["degraded"]
     finally:
         writer.slots.release(4)
+
+
+def test_a_client_that_does_not_read_keeps_no_place(
+    served: ServedApplication, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_routes, "MAX_SEND_S", 0.1)
+    model.parts = ["One [1]. ", "Two [1]. ", "Three [1]."]
+    headers = [(name.lower().encode(), value.encode()) for name, value in served.make_client("read").headers.items()]
+    query = f"q={quote(QUESTION)}&stream=true".encode()
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/ask", "query_string": query, "headers": headers}
+
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        if b'"sentence"' in message.get("body", b""):
+            await anyio.sleep_forever()
+
+    async def ask_without_reading() -> None:
+        with anyio.fail_after(TIMEOUT_S):
+            await served.app({**scope, "root_path": "", "scheme": "http"}, receive, send)
+
+    anyio.run(ask_without_reading)
+    assert ask(served)["written"]["sentences"]
+    writer = served.application.service.components.answer_writer
+    assert writer is not None
+    places = [writer.slots.acquire(blocking=False) for _ in range(4)]
+    writer.slots.release(4)
+    assert all(places)
 
 
 def test_an_invalid_streamed_question_is_refused_as_any(served: ServedApplication) -> None:

@@ -76,6 +76,11 @@ def test_a_reply_that_is_no_stream_of_text_is_an_error(
     assert "secret" not in f"{caught.value}{caught.value.hint}"
 
 
+def test_an_empty_error_and_half_a_character_are_read(model: ScriptedModel) -> None:
+    model.raw = b'data: {"error": null, "choices": [{"delta": {"content": "a\\ud800"}}]}\n\ndata: [DONE]\n\n'
+    assert read(model) == ["a?"]
+
+
 def test_a_reply_that_ends_too_early_or_never_is_an_error_after_what_was_read(model: ScriptedModel) -> None:
     model.parts, model.cuts_off = ["One."], True
     stream = ChatServer(model.url, "m", lambda: "").stream_text([], TIMEOUT_S)
@@ -139,3 +144,12 @@ def test_scores_that_are_missing_or_refused_are_errors(model: ScriptedModel) -> 
     with pytest.raises(ModelMissing) as caught:
         reranker.score("q", ["a", "b"], TIMEOUT_S)
     assert "rerank.url" in caught.value.hint
+
+
+def test_scores_and_places_that_are_too_large_are_bounded_or_refused(model: ScriptedModel) -> None:
+    reranker = RemoteReranker(model.url, "m", lambda: "")
+    model.scores = [-1e308, 1e308]
+    assert reranker.score("q", ["a", "b"], TIMEOUT_S) == [-1000, 1000]
+    model.raw = b'{"results": [{"index": 1e999, "relevance_score": 1}]}'
+    with pytest.raises(ModelMismatch):
+        reranker.score("q", ["a"], TIMEOUT_S)

@@ -47,11 +47,11 @@ class _Handler(BaseHTTPRequestHandler):
         model.requests.append(body)
         if model.status != 200 or (model.key and self.headers.get("Authorization") != f"Bearer {model.key}"):
             self._send(model.status if model.status != 200 else 401, b'{"error": {"code": "refused"}}')
+        elif model.raw:
+            self._send(200, model.raw)
         elif self.path.endswith("/rerank"):
             rows = [{"index": index, "relevance_score": score} for index, score in enumerate(model.scores or [])]
             self._send(200, json.dumps({"results": rows}).encode())
-        elif model.raw:
-            self._send(200, model.raw)
         else:
             with suppress(BrokenPipeError, ConnectionResetError):  # the client may read only a part
                 self._stream(model)

@@ -57,7 +57,7 @@ class ChatServer(ModelServer):
         """The text of an event, and whether it is the last one."""
         try:
             document: Any = json.loads(event)
-            if "error" in document:
+            if document.get("error"):
                 raise self.make_silence_error("it reports an error")
             if not document["choices"]:  # usage
                 return "", False
@@ -69,7 +69,7 @@ class ChatServer(ModelServer):
             raise self._make_format_error()
         if reason == "length":
             raise self.make_silence_error("the reply was cut at its maximum length", "let the server write more tokens")
-        return text or "", bool(reason)
+        return (text or "").encode("utf-8", "replace").decode(), bool(reason)  # JSON may have half a character
 
     def _make_format_error(self) -> ModelError:
         return ModelMismatch(f"The reply of {self.address} is not a stream of text", hint=_HINT)

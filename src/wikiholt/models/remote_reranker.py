@@ -9,6 +9,8 @@ from wikiholt.errors import ModelMismatch, ModelSelfTestFailed
 from wikiholt.models.model_server import TRANSPORT_ERRORS, ModelServer, describe_failure
 
 _LEAST = 1e-6
+_MAX_LOGIT = 1e3
+"""Sums of scores must stay finite, whatever a server sends."""
 _TEST_TIMEOUT_S = 30.0
 _TEST_QUERY = "Where does the cat sleep?"
 _TEST_TEXTS = ["The cat sleeps on the sofa.", "Invoices are paid within thirty days."]
@@ -44,13 +46,15 @@ class RemoteReranker(ModelServer):
             rows = json.loads(reply.body)["results"]
             by_index = {int(row["index"]): float(row["relevance_score"]) for row in rows}
             scores = [by_index[index] for index in range(len(texts))]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             hint = "rerank.url must be the address before /rerank, such as http://127.0.0.1:8080/v1"
             raise ModelMismatch(f"The reply of {self.address} is not a list of scores", hint=hint) from error
         if not all(map(math.isfinite, scores)):
             raise ModelMismatch(f"{self.address} returned a score that is not finite", hint="check the rerank server")
         # Most servers return probabilities, some logits.
-        return [_to_logit(score) for score in scores] if all(0 <= score <= 1 for score in scores) else scores
+        if all(0 <= score <= 1 for score in scores):
+            return [_to_logit(score) for score in scores]
+        return [min(max(score, -_MAX_LOGIT), _MAX_LOGIT) for score in scores]
 
     def run_self_test(self) -> None:
         """Raise ModelSelfTestFailed unless an answer scores higher than an unrelated text."""

@@ -86,4 +86,5 @@ class WordingGroups:
         if self._counts is not None:
             runs = runs[np.argsort(self._counts[runs % _COUNTERS], kind="stable")]
         numbers = hash(frozenset(wording.numbers.items())) if wording.numbers.total() <= _MAX_SAME_NUMBERS else 0
-        return (runs[: int((1 - SHARED) * len(runs)) + 1] ^ numbers).tolist()
+        rarest: list[int] = runs[: int((1 - SHARED) * len(runs)) + 1].tolist()
+        return [run ^ numbers for run in rarest]

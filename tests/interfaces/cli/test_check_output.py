@@ -51,6 +51,12 @@ def test_a_file_name_cannot_end_an_annotation(name: str) -> None:
     assert shown == f"docs/{name}"
 
 
+def test_a_file_name_is_no_command_in_the_log_of_a_ci_job() -> None:
+    report = replace(REPORT, findings=[replace(FINDING, file="::stop-commands::x.md")])
+    (line, *_) = format_report(report, "text", "", TerminalStyle(use_color=False))
+    assert line.startswith("./::stop-commands::x.md:3: error: ")
+
+
 def test_json_has_every_field() -> None:
     document = json.loads("\n".join(format_as("json")))
     assert document["counts"] == {"error": 1, "warning": 0, "note": 1}

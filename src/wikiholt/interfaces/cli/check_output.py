@@ -62,6 +62,8 @@ def _count_findings(report: CheckReport) -> dict[str, int]:
 def _format_text(report: CheckReport, prefix: str, style: TerminalStyle) -> Iterator[str]:
     for each in report.findings:
         place = to_safe_line(f"{prefix}{each.file}:{each.line}")
+        # GitHub runs lines that begin with two colons as commands, also if they are printed as text.
+        place = f"./{place}" if place.lstrip().startswith("::") else place
         severity = style.format_dim(each.severity) if each.severity is Severity.NOTE else f"{each.severity}"
         rule = style.format_dim(f"[{each.rule}]")
         yield f"{style.format_bold(place)}: {severity}: {to_safe_line(each.message)} {rule}"

@@ -197,19 +197,23 @@ def _resume_pending(application: Application) -> None:
 
 def _end_when_idle(server: "Server", application: Application, path: Path) -> None:
     """End the server when it has had nothing to do for a while, or when another one has taken its socket."""
-    limit_s, inode = application.settings.search_keep_warm * 60, path.stat().st_ino
+    limit_s, inode = application.settings.search_keep_warm * 60, _read_inode(path)
     requests, used_at = 0, time.monotonic()
     while not server.should_exit:
         time.sleep(_IDLE_POLL_S)
         answered = server.server_state.total_requests
         if answered != requests or application.scheduler.get_progress().running:
             requests, used_at = answered, time.monotonic()
-        try:
-            is_own = path.stat().st_ino == inode
-        except OSError:
-            is_own = False
+        is_own = inode is not None and _read_inode(path) == inode
         if not is_own or time.monotonic() - used_at > limit_s:
             server.should_exit = True
+
+
+def _read_inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def check_service(application: Application, roots: Sequence[Path], *, as_json: bool) -> None:

@@ -12,15 +12,16 @@ from itertools import chain
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
+import anyio
 from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as RequestScope
 
 from wikiholt.api.operations.attachments import ReadAttachment, find_attachment
@@ -51,6 +52,8 @@ M = TypeVar("M", bound=BaseModel)
 INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 """Media types that may be sent to a browser: none in which a script can run."""
 LINES_OF_JSON = "application/x-ndjson"
+MAX_SEND_S = 10.0
+"""How long a client may take to read a line of a stream, which keeps a place at the language model."""
 
 
 def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
@@ -178,8 +181,14 @@ class _DocumentStream(StreamingResponse):
         self._documents = documents
 
     async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            with anyio.move_on_after(MAX_SEND_S) as limit:
+                await send(message)
+            if limit.cancelled_caught:
+                raise ClientDisconnect
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_in_time)
         finally:
             self._documents.close()  # also if the client has left: what the documents are made from is free again
 

@@ -25,7 +25,7 @@ _MONTHS = re.compile(
     "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
 )
 _CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
-_NO_PROSE = re.compile(r"^(?:\s*\||#| {4}|\t).*$", re.MULTILINE)
+_NO_PROSE = re.compile(r"^(?:[ \t]*+\||#| {4}|\t).*$", re.MULTILINE)
 
 
 class NumberSentence(NamedTuple):
