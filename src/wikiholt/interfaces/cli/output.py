@@ -157,7 +157,7 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         if state.pending_chunks:
-            lines.append(style.format_warning(f"  meaning: {int(100 * state.embedded_share)} % ready"))
+            lines.append(style.format_warning(f"  search by meaning: {int(100 * state.embedded_share)} % ready"))
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
