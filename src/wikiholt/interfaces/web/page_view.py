@@ -110,7 +110,7 @@ def _render_text(page: PreviewDocument, folder: str, contents: str) -> str:
     anchor = f' id="{title[1]}"' if title and title[1] else ""
     heading = f"<h1{anchor}>{title[2] if title else escape(page['name'])}</h1>"
     cut = (
-        '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
+        '<p class="note">This page is long and is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
     crumbs = render_crumbs(f"{folder}/." if folder else ".")
     return (
