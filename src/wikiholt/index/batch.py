@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
@@ -231,6 +231,8 @@ class BatchIndexer:
     ) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
+        # Without texts, nothing can be reused or embedded.
+        words_only = self._defer and len(entries) > BATCH_PAGES and len(self._vector_sources) == 1
         ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
         pages = PageProcess(self._pipeline, self._embedder)
         try:
@@ -238,6 +240,8 @@ class BatchIndexer:
                 tasks, problems = self._read_batch({file: entries[file] for file in files})
                 newer = (task for task in tasks if task.blob.id != entries[task.file].blob)
                 stats.newer_blobs.update((task.file, task.blob.id) for task in newer)
+                if words_only:
+                    tasks = [replace(task, words_only=True) for task in tasks]
                 if workers is None:
                     yield [*problems, *map(pages.prepare, tasks)]
                     continue
@@ -372,7 +376,7 @@ def _build_entries(
     vectors = {**batch.known_vectors, **embedded.vectors}
     entries, problems = [], list(batch.problems)
     for page in batch.pages:
-        if not embedded.not_embedded.isdisjoint(page.hashes):
+        if len(page.hashes) < len(page.chunks) or not embedded.not_embedded.isdisjoint(page.hashes):
             if keep_pending:
                 entries.append(PageEntry.make_pending(page.blob, page.page, page.chunks, dimensions, page.terms))
             continue
