@@ -158,7 +158,10 @@ def test_verify_isolation_finds_a_passage_with_the_text_of_another_wiki(two: Two
     own, foreign = (two.get_directory(number) / "g000001.sqlite" for number in range(2))
     with closing(sqlite3.connect(own, isolation_level=None)) as db:
         db.execute("ATTACH ? AS other", (str(foreign),))
-        db.execute("UPDATE main.chunks SET content = (SELECT content FROM other.chunks WHERE id = 1) WHERE id = 1")
+        db.execute(
+            "UPDATE main.chunks SET content = (SELECT max(content) FROM other.chunks)"
+            " WHERE id = (SELECT min(id) FROM main.chunks)"
+        )
     (fault,) = check_isolation(two.service, slug)
     assert (fault.ok, fault.detail) == (
         False,

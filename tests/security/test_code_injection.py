@@ -21,6 +21,7 @@ STARTS_PROGRAMS = {
     "index/chroma/server.py": "Python, for the child in which Chroma runs",
     "documents/conversion.py": "reads a document in a process of its own",
     "index/page_process.py": "Python, for the process that prepares large pages",
+    "interfaces/cli/background.py": "Python, for the process that keeps the model in memory for commands",
     "interfaces/cli/supervisor.py": "Python, for the scheduler and the workers of one service",
     "interfaces/cli/page_commands.py": "the editor of the person who runs the command",
 }

@@ -83,7 +83,7 @@ def test_all_pages_are_found_by_their_words_before_one_is_embedded(fixture: Sche
     assert found.hits[0].path == "garden-0150"
     assert (found.degraded, found.stale, found.nothing_relevant, found.meaning_ready) == (True, False, False, 0)
     assert {hit.confidence for hit in found.hits} == {Confidence.UNKNOWN}
-    assert "meaning: 0 % ready" in found.notes
+    assert "search by meaning: 0 % ready" in found.notes
     nothing = wiki.search(SearchRequest("xylophone"))
     assert (nothing.hits, nothing.nothing_relevant) == ((), False)
     assert wiki.search(SearchRequest("garden", mode=SearchMode.SEMANTIC)).hits == ()

@@ -441,8 +441,8 @@ def _leave_out_pending(reader: IndexReader, query: Query) -> Query:
 
 
 def format_readiness(share: float, seconds_left: float | None) -> str:
-    """How many passages are found by their meaning, and when all are: `meaning: 12 % ready, 2 min left`."""
-    text = f"meaning: {int(100 * share)} % ready"
+    """How many passages are found by their meaning, and when all are: `search by meaning: 12 % ready, 2 min left`."""
+    text = f"search by meaning: {int(100 * share)} % ready"
     if seconds_left is None:
         return text
     minutes = round(seconds_left / 60)

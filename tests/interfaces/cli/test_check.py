@@ -167,6 +167,8 @@ def test_the_settings_and_searches_of_a_registered_wiki_count(run: CommandRunner
     ("arguments", "code", "message"),
     [
         (("--base", "nowhere"), 2, "There is no commit 'nowhere' in "),
+        (("--base", ""), 2, "There is no commit '' in "),
+        (("--head", ""), 2, "There is no commit '' in "),
         (("--head", "0" * 40), 2, "There is no commit '0000"),
         (("--questions", "asked.md"), 2, "there is no file asked.md at "),
         (("--staged", "--head", "HEAD"), 2, "not allowed with argument"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.wait import wait_until
 from wikiholt.interfaces.cli import serve_command
 from wikiholt.interfaces.cli.log_output import configure_logging
@@ -99,3 +100,10 @@ def test_log_lines_of_long_running_commands_have_times(
     configure_logging("WARNING", with_time=with_time)
     record = logging.LogRecord("x", logging.WARNING, str(Path()), 1, "a", (), None)
     assert re.fullmatch(pattern, handlers[0].format(record))
+
+
+@pytest.mark.parametrize("arguments", [(".",), ("--host", "::1"), ("--port", "0"), ("--workers", "2")])
+def test_the_process_in_the_background_takes_no_other_option(run: CommandRunner, arguments: tuple[str, ...]) -> None:
+    done = run("serve", "--background", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "--background takes no directory, --host, --port or --workers" in done.err

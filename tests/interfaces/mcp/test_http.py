@@ -219,7 +219,7 @@ def test_the_handshake_does_not_wait_for_the_first_indexing(
             agent = Agent(f"{base}/mcp", None)
             # All pages are found by their words meanwhile.
             found = agent.get("search", query="valve")
-            assert any(note.startswith("meaning: ") for note in found["notes"])
+            assert any(note.startswith("search by meaning: ") for note in found["notes"])
             assert "nothing_relevant" not in found
             assert agent.get("list_pages", limit=1)["total"] == 300
             assert "valve 7" in agent.get("read_page", path="Page 7")["content"]

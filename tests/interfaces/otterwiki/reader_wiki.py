@@ -36,6 +36,8 @@ def _collect_pages(folder: Traversable, above: str, pages: dict[str, str]) -> No
 READERS_WIKI = {
     **read_demo_pages("runbook", "allotment"),
     "zebra.md": HOSTILE_PAGE,
-    f"attacks/{HOSTILE.replace('/', '')}.md": "# Okapi\n\nThe okapi hides. See [zebra](/zebra).\n",
+    f"attacks/{HOSTILE.replace('/', '')}.md": (
+        "---\ncategory: animals\n---\n# Okapi\n\nThe okapi hides. See [zebra](/zebra).\n"
+    ),
     "scanned letter.md": f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n",
 }

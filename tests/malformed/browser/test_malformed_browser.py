@@ -38,7 +38,7 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         files | {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()},
     )
     with run_web_server(directory, settings=["limit.address_per_minute=0"]) as (running, _):
-        wait_until(lambda: not running.get_status("nasty")["stale"])
+        wait_until(lambda: running.get_status("nasty")["meaning_ready"] == 1)
         yield running
 
 

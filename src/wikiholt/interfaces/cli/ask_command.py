@@ -138,7 +138,9 @@ def format_answer(document: AnswerDocument, style: TerminalStyle, places: FilePl
         for sentence in document["sentences"]:
             place = places.format(sentence["file"], sentence["line"], style)
             yield from wrap(to_safe_line(sentence["text"]), width)
-            yield _INDENT + style.format_dim(label + place + commit)
+            heading = sentence["heading_path"][-1] if sentence["heading_path"] else sentence["name"]
+            section = f" › {to_safe_line(heading)}" if heading != sentence["name"] else ""
+            yield _INDENT + style.format_dim(label + place + commit + section)
             yield from _explain(sentence["explanation"], style)
     elif document["closest"]:
         is_complete = document["meaning_ready"] == 1

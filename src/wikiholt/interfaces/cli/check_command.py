@@ -108,8 +108,9 @@ def run_check(context: CommandContext) -> int:
 def _resolve_commits(context: CommandContext, repository: PinnedRepository) -> tuple[str | None, str, list[str]]:
     """The base, the head, and notes about them. Raises InvalidSource and NoCommits."""
     arguments = context.arguments
-    base = arguments.base or ("HEAD" if arguments.staged else None)
-    head = arguments.head or "HEAD"
+    # An empty name is that of no commit: a script has a variable that is not set.
+    base = "HEAD" if arguments.base is None and arguments.staged else arguments.base
+    head = "HEAD" if arguments.head is None else arguments.head
     base_id = repository.resolve(base) if base is not None else None
     head_id = repository.commit_staged_files() if arguments.staged else repository.resolve(head)
     notes = []

@@ -157,7 +157,7 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         if state.pending_chunks:
-            lines.append(style.format_warning(f"  meaning: {int(100 * state.embedded_share)} % ready"))
+            lines.append(style.format_warning(f"  search by meaning: {int(100 * state.embedded_share)} % ready"))
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         dialect = f" · {status.dialect}" if status.dialect else ""
         size = format_size(status.disk_bytes)
@@ -274,7 +274,7 @@ def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterat
             columns, rows = shutil.get_terminal_size()
             bar = tqdm(desc=name, unit=" chunks", ascii=" ▏▎▍▌▋▊▉█", leave=keep, ncols=columns, nrows=rows)
         pages = f"{progress.pages_done} of {progress.pages_total} pages"
-        is_reading = not progress.chunks_done and bool(progress.pages_done)
+        is_reading = not progress.chunks_expected and bool(progress.pages_done)
         done, total = (
             (progress.pages_done, progress.pages_total)
             if is_reading

@@ -2,12 +2,13 @@
 
 import logging
 import os
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from wikiholt.errors import InvalidSource
+from wikiholt.errors import InvalidInput, InvalidSource
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.output import format_count
 from wikiholt.sync.wiki_records import SchedulerProgress
@@ -26,7 +27,9 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
     parser.add_argument(
-        "--background", action="store_true", help="what commands start: no port, for this user, until unused"
+        "--background",
+        action="store_true",
+        help="what commands start themselves: answers them without a port, until unused",
     )
     parser.add_argument("--workers", metavar="N", help="processes that answer requests (default: serve.workers, 1)")
 
@@ -36,6 +39,7 @@ def run_serve(context: CommandContext) -> int:
     roots = [_check_root(path) for path in context.arguments.directories]
     settings, as_json = context.settings, context.arguments.json
     if context.arguments.background:
+        _check_background(context.arguments)
         from wikiholt.interfaces.cli.http_server import serve_in_background
 
         serve_in_background(settings)
@@ -56,6 +60,15 @@ def run_serve(context: CommandContext) -> int:
 
         serve(settings, roots, as_json=as_json)
     return 0
+
+
+def _check_background(arguments: Namespace) -> None:
+    """Raise InvalidInput if the process in the background should listen at an address, or serve directories."""
+    if arguments.directories or any(value is not None for value in (arguments.host, arguments.port, arguments.workers)):
+        raise InvalidInput(
+            "--background takes no directory, --host, --port or --workers: it answers commands only.",
+            hint="To serve browsers and programs, leave out --background.",
+        )
 
 
 def _check_root(path: Path) -> Path:

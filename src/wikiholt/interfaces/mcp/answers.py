@@ -175,7 +175,12 @@ def present_answer(document: Any, call: ToolCall) -> Any:
     notes = list(document["notes"]) + ([_STALE_NOTE] if document["stale"] else [])
     if document["answered"]:
         results = [
-            {"id": each["path"], "lines": [each["line"], each["last_line"]], "text": each["text"]}
+            {
+                "id": each["path"],
+                "lines": [each["line"], each["last_line"]],
+                "heading": (each["heading_path"] or [""])[-1],
+                "text": each["text"],
+            }
             for each in document["sentences"]
         ]
     else:

@@ -169,7 +169,7 @@ def _render_folder(wiki: WikiSession, path: str) -> tuple[str, str]:
 
 def _render_found(title: str, pages: Sequence[StoredPage], back: tuple[str, str]) -> str:
     items = "".join(_render_pages(pages, with_folder=True))
-    found = f'<ul class="listing">{items}</ul>' if items else "<p>No page has it any more.</p>"
+    found = f'<ul class="listing">{items}</ul>' if items else "<p>No page has this value any more.</p>"
     return f"{_render_way('', back)}<h1>{escape(title)}</h1>{found}"
 
 

@@ -64,9 +64,10 @@ def handle_page(request: Request, wiki: WikiSession) -> Response:
     contents, related = _render_contents(page), "".join(_render_related(wiki, page))
     folder = load_folder_of_page(wiki, page["path"])
     neighbours = render_neighbours(folder, page["path"])
+    kind = " data-document" if is_document(page["path"]) else ""
     main = (
         f'<main id="app.main" class="read">{render_form(query)}{render_tree(folder, page["path"])}'
-        f'<article class="document" data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
+        f'<article class="document" data-page="{escape(page["path"])}" data-revision="{page["revision"]}"{kind}>'
         f"{_render_text(page, folder.path, contents)}{neighbours}{related}</article></main>"
     )
     return render_page("plain", PageContext.from_request(request), main, current="browse", title=page["name"])
@@ -109,7 +110,7 @@ def _render_text(page: PreviewDocument, folder: str, contents: str) -> str:
     anchor = f' id="{title[1]}"' if title and title[1] else ""
     heading = f"<h1{anchor}>{title[2] if title else escape(page['name'])}</h1>"
     cut = (
-        '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
+        '<p class="note">This page is long and is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
     crumbs = render_crumbs(f"{folder}/." if folder else ".")
     return (

@@ -53,3 +53,11 @@ def test_a_follow_up_is_about_the_question_before(run: CommandRunner) -> None:
     previous = "when may I light a bonfire"
     _, out, _ = run("ask", "and what may I burn?", "--after", previous, "-w", "allotment", "--json")
     assert "Rules/Bonfires.md" in {hit["file"] for hit in json.loads(out)["closest"]}
+
+
+def test_a_sentence_of_another_section_names_it(run: CommandRunner) -> None:
+    """What the page forbids would otherwise read as what it allows."""
+    _, out, _ = run("ask", "what may go on the compost heap", "-w", "allotment")
+    places = [line for line in out.splitlines() if "Composting.md:" in line]
+    assert places[-1].endswith(" › Not on the heap")
+    assert "›" not in places[0], "the page's own name is no section"

@@ -77,7 +77,7 @@ def test_a_first_search_answers_by_words_and_the_rest_follows_in_the_background(
     assert (first["degraded"], first["nothing_relevant"], first["stale"]) == (True, False, False)
     assert first["meaning_ready"] < 1
     assert {hit["confidence"] for hit in first["results"]} == {"unknown"}
-    assert any(note.startswith("meaning: ") for note in first["notes"])
+    assert any(note.startswith("search by meaning: ") for note in first["notes"])
     folder.wait_for_process()
     wait_until(lambda: folder.search("--no-wait")["meaning_ready"] == 1)
     last = folder.search()

@@ -30,6 +30,13 @@ def test_a_question_is_answered_above_the_results_with_links_to_the_lines(server
     expect(page.locator("article h1")).to_have_text(path)
 
 
+def test_a_section_is_named_before_its_sentences(server: WebServer, visit: OpenTab) -> None:
+    tab = visit(f"{server.url}w/allotment/?q=what+may+go+on+the+compost+heap", wait=f"{ANSWER} li", fresh=True)
+    lines = tab.page.locator(f"{ANSWER} li").all_inner_texts()
+    assert lines[0].startswith("A good heap")
+    assert lines[lines.index("Not on the heap") + 1].startswith("Bindweed and couch grass roots")
+
+
 def test_a_follow_up_is_asked_after_the_question(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/allotment/?q={QUESTION.replace(' ', '+')}", wait=ANSWER).page
     with page.expect_request(lambda request: "/ask?" in request.url and "after=" in request.url) as sent:

@@ -52,12 +52,17 @@ function render(answer, state, isFollowUp, writing) {
 
 const formatSource = (sentence) => `${sentence.file}:${sentence.line}@${shortRevision(sentence.commit)}`;
 
+// A section is named before its first sentence: the sentences below "What not to do" mean the opposite without it.
 function renderPage(sentences) {
   const [first] = sentences;
-  const lines = sentences.map((sentence) => el("li", {}, el("a", { href: getUrl(sentence), title: formatSource(sentence) }, sentence.text)));
-  const heading = first.heading_path.at(-1);
+  let section = first.name;
+  const lines = sentences.flatMap((sentence) => {
+    const before = section;
+    section = sentence.heading_path.at(-1) || first.name;
+    return [section !== before && el("li", { class: "section" }, section), el("li", {}, el("a", { href: getUrl(sentence), title: formatSource(sentence) }, sentence.text))];
+  });
   return el("div", {}, el("ul", {}, lines), el("p", { class: "place" }, el("a", { href: getUrl(first) }, first.name),
-    heading && heading !== first.name ? ` › ${heading}` : "", el("span", { class: "source", title: formatSource(first) }, ` · ${first.file.split("/").at(-1)}:${first.line}`)));
+    el("span", { class: "source", title: formatSource(first) }, ` · ${first.file.split("/").at(-1)}:${first.line}`)));
 }
 
 // The page view at the sentence, which browsers with text fragments mark.

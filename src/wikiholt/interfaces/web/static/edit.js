@@ -112,7 +112,7 @@ function renderPanel(kind, draft) {
     link.target = "_blank";
   }
   if (kind === "changes") return [renderChangeNote(draft), ...body.childNodes];
-  const cut = draft.cut && el("p", { class: "note" }, "This page is long; the preview is truncated here.");
+  const cut = draft.cut && el("p", { class: "note" }, "This page is long; the preview shows only its beginning.");
   return [el("article", { class: "page", dir: "auto" }, ...body.childNodes), cut || ""];
 }
 

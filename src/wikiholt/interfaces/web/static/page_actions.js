@@ -43,7 +43,8 @@ export function addPageActions(main, access) {
   if (!actions || !access.writable) return;
   const { page, revision } = article.dataset;
   const hasOtherEditor = [...actions.children].some((link) => link.textContent === "Edit");
-  actions.prepend(el("a", { href: editUrl(page) }, hasOtherEditor ? "Edit here" : "Edit"));
+  // The text of a document is extracted from its file: it cannot be edited.
+  if (!("document" in article.dataset)) actions.prepend(el("a", { href: editUrl(page) }, hasOtherEditor ? "Edit here" : "Edit"));
   actions.append(el("button", { type: "button", class: "plain-link", on: { click: () => openRename(page, revision) } }, "Rename"),
     el("button", { type: "button", class: "plain-link danger", on: { click: () => openDelete(page, revision) } }, "Delete"));
 }

@@ -129,7 +129,7 @@ export class Preview {
       el("span", { class: "tags" }, (page.tags || []).map((tag) => el("a", { class: "tag", href: buildUrl({ ...this.state, q: "", page: "", anchor: "", tags: [tag], categories: [], path: "" }), "data-tag": tag, title: `Pages tagged ${tag}` }, tag))));
     this.related = el("footer", { class: "related" });
     body.append(facts, this.renderOutline(page), article,
-      page.cut ? el("p", { class: "note" }, "This page is long; the preview is truncated here.") : "", this.related);
+      page.cut ? el("p", { class: "note" }, "This page is long; the preview shows only its beginning.") : "", this.related);
     this.box.replaceChildren(this.renderHeader(page), body);
     this.box.scrollTop = 0;
     body.scrollTop = 0;
