@@ -266,8 +266,9 @@ def run_import_pages(context: CommandContext) -> int:
     if not arguments.json:
         results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
         slug, lines = arguments.slug, format_count(counts.total(), "line")
-        next_step = context.complete(f"Next: wikiholt sync {slug}")
-        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\n{next_step}\n")
+        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\n")
+        if any(counts[outcome] for outcome in (BulkOutcome.CREATED, BulkOutcome.UPDATED, BulkOutcome.DELETED)):
+            sys.stdout.write(context.complete(f"Next: wikiholt sync {slug}") + "\n")
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 
