@@ -73,7 +73,7 @@ COMMANDS = {
         "wiki_commands",
         "delete a wiki's index, keys and registration; a repository that `create` did not make is not touched",
     ),
-    "import-pages": Summary("wikis", "import_command", "write pages from NDJSON, in commits of many pages"),
+    "import-pages": Summary("wikis", "import_command", "import NDJSON, a MediaWiki dump or an archive of notes"),
     "import": Summary("wikis", "import_command", "build one index per wiki from an index that several wikis shared"),
     "demo": Summary("wikis", "demo_command", "create two example wikis, index them and search them"),
     "serve": Summary("service", "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),

@@ -1,0 +1,208 @@
+"""`import-pages` with the exports of other programs."""
+
+import bz2
+import subprocess
+import zipfile
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+from tests.interfaces.cli.cli_fixtures import CommandRunner
+
+_SITE_INFO = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
+  <siteinfo><sitename>Wiki</sitename><case>first-letter</case><namespaces>
+    <namespace key="0" case="first-letter" /><namespace key="1" case="first-letter">Diskussion</namespace>
+    <namespace key="6" case="first-letter">Datei</namespace><namespace key="10" case="first-letter">Vorlage</namespace>
+    <namespace key="12">Hilfe</namespace><namespace key="14" case="first-letter">Kategorie</namespace>
+    <namespace key="100" case="first-letter">Handbuch</namespace>
+  </namespaces></siteinfo>
+"""
+
+
+@pytest.fixture
+def run(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
+    run = CommandRunner(data, capsys, monkeypatch)
+    assert run("create", "notes").code == 0
+    return run
+
+
+def make_page(title: str, *texts: str, namespace: int = 0, redirect: str = "") -> str:
+    """A page of a dump; each text is a revision, a year after the one before."""
+    revisions = "".join(
+        f"<revision><id>{year}</id><timestamp>{2020 + year}-03-01T10:00:00Z</timestamp>"
+        f"<contributor><username>Ada</username><id>1</id></contributor><model>wikitext</model>"
+        f'<text bytes="{len(text)}" xml:space="preserve">{escape(text)}</text></revision>'
+        for year, text in enumerate(texts)
+    )
+    leads = f'<redirect title="{redirect}" />' if redirect else ""
+    return f"<page><title>{escape(title)}</title><ns>{namespace}</ns><id>1</id>{leads}{revisions}</page>\n"
+
+
+def write_dump(path: Path, *pages: str, end: str = "</mediawiki>") -> str:
+    content = (_SITE_INFO + "".join(pages) + end).encode()
+    path.write_bytes(bz2.compress(content) if path.suffix == ".bz2" else content)
+    return str(path)
+
+
+def read_files(data: Path) -> dict[str, bytes]:
+    """The files of the only wiki that Wikiholt keeps."""
+    (repository,) = (data / "repositories").iterdir()
+    git = ["git", "-C", str(repository)]
+    names = subprocess.run([*git, "ls-tree", "-rz", "--name-only", "HEAD"], capture_output=True, check=True).stdout
+    return {
+        name: subprocess.run([*git, "show", f"HEAD:{name}"], capture_output=True, check=True).stdout
+        for name in names.decode().split("\0")[:-1]
+    }
+
+
+@pytest.mark.parametrize("name", ["dump.xml", "dump.xml.bz2"])
+def test_a_mediawiki_dump_becomes_linked_pages(run: CommandRunner, data: Path, tmp_path: Path, name: str) -> None:
+    dump = write_dump(
+        tmp_path / name,
+        make_page("Home", "old", "See [[tea_Ceremony#How to|the guide]], [[Chai]], [[Hilfe:Edit]] and [[Missing]]."),
+        make_page("Tea Ceremony", "{{Box}}\n== How to ==\n[[/Sub]] [[Kategorie:Drinks]] [[Datei:cup.png|thumb|A cup]]"),
+        make_page("Tea Ceremony/Sub", "[[../]] [[Diskussion:Home|talk]]"),
+        make_page("Chai", "#WEITERLEITUNG [[Tea Ceremony]]", redirect="Tea Ceremony"),
+        make_page("Acme Inc.", "A company"),
+        make_page("TEA CEREMONY", "Another page"),
+        make_page("Hilfe:Edit", "How to edit", namespace=12),
+        make_page("Diskussion:Home", "talk", namespace=1),
+        make_page("Handbuch:Setup", "Install it", namespace=100),
+    )
+    code, out, err = run("import-pages", "notes", dump)
+    assert (code, err) == (0, "")
+    assert "notes: MediaWiki dump, 6 files: 6 created.\n" in out
+    assert "left out: 1 of Diskussion, 1 of Handbuch" in out
+    assert "1 templates in 1 pages" in out
+    files = {name: content.decode() for name, content in read_files(data).items()}
+    assert set(files) == {
+        "Home.md", "Tea Ceremony.md", "Tea Ceremony/Sub.md", "Acme Inc.md", "TEA CEREMONY (2).md", "Hilfe/Edit.md"
+    }  # fmt: skip
+    assert files["Home.md"] == (
+        '---\ntitle: "Home"\nupdated: "2021-03-01T10:00:00Z"\nauthor: "Ada"\n---\n\n'
+        "See [the guide](Tea%20Ceremony.md#how-to), [Chai](Tea%20Ceremony.md), [Hilfe:Edit](Hilfe/Edit.md)"
+        " and [Missing](Missing.md).\n"
+    )
+    assert 'aliases: ["Chai"]\ncategories: ["Drinks"]\n' in files["Tea Ceremony.md"]
+    assert "[Sub](Tea%20Ceremony/Sub.md)" in files["Tea Ceremony.md"]
+    assert "A cup" in files["Tea Ceremony.md"]
+    assert "talk" in files["Tea Ceremony/Sub.md"]
+    assert 'title: "Acme Inc."' in files["Acme Inc.md"]
+
+    assert "6 unchanged" in run("import-pages", "notes", dump).out
+    assert "7 files: 1 created, 6 unchanged" in run("import-pages", "notes", dump, "--namespace", "handbuch").out
+    assert run("sync", "notes").code == 0
+    page = run("read", "-w", "notes", "Chai", "--json").parse()
+    assert page["path"] == "Tea Ceremony"
+    assert page["last_updated"].startswith("2020-03-01T10:00:00")
+    assert run("links", "-w", "notes", "Home", "--json").parse()["missing"] == ["Missing"]
+
+
+def test_a_damaged_dump_gives_the_pages_before_the_damage(run: CommandRunner, data: Path, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "cut.xml", make_page("Home", "tea"), make_page("Other", "x")[:-30], end="")
+    code, out, err = run("import-pages", "notes", dump)
+    assert code == 2
+    assert "1 created, 1 failed" in out
+    assert "cut.xml: invalid-page: only 1 pages are imported: the XML is damaged at line" in err
+    assert list(read_files(data)) == ["Home.md"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'<!DOCTYPE mediawiki [<!ENTITY a "aaaa">]><mediawiki><page/></mediawiki>', "document type"),
+        (b"<html><body>Hi</body></html>", "no MediaWiki dump"),
+        (b"<mediawiki></mediawiki>", "contains no pages"),
+        (b"PK\x03\x04 cut", "damaged or incomplete zip"),
+        (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+        (b"BZh91AY cut", "is damaged"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_says_why(
+    run: CommandRunner, tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+    code, _, err = run("import-pages", "notes", str(tmp_path / "file"))
+    assert code == 2
+    assert message in err
+
+
+def test_an_unknown_namespace_is_an_error_that_names_those_of_the_dump(run: CommandRunner, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.xml", make_page("Home", "tea"))
+    code, _, err = run("import-pages", "notes", dump, "--namespace", "Manual")
+    assert code == 2
+    assert "Handbuch" in err
+
+
+def test_an_obsidian_vault_keeps_notes_links_attachments_and_dates(
+    run: CommandRunner, data: Path, tmp_path: Path
+) -> None:
+    def write(note: str) -> str:
+        with zipfile.ZipFile(tmp_path / "vault.zip", "w") as archive:
+            for name, text in {
+                "Vault/.obsidian/app.json": "{}",
+                "Vault/Daily/Today.md": note,
+                "Vault/Tea.md": "---\ntags: [drink]\n---\nGreen",
+                "Vault/Old.md": "---\nupdated: 2019-01-01\n---\nOld",
+                "Vault/img/cup.png": "PNG",
+                "__MACOSX/Vault/._Tea.md": "junk",
+            }.items():
+                archive.writestr(zipfile.ZipInfo(name, (2023, 5, 6, 7, 8, 10)), text)
+        return str(tmp_path / "vault.zip")
+
+    code, out, err = run("import-pages", "notes", write("See [[Tea]] ![[cup.png]]"))
+    assert (code, err) == (0, "")
+    assert "Obsidian vault, 4 files: 4 created.\n  settings of the wiki: dialect=obsidian\n" in out
+    assert read_files(data) == {
+        "Daily/Today.md": b"---\nupdated: 2023-05-06 07:08:10\n---\nSee [[Tea]] ![[cup.png]]",
+        "Tea.md": b"---\nupdated: 2023-05-06 07:08:10\ntags: [drink]\n---\nGreen",
+        "Old.md": b"---\nupdated: 2019-01-01\n---\nOld",
+        "img/cup.png": b"PNG",
+    }
+    assert "1 updated, 3 unchanged" in run("import-pages", "notes", write("See [[Tea]]")).out
+    assert run("sync", "notes").code == 0
+    page = run("read", "-w", "notes", "Daily/Today", "--json").parse()
+    assert page["links_to"] == ["Tea"]
+    assert page["last_updated"].startswith("2023-05-06T07:08:10")
+
+
+def test_bad_members_of_an_archive_are_listed_and_the_others_imported(
+    run: CommandRunner, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.documents.exports.archive._MAX_MEMBER_BYTES", 5_000_000)
+    file = tmp_path / "notes.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("good.md", "tea")
+        archive.writestr("../../evil.md", "out")
+        archive.writestr("/etc/evil.md", "out")
+        archive.writestr("bomb.md", b"\0" * 50_000_000)
+        archive.writestr("Good.md", "the same name for some file systems")
+        archive.writestr("binary.md", bytes(range(256)) * 20)
+        archive.writestr("broken.md", "coffee " * 100)
+        link = zipfile.ZipInfo("link.md")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+        offset = archive.getinfo("broken.md").header_offset
+    content = bytearray(file.read_bytes())
+    content[offset + 40 : offset + 44] = b"\xff\xff\xff\xff"
+    file.write_bytes(content)
+    code, out, err = run("import-pages", "notes", str(file))
+    assert code == 2
+    assert "archive of Markdown, 8 files" in out
+    assert "../../evil.md: invalid-page: its name leads out of the archive" in err
+    assert "/etc/evil.md: invalid-page: its name leads out of the archive" in err
+    assert "link.md: invalid-page: it is a symbolic link" in err
+    assert "bomb.md: invalid-page: it is larger than" in err
+    assert "broken.md: invalid-page: it is damaged in the archive" in err
+    assert "good.md" in read_files(data)
+    assert not any("evil" in name or "bomb" in name for name in read_files(data))
+
+
+def test_json_has_a_result_for_each_file(run: CommandRunner, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("A.md", "tea")
+        archive.writestr("b.pdf", "%PDF")
+    out = run("import-pages", "notes", str(tmp_path / "a.zip"), "--json").out
+    assert '"path": "A", "result": "created"' in out
+    assert '"path": "b.pdf", "result": "created"' in out
