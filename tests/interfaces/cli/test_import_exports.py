@@ -206,3 +206,55 @@ def test_json_has_a_result_for_each_file(run: CommandRunner, tmp_path: Path) -> 
     out = run("import-pages", "notes", str(tmp_path / "a.zip"), "--json").out
     assert '"path": "A", "result": "created"' in out
     assert '"path": "b.pdf", "result": "created"' in out
+
+
+_IDS = [f"{number:032x}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_notion_export_keeps_links_databases_and_dates(
+    run: CommandRunner, data: Path, tmp_path: Path, is_nested: bool
+) -> None:
+    home, tasks, row, untitled, other = _IDS[:5]
+    files = {
+        f"Home {home}.md": f"# Home\n\n[Tasks](Home%20{home}/Tasks%20{tasks}.csv), [Row](Home%20{home}/Tasks%20{tasks}"
+        f"/Buy%20tea%20(now)%20{row}.md#Why)"
+        f" and ![cup](Home%20{home}/cup%201.png), [online](https://www.notion.so/team/Buy-tea-{row}?pvs=4)"
+        f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
+        f"Home {home}/cup 1.png": "PNG",
+        f"Home {home}/Tasks {tasks}.csv": "Name,Status\nOnly the view,x\n",
+        f"Home {home}/Tasks {tasks}_all.csv": '\ufeffName,Status\nBuy tea (now),"Done|soon"\nWait,[x](y)\n',
+        f"Home {home}/Tasks {tasks}/Buy tea (now) {row}.md": "# Buy tea (now)\n\nStatus: Done\nDue?: May 2, 2024\n"
+        f"Last edited time: June 3, 2024 10:12 AM\n\nBack [home](../../Home%20{home}.md)\n",
+        f"Untitled {untitled}.md": "# Untitled\n\nNote: this is text\n",
+        f"Untitled {other}.md": "# Untitled\n\nTwo\n",
+    }
+    export = tmp_path / "export.zip"
+    with zipfile.ZipFile(export, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"Export-3f0d5c6e-1111-2222-3333-444455556666/{name}", text)
+    if is_nested:
+        with zipfile.ZipFile(tmp_path / "parts.zip", "w") as archive:
+            archive.write(export, "Export-3f0d5c6e-1111-2222-3333-444455556666-Part-1.zip")
+        export = tmp_path / "parts.zip"
+    code, out, err = run("import-pages", "notes", str(export))
+    assert (code, err) == (0, "")
+    assert "Notion export, 6 files: 6 created." in out
+    assert {name: content.decode() for name, content in read_files(data).items()} == {
+        "Home.md": '---\ntitle: "Home"\n---\n\n[Tasks](Home/Tasks.md), [Row](Home/Tasks/'
+        "Buy%20tea%20%28now%29.md#Why)"
+        " and ![cup](Home/cup%201.png), [online](Home/Tasks/Buy%20tea%20%28now%29.md)"
+        f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
+        "Home/cup 1.png": "PNG",
+        "Home/Tasks.md": '---\ntitle: "Tasks"\n---\n\n| Name | Status |\n| --- | --- |\n'
+        "| [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md) | Done\\|soon |\n| Wait | [x]\\(y) |\n",
+        "Home/Tasks/Buy tea (now).md": '---\ntitle: "Buy tea (now)"\nupdated: "2024-06-03T10:12:00+00:00"\n'
+        'Status: "Done"\n'
+        '"Due?": "May 2, 2024"\nLast edited time: "June 3, 2024 10:12 AM"\n---\n\nBack [home](../../Home.md)\n',
+        "Untitled.md": '---\ntitle: "Untitled"\n---\n\nNote: this is text\n',
+        "Untitled (2).md": '---\ntitle: "Untitled"\n---\n\nTwo\n',
+    }
+    assert "6 unchanged" in run("import-pages", "notes", str(export)).out
+    assert run("sync", "notes").code == 0
+    page = run("read", "-w", "notes", "Home", "--json").parse()
+    assert (page["links_to"], page["missing"]) == (["Home/Tasks", "Home/Tasks/Buy tea (now)"], [])

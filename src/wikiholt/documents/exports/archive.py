@@ -3,11 +3,15 @@
 import lzma
 import re
 import stat
+import tempfile
+import weakref
 import zipfile
 import zlib
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from wikiholt.documents.exports.items import ExportProblem
 from wikiholt.errors import InvalidImport
@@ -15,6 +19,8 @@ from wikiholt.errors import InvalidImport
 _MAX_MEMBER_BYTES = 64 * 1024**2
 _MAX_TOTAL_BYTES = 16 * 1024**3
 """Unpacked bytes; an archive of a few megabytes can expand to terabytes."""
+_BLOCK_BYTES = 1 << 20
+_DAMAGES = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
 _MAX_MEMBERS = 500_000
 _UTF8_NAME = 0x800
 _JUNK = re.compile(r"(?:^|/)(?:__MACOSX/|\.DS_Store$|Thumbs\.db$|desktop\.ini$)")
@@ -47,9 +53,10 @@ class Member:
 class ExportArchive:
     """The files of one archive. Raises InvalidImport if it cannot be opened."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
+        """Read the file, if there is one, instead of the path."""
         try:
-            self._zip = zipfile.ZipFile(path)
+            self._zip = zipfile.ZipFile(file or path)
             infos = self._zip.infolist()
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise InvalidImport(
@@ -86,21 +93,44 @@ class ExportArchive:
                 data = stream.read(limit + 1)
         except RuntimeError as error:
             raise UnreadableMember("it is encrypted with a password; create the archive without one") from error
-        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        except _DAMAGES as error:
             raise UnreadableMember(f"it is damaged in the archive ({str(error) or 'it ends early'})") from error
         if len(data) > limit:
             raise UnreadableMember(
                 f"it is larger than {_MAX_MEMBER_BYTES // 1024**2} MB"
                 if limit == _MAX_MEMBER_BYTES
-                else f"the archive expands to more than {_MAX_TOTAL_BYTES // 1024**3} GB"
+                else _make_size_fault()
             )
         self._remaining -= len(data)
         return data
+
+    def open_nested(self, member: Member) -> "ExportArchive":
+        """An archive in this archive. Raises InvalidImport."""
+        with ExitStack() as on_error:
+            file = on_error.enter_context(tempfile.TemporaryFile())
+            try:
+                with self._zip.open(member.info) as stream:
+                    while block := stream.read(_BLOCK_BYTES):
+                        self._remaining -= len(block)
+                        if self._remaining < 0:
+                            raise InvalidImport(
+                                _make_size_fault(), hint="unpack it, and import its archives one by one"
+                            )
+                        file.write(block)
+            except (*_DAMAGES, RuntimeError) as error:
+                raise InvalidImport(f"{member.name} is damaged ({error})", hint="export it again") from error
+            archive = ExportArchive(Path(member.name), file)
+            weakref.finalize(archive, on_error.pop_all().close)
+        return archive
 
     def find_root(self) -> str:
         """The folder, with a slash, that contains all members; empty if there is none."""
         tops = {name.partition("/")[0] for name in self.members}
         return f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in self.members) else ""
+
+
+def _make_size_fault() -> str:
+    return f"the archive expands to more than {_MAX_TOTAL_BYTES // 1024**3} GB"
 
 
 def _decode_name(info: zipfile.ZipInfo) -> str:

@@ -11,12 +11,14 @@ from typing import IO, cast
 from wikiholt.documents.exports.archive import ExportArchive
 from wikiholt.documents.exports.items import ExportReader
 from wikiholt.documents.exports.mediawiki import MediaWikiDump
+from wikiholt.documents.exports.notion import NotionExport, is_notion_export
 from wikiholt.documents.exports.obsidian import ObsidianVault
 from wikiholt.errors import InvalidImport
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, get_extension
 
 _HEAD_BYTES = 4096
 _COMPRESSED = (b"BZh", b"\x1f\x8b", b"\xfd7zXZ")
-_FORMATS = "a MediaWiki dump, a zip of an Obsidian vault, or lines of JSON"
+_FORMATS = "a MediaWiki dump, a zip of Markdown (from Obsidian, or Notion's format Markdown & CSV), or lines of JSON"
 
 
 def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | None:
@@ -61,6 +63,11 @@ def open_stream(path: Path) -> IO[bytes]:
 
 
 def _open_archive(archive: ExportArchive, name: str) -> ExportReader:
-    if any(re.search(r"\.(?:md|markdown)\Z", member, re.IGNORECASE) for member in archive.members):
+    extensions = {get_extension(member) for member in archive.members}
+    if extensions == {".zip"}:  # Notion exports large workspaces as an archive of archives
+        return NotionExport([archive.open_nested(member) for member in archive.members.values()])
+    if is_notion_export(tuple(archive.members)):
+        return NotionExport([archive])
+    if extensions & set(MARKDOWN_EXTENSIONS):
         return ObsidianVault(archive)
     raise InvalidImport(f"{name} contains no pages that Wikiholt can import", hint=f"import {_FORMATS}")

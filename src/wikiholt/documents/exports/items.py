@@ -3,13 +3,14 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import relpath
 from typing import Protocol
 
 _INVALID = re.compile("[\x00-\x1f\x7f\\\\\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MAX_PART_BYTES = 180
+_PLAIN_KEY = re.compile(r"[^\W\d][\w -]*")
 _QUOTED = re.compile(r"[\s%()<>?#\[\]*_\"'`\\]")
 
 
@@ -109,8 +110,12 @@ def make_anchor(heading: str) -> str:
 
 def add_frontmatter(text: str, fields: Mapping[str, str | Sequence[str]]) -> str:
     """The text after frontmatter with the fields that have a value."""
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items() if value]
+    lines = [f"{_quote_key(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items() if value]
     return "\n".join(["---", *lines, "---", "", text.strip("\n"), ""]) if lines else text
+
+
+def _quote_key(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def protect_parts(text: str, pattern: re.Pattern[str], change: Callable[[str], str]) -> str:
@@ -123,8 +128,14 @@ def protect_parts(text: str, pattern: re.Pattern[str], change: Callable[[str], s
     return "".join((*parts, change(text[end:])))
 
 
-def count_names(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - limit:,} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table with these cells, which are Markdown; the first row is the header."""
+    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    width = max(map(len, rows), default=0)
+    lines = [
+        "| "
+        + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in [*row, *[""] * (width - len(row))])
+        + " |"
+        for row in rows
+    ]
+    return [lines[0], "|" + " --- |" * width, *lines[1:]] if lines else []

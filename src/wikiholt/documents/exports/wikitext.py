@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+from wikiholt.documents.exports.items import format_table
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _RAW_TAG = re.compile(
     r"<!--|<(nowiki|pre|syntaxhighlight|source|code|math|ref|gallery|includeonly|templatestyles)\b([^<>]{0,500})>",
@@ -299,16 +301,10 @@ class _Converter:
         yield from self._format_rows(rows)
 
     def _format_rows(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
-        cells = [[self._format_cell(cell) for cell in row] for row in rows if any(row)]
-        if not cells:
-            return
-        width = max(map(len, cells))
-        lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in cells]
-        yield from ("", lines[0], "|" + " --- |" * width, *lines[1:], "")
+        yield from ("", *format_table([[self._format_cell(cell) for cell in row] for row in rows]), "")
 
     def _format_cell(self, cell: str) -> str:
-        content = self._restore(self._convert_inline(cell.lstrip("*# "))).replace("\x04", " ")
-        return " ".join(content.split()).replace("|", "\\|")
+        return self._restore(self._convert_inline(cell.lstrip("*# "))).replace("\x04", " ")
 
     # Text.
 
