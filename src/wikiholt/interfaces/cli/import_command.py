@@ -284,9 +284,10 @@ def run_import_pages(context: CommandContext) -> int:
     if not arguments.json:
         results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
         total = format_count(counts.total(), "line") if export is None else f"{export.format}, {counts.total():,} files"
-        next_step = context.complete(f"Next: wikiholt sync {arguments.slug}")
         lines = [f"{arguments.slug}: {total}: {results or 'nothing to do'}.", *(f"  {to_safe_line(n)}" for n in notes)]
-        sys.stdout.write("\n".join([*lines, next_step, ""]))
+        if any(counts[outcome] for outcome in (BulkOutcome.CREATED, BulkOutcome.UPDATED, BulkOutcome.DELETED)):
+            lines.append(context.complete(f"Next: wikiholt sync {arguments.slug}"))
+        sys.stdout.write("\n".join([*lines, ""]))
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 

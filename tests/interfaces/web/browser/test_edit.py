@@ -73,6 +73,12 @@ def test_a_page_is_edited_with_preview_and_changes(managed: ManagedServer, visit
     assert written["last_commit"]["message"].strip() == "Longer"
 
 
+def test_the_page_of_an_unknown_address_has_the_links_of_the_wiki(managed: ManagedServer, visit: OpenTab) -> None:
+    page = managed.open(visit, "write", "Practices/Tea/Black", "text=New page", expected=("404",)).page
+    page.get_by_role("link", name="New page").click()
+    expect(page.get_by_label("Path")).to_be_visible()
+
+
 def test_a_document_has_no_link_to_the_editor(managed: ManagedServer, visit: OpenTab) -> None:
     managed.commit("Notes/manual.pdf", make_pdf(["Grease the bearing every week."]))
     page = managed.open(visit, "write", "read?page=Notes/manual.pdf", "text=Rename").page
