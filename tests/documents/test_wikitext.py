@@ -61,6 +61,11 @@ def test_a_table_keeps_its_cells() -> None:
     )
 
 
+def test_lists_in_a_table_stay_readable() -> None:
+    assert convert("{|\n|- valign=top\n|\n* one\n* two\n|}").text == "- one\n- two\n"
+    assert convert("{|\n|\n* one\n* two\n| three\n|}").text == "| one, two | three |\n| --- | --- |\n"
+
+
 def test_categories_templates_and_files_are_counted() -> None:
     converted = convert("A {{b}} {{c|{{d}}}} [[File:x.png]] [[Category:Cities]] [[Category:Cities|B]]")
     assert (converted.categories, converted.templates, converted.files) == (["Cities"], 3, 1)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 from wikiholt.documents.markdown_writer import MarkdownWriter, escape
 from wikiholt.text.charset import decode_bytes
@@ -169,8 +170,8 @@ class _LinkedReader(_TextReader):
         if tag == "a" and self._link is not None:
             target, text, start = self._link
             self._link = None
-            label = "".join(text[start:])
-            if text is self._text and label.strip():  # no block begins in the link
+            label = "".join(text[start:]).strip() or unquote(target.rpartition("/")[2])
+            if text is self._text:  # no block begins in the link
                 text[start:] = [self._keep(label, target, "")]
         super().handle_endtag(tag)
 
