@@ -40,7 +40,7 @@ def convert(text: str) -> ConvertedWikitext:
          '```python\nx = "[[a]]" # {{t}}\n```'),
         ("<code>a|{{b}}</code> <nowiki>[[a]]</nowiki>", "`a|{{b}}` \\[\\[a\\]\\]"),
         ("a<!-- [[hidden]] --> b<br>c", "a b\nc"),
-        ("{{lang|de|Haus}} {{PAGENAME}} {{clear}}.", "de, Haus Berlin ."),
+        ("{{lang|de|Haus}} {{PAGENAME}} {{clear}}.", "de Haus Berlin ."),
         ("{{Infobox\n| name = [[A]]\n| image_size = 9px\n}}\nText", "- name: [A](A.md)\n\nText"),
         ("{{a|{{b|[[c|d]]}}}}", "[d](c.md)"),
         ("{{unclosed [[A]]", "{{unclosed [A](A.md)"),

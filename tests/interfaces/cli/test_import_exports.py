@@ -128,6 +128,14 @@ def test_a_wrong_file_is_an_error_that_says_why(
     assert message in err
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_dump_may_be_utf_16(run: CommandRunner, data: Path, tmp_path: Path, encoding: str) -> None:
+    dump = '<?xml version="1.0" encoding="utf-16"?>' + _SITE_INFO + make_page("Tee", "grün") + "</mediawiki>"
+    (tmp_path / "dump.xml").write_bytes(dump.encode(encoding))
+    assert run("import-pages", "notes", str(tmp_path / "dump.xml")).code == 0
+    assert "grün".encode() in read_files(data)["Tee.md"]
+
+
 def test_an_unknown_namespace_is_an_error_that_names_those_of_the_dump(run: CommandRunner, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", make_page("Home", "tea"))
     code, _, err = run("import-pages", "notes", dump, "--namespace", "Manual")

@@ -202,7 +202,7 @@ class _Converter:
             return self._title
         if name in ("!", "="):
             return {"!": "|"}.get(name, name)
-        if name.startswith(("DEFAULTSORT", "DISPLAYTITLE", "SORTIERUNG")):
+        if name.startswith(("DEFAULTSORT", "DISPLAYTITLE", "SORTIERUNG")) or name.lower() == "reflist":
             return ""
         self.templates += 1
         named: dict[str, str] = {}
@@ -222,7 +222,7 @@ class _Converter:
             url = named.get("url", "")
             plain.append(f"[{url} {title}]" if url.startswith("http") else title)
         plain += [named[key] for key in ("text", "quote", "content", "author", "last") if key in named]
-        return ", ".join(plain)
+        return " ".join(plain)
 
     def _convert_tags(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:
