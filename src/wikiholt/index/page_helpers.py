@@ -1,7 +1,6 @@
 """Processes that prepare pages beside this one, while no model needs the cores."""
 
 import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.index.page_process import PageProcess, Prepared, is_large, start_process
 from wikiholt.index.page_workers import register_reductions
 from wikiholt.index.pipeline import PageTask, TextPipeline
+from wikiholt.processor import count_available_cores
 
 _log = logging.getLogger(__name__)
 
@@ -129,8 +129,7 @@ class PageHelpers:
 
 def count_page_helpers() -> int:
     """One core is left for this process."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return min(_MAX_HELPERS, cores - 1)
+    return min(_MAX_HELPERS, count_available_cores() - 1)
 
 
 # The other side.

@@ -17,6 +17,7 @@ from wikiholt.domain import page as page_types
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.processor import count_available_cores
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class PageWorkers:
 
 def count_page_workers() -> int:
     """Two cores are left for this process and for the model."""
-    return min(_MAX_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 2
+    return min(_MAX_WORKERS, count_available_cores()) - 2
 
 
 _worker: tuple[TextPipeline, PageTokenizer] | None = None

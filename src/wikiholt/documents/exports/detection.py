@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from wikiholt.documents.exports.archive import ExportArchive
+from wikiholt.documents.exports.confluence import ConfluenceSpace, is_confluence_export
 from wikiholt.documents.exports.items import ExportReader
 from wikiholt.documents.exports.mediawiki import MediaWikiDump
 from wikiholt.documents.exports.notion import NotionExport, is_notion_export
@@ -18,7 +19,7 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, get_extension
 
 _HEAD_BYTES = 4096
 _COMPRESSED = (b"BZh", b"\x1f\x8b", b"\xfd7zXZ")
-_FORMATS = "a MediaWiki dump, a zip of Markdown (from Obsidian, or Notion's format Markdown & CSV), or lines of JSON"
+_FORMATS = "a MediaWiki dump, a zip of Markdown (from Obsidian or Notion), a Confluence space as HTML, or lines of JSON"
 
 
 def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | None:
@@ -70,4 +71,11 @@ def _open_archive(archive: ExportArchive, name: str) -> ExportReader:
         return NotionExport([archive])
     if extensions & set(MARKDOWN_EXTENSIONS):
         return ObsidianVault(archive)
+    if is_confluence_export(archive):
+        return ConfluenceSpace(archive)
+    if "entities.xml" in archive.members or ".html" in extensions:
+        raise InvalidImport(
+            f"{name} is an export in another format",
+            hint="export a space of Confluence as HTML, and Notion as Markdown & CSV",
+        )
     raise InvalidImport(f"{name} contains no pages that Wikiholt can import", hint=f"import {_FORMATS}")
