@@ -231,7 +231,8 @@ def test_a_notion_export_keeps_links_databases_and_dates(
         f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
         f"Home {home}/cup 1.png": "PNG",
         f"Home {home}/Tasks {tasks}.csv": "Name,Status\nOnly the view,x\n",
-        f"Home {home}/Tasks {tasks}_all.csv": '\ufeffName,Status\nBuy tea (now),"Done|soon"\nWait,[x](y)\n',
+        f"Home {home}/Tasks {tasks}_all.csv": '\ufeffName,Status\nBuy tea (now),"Done|soon"\nWait,[x](y)\n'
+        f'Related,"Buy tea (now) (Tasks%20{tasks}/Buy%20tea%20(now)%20{row}.md), Home (../Home%20{home}.md)"\n',
         f"Home {home}/Tasks {tasks}/Buy tea (now) {row}.md": "# Buy tea (now)\n\nStatus: Done\nDue?: May 2, 2024\n"
         f"Last edited time: June 3, 2024 10:12 AM\n\nBack [home](../../Home%20{home}.md)\n",
         f"Untitled {untitled}.md": "# Untitled\n\nNote: this is text\n",
@@ -255,7 +256,8 @@ def test_a_notion_export_keeps_links_databases_and_dates(
         f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
         "Home/cup 1.png": "PNG",
         "Home/Tasks.md": '---\ntitle: "Tasks"\n---\n\n| Name | Status |\n| --- | --- |\n'
-        "| [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md) | Done\\|soon |\n| Wait | [x]\\(y) |\n",
+        "| [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md) | Done\\|soon |\n| Wait | [x]\\(y) |\n"
+        "| Related | [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md), [Home](../Home.md) |\n",
         "Home/Tasks/Buy tea (now).md": '---\ntitle: "Buy tea (now)"\nupdated: "2024-06-03T10:12:00+00:00"\n'
         'Status: "Done"\n'
         '"Due?": "May 2, 2024"\nLast edited time: "June 3, 2024 10:12 AM"\n---\n\nBack [home](../../Home.md)\n',
