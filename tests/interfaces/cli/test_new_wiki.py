@@ -68,3 +68,10 @@ def test_an_import_that_wrote_no_page_proposes_no_sync(run: CommandRunner, tmp_p
     assert done.err.startswith("line 1 (../Home): invalid-page: ")
     (tmp_path / "pages.jsonl").write_text('{"path": "Home", "content": "# Tea"}\n')
     assert "sync notes" in run("import-pages", "notes", str(tmp_path / "pages.jsonl")).out
+
+
+def test_a_directory_is_no_file_to_import(run: CommandRunner, tmp_path: Path) -> None:
+    run("create", "notes")
+    done = run("import-pages", "notes", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert "is a directory\nhint: to search its pages: " in done.err

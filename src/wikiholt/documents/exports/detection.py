@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from wikiholt.documents.exports.archive import ExportArchive
+from wikiholt.documents.exports.confluence import ConfluenceSpace, is_confluence_export
 from wikiholt.documents.exports.items import ExportReader
 from wikiholt.documents.exports.mediawiki import MediaWikiDump
 from wikiholt.documents.exports.notion import NotionExport, is_notion_export
@@ -18,7 +19,7 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, get_extension
 
 _HEAD_BYTES = 4096
 _COMPRESSED = (b"BZh", b"\x1f\x8b", b"\xfd7zXZ")
-_FORMATS = "a MediaWiki dump, a zip of Markdown (from Obsidian, or Notion's format Markdown & CSV), or lines of JSON"
+_FORMATS = "a MediaWiki dump, a zip of Markdown (from Obsidian or Notion), a Confluence space as HTML, or lines of JSON"
 
 
 def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | None:
@@ -39,9 +40,7 @@ def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | No
                 head = stream.read(_HEAD_BYTES)
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise InvalidImport(f"{path.name} is damaged ({error})", hint="download it again") from error
-    text = head.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace").lstrip(
-        "\ufeff \r\n\t"
-    )
+    text = _decode_head(head).lstrip("\ufeff \r\n\t")
     if text.startswith("<"):
         if not re.search(r"<mediawiki\b", text):
             raise InvalidImport(f"{path.name} is XML or HTML, but no MediaWiki dump", hint=f"import {_FORMATS}")
@@ -49,6 +48,13 @@ def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | No
     if is_compressed or "\0" in text:
         raise InvalidImport(f"the format of {path.name} is unknown", hint=f"import {_FORMATS}")
     return None
+
+
+def _decode_head(head: bytes) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head.decode("utf-16", "replace")
+    encoding = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(head[:2], "utf-8")
+    return head.decode(encoding, "replace")
 
 
 def open_stream(path: Path) -> IO[bytes]:
@@ -70,4 +76,11 @@ def _open_archive(archive: ExportArchive, name: str) -> ExportReader:
         return NotionExport([archive])
     if extensions & set(MARKDOWN_EXTENSIONS):
         return ObsidianVault(archive)
+    if is_confluence_export(archive):
+        return ConfluenceSpace(archive)
+    if "entities.xml" in archive.members or ".html" in extensions:
+        raise InvalidImport(
+            f"{name} is an export in another format",
+            hint="export a space of Confluence as HTML, and Notion as Markdown & CSV",
+        )
     raise InvalidImport(f"{name} contains no pages that Wikiholt can import", hint=f"import {_FORMATS}")

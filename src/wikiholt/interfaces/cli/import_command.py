@@ -272,6 +272,11 @@ def run_import_pages(context: CommandContext) -> int:
                 for document in write_lines(stream, write):
                     counts[document["result"]] += 1
                     _print_result(document, as_json=arguments.json, is_line=True)
+    except IsADirectoryError as error:
+        raise InvalidImport(
+            f"{arguments.file} is a directory",
+            hint="to search its pages: `wikiholt add`; to import them: make a zip of it",
+        ) from error
     except OSError as error:
         raise InvalidImport(
             f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; what precedes this is written"

@@ -251,6 +251,8 @@ def _fail_unknown(
     kind = "option" if option.startswith("-") else "argument"
     options = [text for action in command._actions for text in action.option_strings]
     hint = f"`{command.prog} --help` lists its options"
+    if option in ("-w", "--wiki") and any(action.metavar == "SLUG" for action in command._get_positional_actions()):
+        hint = f"name the wiki without it: `{command.prog} SLUG`"
     known = options if kind == "option" else ()
     command.fail(f"`{command.prog}` has no {kind} {option!r}", hint, option, known)
 
