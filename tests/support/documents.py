@@ -72,7 +72,8 @@ def make_docx(paragraphs: Sequence[tuple[str, str]], rows: Sequence[Sequence[str
         for row in rows
     )
     styles = "".join(
-        f'<w:style w:styleId="berschrift{level}"><w:name w:val="heading {level}"/></w:style>' for level in (1, 2)
+        f'<w:style w:styleId="{style}"><w:name w:val="{name}"/></w:style>'
+        for style, name in (("Titel", "Title"), ("berschrift1", "heading 1"), ("berschrift2", "heading 2"))
     )
     return make_archive(
         {

@@ -1,9 +1,11 @@
 """Reads the text of HTML: headings, paragraphs, list items, tables and code. Links keep their text."""
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
-from wikiholt.documents.markdown_writer import MarkdownWriter
+from wikiholt.documents.markdown_writer import MarkdownWriter, escape
 from wikiholt.text.charset import decode_bytes
 
 _CHARSET = re.compile(
@@ -137,3 +139,56 @@ def read_html(data: bytes, writer: MarkdownWriter) -> None:
     reader = _TextReader(writer)
     reader.feed(text)
     reader.close()
+
+
+# HTML of which the links are kept.
+
+_PLACEHOLDER = re.compile("\ue000(\\d{1,9})\ue001")
+
+
+class _LinkedReader(_TextReader):
+    """Also keeps links and pictures: the text has placeholders for them, which the writer does not escape."""
+
+    def __init__(self, writer: MarkdownWriter, find_target: Callable[[str], str]) -> None:
+        super().__init__(writer)
+        self._find_target = find_target
+        self._link: tuple[str, list[str], int] | None = None
+        """The target of the open link, and the text that it is in from this part on."""
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        super().handle_starttag(tag, attrs)
+        values = dict(attrs)
+        if self._hidden or self._pre:
+            return
+        if tag == "a" and (target := self._find_target(values.get("href") or "")):
+            self._link = (target, self._text, len(self._text))
+        elif tag == "img" and (target := self._find_target(values.get("src") or "")):
+            self._text.append(self._keep(values.get("alt") or "", target, "!"))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._link is not None:
+            target, text, start = self._link
+            self._link = None
+            label = "".join(text[start:]).strip() or unquote(target.rpartition("/")[2])
+            if text is self._text:  # no block begins in the link
+                text[start:] = [self._keep(label, target, "")]
+        super().handle_endtag(tag)
+
+    def _keep(self, label: str, target: str, mark: str) -> str:
+        plain = escape(" ".join(label.split())).replace("[", "\\[").replace("]", "\\]")
+        shown = f"<{target}>" if re.search(r"[\s()]", target) else target
+        self.links.append(f"{mark}[{plain}]({shown})")
+        return f"\ue000{len(self.links) - 1}\ue001"
+
+
+def read_linked_html(text: str, find_target: Callable[[str], str]) -> str:
+    """The Markdown of HTML; `find_target` returns the target for the URL of a link, empty if it is not a link."""
+    writer = MarkdownWriter()
+    reader = _LinkedReader(writer, find_target)
+    reader.feed(re.sub("[\ue000\ue001]", "", text))
+    reader.close()
+    markdown = writer.to_markdown()
+    while "\ue000" in markdown:  # a picture may be in a link
+        markdown = _PLACEHOLDER.sub(lambda match: reader.links[int(match[1])], markdown)
+    return markdown

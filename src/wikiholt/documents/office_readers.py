@@ -142,12 +142,14 @@ _BREAKS = frozenset({"br", "cr"})
 
 def _read_word(archive: _Archive, writer: MarkdownWriter) -> None:
     levels: dict[str, int] = {}
+    title_id = None
     for style in archive.parse("word/styles.xml"):
         name = _get_attribute(_find(style, "name"), "val")
         if match := _HEADING_NAME.match(name):
             levels[_get_attribute(style, "styleId")] = int(match[1])
         elif name.lower() == "title":
-            levels[_get_attribute(style, "styleId")] = 1
+            title_id = _get_attribute(style, "styleId")
+            levels[title_id] = 1
     body = archive.parse("word/document.xml")
     for block in _iter_blocks(body, frozenset({"p", "tbl"})):
         if get_name(block) == "tbl":
@@ -157,6 +159,9 @@ def _read_word(archive: _Archive, writer: MarkdownWriter) -> None:
             continue
         text = _get_runs(block, "t", _BREAKS)
         style_id = _get_attribute(_find(block, "pStyle"), "val")
+        if style_id and style_id == title_id and not writer.title:
+            writer.title = " ".join(text.split())
+            continue
         outline = _get_attribute(_find(block, "outlineLvl"), "val")
         level = levels.get(style_id) or (int(outline) + 1 if outline.isdecimal() and int(outline) < 6 else 0)
         if level:

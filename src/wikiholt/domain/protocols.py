@@ -223,10 +223,14 @@ class SupportsQueryThreads(Protocol):
 
 @runtime_checkable
 class SupportsPageWorkers(Protocol):
-    """A model that embeds faster than one process prepares pages."""
+    """A model whose tokenizer other processes can load."""
 
-    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
-        """A function that other processes call for a tokenizer of their own; None if the model is not that fast."""
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether it embeds faster than one process prepares pages. Does not wait for the GPU."""
+
+    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer]:
+        """A function that other processes call for a tokenizer of their own."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
@@ -22,6 +22,7 @@ from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import VectorSource, WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.index.moved_pages import needs_blob, plan_move
+from wikiholt.index.page_helpers import MIN_HELPED_PAGES, PageHelpers, TaskBatch, count_page_helpers
 from wikiholt.index.page_process import PageProcess, is_large
 from wikiholt.index.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.index.pipeline import BATCH_PAGES, PageTask, PreparedPage, TextPipeline, iter_batches
@@ -229,43 +230,66 @@ class BatchIndexer:
     def _iter_prepared(
         self, entries: Mapping[str, TreeEntry], batches: Iterable[Sequence[str]], stats: BatchStats
     ) -> Generator[list[PreparedPage | PageProblem]]:
-        """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
+        """Batches of prepared files. With other processes, a few batches are prepared ahead."""
         workers = self._start_workers(len(entries))
-        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        # Without texts, nothing can be reused or embedded.
+        words_only = self._defer and len(entries) > BATCH_PAGES and len(self._vector_sources) == 1
+        task_batches = self._iter_tasks(entries, batches, stats, words_only=words_only)
         pages = PageProcess(self._pipeline, self._embedder)
+        helpers = self._start_helpers(pages, len(entries))
         try:
-            for files in batches:
-                tasks, problems = self._read_batch({file: entries[file] for file in files})
-                newer = (task for task in tasks if task.blob.id != entries[task.file].blob)
-                stats.newer_blobs.update((task.file, task.blob.id) for task in newer)
-                if workers is None:
+            if helpers is not None:
+                yield from helpers.iter_prepared(task_batches)
+            elif workers is not None:
+                yield from _iter_workers_results(workers, pages, task_batches)
+            else:
+                for tasks, problems in task_batches:
                     yield [*problems, *map(pages.prepare, tasks)]
-                    continue
-                collect = workers.submit([task for task in tasks if not is_large(task)])
-                ahead.append(([*problems, *map(pages.prepare, filter(is_large, tasks))], collect))
-                if len(ahead) > _BATCHES_AHEAD:
-                    ready, collect = ahead.popleft()
-                    yield [*ready, *collect()]
-            for ready, collect in ahead:
-                yield [*ready, *collect()]
         finally:
             pages.close()
+            if helpers is not None:
+                helpers.close()
             if workers is not None:
                 workers.close()
 
+    def _iter_tasks(
+        self,
+        entries: Mapping[str, TreeEntry],
+        batches: Iterable[Sequence[str]],
+        stats: BatchStats,
+        *,
+        words_only: bool,
+    ) -> Iterator[TaskBatch]:
+        for files in batches:
+            tasks, problems = self._read_batch({file: entries[file] for file in files})
+            newer = (task for task in tasks if task.blob.id != entries[task.file].blob)
+            stats.newer_blobs.update((task.file, task.blob.id) for task in newer)
+            yield [replace(task, words_only=words_only) for task in tasks], problems
+
     def _start_workers(self, page_count: int) -> PageWorkers | None:
-        embedder = self._embedder
-        if page_count < MIN_PAGES or not isinstance(embedder, SupportsPageWorkers):
-            return None
-        count = count_page_workers()
-        if count < 2:
-            return None
-        make_tokenizer = embedder.get_tokenizer_factory()
-        if make_tokenizer is None:
+        embedder, count = self._embedder, count_page_workers()
+        if (
+            page_count < MIN_PAGES
+            or count < 2
+            or not isinstance(embedder, SupportsPageWorkers)
+            or not embedder.uses_gpu
+        ):
             return None
         self._embed_call_texts, self._max_batch_texts = _EMBED_TEXTS_ON_GPU, _MAX_BATCH_TEXTS_ON_GPU
         self._defer = False  # reading the pages twice would take longer
-        return PageWorkers(self._pipeline, self._embedder, make_tokenizer, count)
+        return PageWorkers(self._pipeline, embedder, embedder.get_tokenizer_factory(), count)
+
+    def _start_helpers(self, pages: PageProcess, page_count: int) -> PageHelpers | None:
+        """Processes that prepare pages while nothing is embedded."""
+        embedder, count = self._embedder, count_page_helpers()
+        if (
+            not self._defer
+            or page_count < MIN_HELPED_PAGES
+            or not count
+            or not isinstance(embedder, SupportsPageWorkers)
+        ):
+            return None
+        return PageHelpers(pages, self._pipeline, embedder.get_tokenizer_factory(), count)
 
     def _split_results(
         self, results: Sequence[PreparedPage | PageProblem]
@@ -355,6 +379,20 @@ class BatchIndexer:
         on_progress(stats)
 
 
+def _iter_workers_results(
+    workers: PageWorkers, pages: PageProcess, batches: Iterable[TaskBatch]
+) -> Iterator[list[PreparedPage | PageProblem]]:
+    ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+    for tasks, problems in batches:
+        collect = workers.submit([task for task in tasks if not is_large(task)])
+        ahead.append(([*problems, *map(pages.prepare, filter(is_large, tasks))], collect))
+        if len(ahead) > _BATCHES_AHEAD:
+            ready, collect = ahead.popleft()
+            yield [*ready, *collect()]
+    for ready, collect in ahead:
+        yield [*ready, *collect()]
+
+
 def _iter_wanted_batches(files: Iterable[str], get_wanted: Callable[[], Sequence[str]]) -> Iterator[list[str]]:
     """The files in batches, those that are wanted at the time of a batch first."""
     remaining = dict.fromkeys(files)
@@ -372,7 +410,7 @@ def _build_entries(
     vectors = {**batch.known_vectors, **embedded.vectors}
     entries, problems = [], list(batch.problems)
     for page in batch.pages:
-        if not embedded.not_embedded.isdisjoint(page.hashes):
+        if len(page.hashes) < len(page.chunks) or not embedded.not_embedded.isdisjoint(page.hashes):
             if keep_pending:
                 entries.append(PageEntry.make_pending(page.blob, page.page, page.chunks, dimensions, page.terms))
             continue

@@ -26,7 +26,7 @@ LIMIT_S = 30.0
 LIMIT_S_PER_MIB = 5.0
 """CPU time for one page. An ordinary page takes one second per MiB."""
 
-_START = "import sys; sys.path[:] = sys.argv[2:]; from wikiholt.index import page_process; page_process.serve()"
+_START = "import sys; sys.path[:] = sys.argv[2:]; from wikiholt.index import {0}; {0}.serve()"
 
 Prepared = PreparedPage | PageProblem
 
@@ -90,17 +90,23 @@ class PageProcess:
 
     def _start(self) -> None:
         """Start the process and wait until it has read the modules that it needs."""
-        # In some servers sys.executable is not Python. A fork would copy locks that other threads hold.
-        python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
-        ours, theirs = Pipe()
-        with theirs:
-            command = [python, "-I", "-c", _START, str(theirs.fileno()), *filter(None, sys.path)]
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+        process, ours = start_process("page_process")
         self._running = process, ours
         ours.send((self._pipeline, self._tokenizer.max_tokens))
         ours.recv()
+
+
+def start_process(module: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that runs `serve` of this module of `wikiholt.index`, and return it with its connection."""
+    # In some servers sys.executable is not Python. A fork would copy locks that other threads hold.
+    python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
+    ours, theirs = Pipe()
+    with theirs:
+        command = [python, "-I", "-c", _START.format(module), str(theirs.fileno()), *filter(None, sys.path)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+        )
+    return process, ours
 
 
 def is_large(task: PageTask) -> bool:

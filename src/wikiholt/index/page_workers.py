@@ -17,6 +17,7 @@ from wikiholt.domain import page as page_types
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.index.pipeline import PageTask, PreparedPage, TextPipeline
+from wikiholt.processor import count_available_cores
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class PageWorkers:
 
 def count_page_workers() -> int:
     """Two cores are left for this process and for the model."""
-    return min(_MAX_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 2
+    return min(_MAX_WORKERS, count_available_cores()) - 2
 
 
 _worker: tuple[TextPipeline, PageTokenizer] | None = None
@@ -86,14 +87,19 @@ def _start_worker(pipeline: TextPipeline, make_tokenizer: Callable[[], PageToken
     global _worker  # noqa: PLW0603 - the state of a worker process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    for kind in (*vars(page_types).values(), PreparedPage):
-        if isinstance(kind, type) and is_dataclass(kind):
-            _register_reduction(kind)
+    register_reductions()
     _worker = (pipeline, make_tokenizer())
 
 
+def register_reductions() -> None:
+    """Have this process send pages in a form that the parent reads almost twice as fast."""
+    for kind in (*vars(page_types).values(), PreparedPage):
+        if isinstance(kind, type) and is_dataclass(kind):
+            _register_reduction(kind)
+
+
 def _register_reduction(kind: type[Any]) -> None:
-    """Send objects of this dataclass as calls of its constructor: the parent reads that almost twice as fast."""
+    """Send objects of this dataclass as calls of its constructor."""
     names = [field.name for field in fields(kind)]
     get_values = attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)
     ForkingPickler.register(kind, lambda each: (kind, get_values(each)))

@@ -50,11 +50,13 @@ class PageTask:
     blob: Blob
     changed_at: datetime | None
     former_files: Sequence[str] = ()
+    words_only: bool = False
+    """Whether the page is not embedded yet, so that the texts to embed are not made."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPage:
-    """A page to be embedded. `texts` are the texts to embed, one per chunk."""
+    """A page to be embedded. `texts` are the texts to embed, one per chunk; none of a task with `words_only`."""
 
     blob: str
     page: Page
@@ -117,7 +119,8 @@ class TextPipeline:
             page = self._read_page(task)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(_add_former_names(page, task.former_files), blob.id, tokenizer)
+            page = _add_former_names(page, task.former_files)
+            return self._prepare_page(page, blob.id, tokenizer, words_only=task.words_only)
         except UnreadableDocument as error:
             return PageProblem(file, blob.id, error.reason, error.detail)
         except PageWorkLimitExceeded:
@@ -175,7 +178,7 @@ class TextPipeline:
         ]
         return tasks, problems
 
-    def _prepare_page(self, page: Page, blob: str, tokenizer: PageTokenizer) -> PreparedPage:
+    def _prepare_page(self, page: Page, blob: str, tokenizer: PageTokenizer, *, words_only: bool) -> PreparedPage:
         if not page.metadata.hidden and self.is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
@@ -184,7 +187,10 @@ class TextPipeline:
         spans = MeteredTokenSpans(tokenizer.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(build_embedding_text(page, chunk, spans, tokenizer.max_tokens, self.dialect) for chunk in chunks)
+        texts = tuple(
+            build_embedding_text(page, chunk, spans, tokenizer.max_tokens, self.dialect)
+            for chunk in (() if words_only else chunks)
+        )
         hashes = tuple(map(hash_text, texts))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 

@@ -100,12 +100,14 @@ class OnnxEmbedder:
         future.add_done_callback(lambda _: self._free_query_threads.release())
         return future.result
 
-    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
-        """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages.
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether a GPU embeds the passages. Does not wait for it, so that other processes start while it does."""
+        return self._uses_gpu
 
-        Does not wait for the GPU, so that other processes start while it does.
-        """
-        return partial(load_tokenizer, self.model) if self._uses_gpu else None
+    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer]:
+        """A function that loads the tokenizer alone in another process."""
+        return partial(load_tokenizer, self.model)
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
         """A function that scores sentences by how close their words are to the query; None if this model has none."""

@@ -47,6 +47,8 @@ def test_if_a_worker_is_killed_no_page_is_lost(caplog: pytest.LogCaptureFixture)
 class FastEmbedder(FakeEmbedder):
     """Embeds as fast as a GPU, so that pages are prepared in other processes."""
 
+    uses_gpu = True
+
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer]:
         return make_tokenizer
 

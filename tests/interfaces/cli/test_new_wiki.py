@@ -58,3 +58,20 @@ def test_a_relative_data_directory_may_have_several_parts(
     (tmp_path / "pages.jsonl").write_text('{"path": "Home", "content": "# Tea"}\n')
     assert run("import-pages", "notes", "pages.jsonl").code == 0
     assert "1 added" in run("sync", "notes").out
+
+
+def test_an_import_that_wrote_no_page_proposes_no_sync(run: CommandRunner, tmp_path: Path) -> None:
+    run("create", "notes")
+    (tmp_path / "pages.jsonl").write_text('{"path": "../Home", "content": "# Tea"}\n[1]\n')
+    done = run("import-pages", "notes", str(tmp_path / "pages.jsonl"))
+    assert (done.code, done.out) == (2, "notes: 2 lines: 2 failed.\n")
+    assert done.err.startswith("line 1 (../Home): invalid-page: ")
+    (tmp_path / "pages.jsonl").write_text('{"path": "Home", "content": "# Tea"}\n')
+    assert "sync notes" in run("import-pages", "notes", str(tmp_path / "pages.jsonl")).out
+
+
+def test_a_directory_is_no_file_to_import(run: CommandRunner, tmp_path: Path) -> None:
+    run("create", "notes")
+    done = run("import-pages", "notes", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert "is a directory\nhint: to search its pages: " in done.err

@@ -70,6 +70,7 @@ def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
         (["sync", "--quit"], "Did you mean --quiet?"),
         (["key", "create", "--lable", "x", "night"], "Did you mean --label?"),
         (["list", "--data", "x"], "must stand before the command"),
+        (["status", "-w", "notes"], "hint: name the wiki without it: `wikiholt status SLUG`"),
         (["list", "extra"], "`wikiholt list` has no argument 'extra'"),
         (["frobnicate"], "`wikiholt --help` lists all commands"),
         (["help", "serach"], "Did you mean search?"),

@@ -80,19 +80,19 @@ def test_a_gpu_that_computes_wrong_vectors_is_not_used(
             load_local_embedder(DEFAULT_MODEL).embed_passages(TEXTS), abs=1e-6
         )
     assert "The CPU is used" in caplog.text
-    assert automatic.get_tokenizer_factory() is None
+    assert not automatic.uses_gpu
 
 
 def test_other_processes_count_tokens_without_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     install_encoder(monkeypatch, FakeEncoder)
     embedder = load_local_embedder(DEFAULT_MODEL, device="cuda")
     make_tokenizer = embedder.get_tokenizer_factory()
-    assert make_tokenizer is not None
+    assert embedder.uses_gpu
     assert embedder._encoder is None  # it starts later, beside these processes
     tokenizer = make_tokenizer()
     assert tokenizer.get_token_spans(TEXTS[2]) == embedder.get_token_spans(TEXTS[2])
     assert tokenizer.max_tokens == embedder.max_tokens
-    assert load_local_embedder(DEFAULT_MODEL).get_tokenizer_factory() is None
+    assert not load_local_embedder(DEFAULT_MODEL).uses_gpu
 
 
 def test_pytorch_gives_the_vectors_of_the_graph() -> None:

@@ -106,6 +106,10 @@ def test_a_converter_that_dies_affects_only_its_file(tmp_path: Path, monkeypatch
     [
         ("a.pptx", documents.make_pptx([("Plan", "Do it"), ("", "Rest")]),
          "## Slide 1: Plan\n\nDo it\n\n## Slide 2\n\nRest\n"),
+        ("a.docx", documents.make_docx([("Titel", "Leave"), ("berschrift1", "Holidays"), ("", "Thirty days")]),
+         '---\ntitle: "Leave"\n---\n\n# Holidays\n\nThirty days\n'),
+        ("a.docx", documents.make_docx([("Titel", "Leave"), ("", "Thirty days")], title="Rules"),
+         '---\ntitle: "Rules"\n---\n\n# Leave\n\nThirty days\n'),
         ("a.xlsx", documents.make_xlsx("Costs", [["Item", "Price"], ["Nail", "2|3"]]),
          "## Costs\n\n| Item | Price |\n| --- | --- |\n| Nail | 2\\|3 |\n"),
         ("a.odt", documents.make_odt("Soil", "Dark"), "## Soil\n\nDark end\n"),
@@ -117,7 +121,7 @@ def test_a_converter_that_dies_affects_only_its_file(tmp_path: Path, monkeypatch
          "``````\n x\n y\n``````\n"),
         ("a.html", b"# no heading <p>1 &lt;i> `x` [[y]]\n---\n", "\\# no heading\n\n1 \\<i> \\`x\\` \\[[y]] ---\n"),
     ],
-    ids=["pptx", "xlsx", "odt", "epub", "htm", "html"],
+    ids=["pptx", "docx", "docx with a title", "xlsx", "odt", "epub", "htm", "html"],
 )  # fmt: skip
 def test_the_text_of_each_format(file: str, data: bytes, expected: str) -> None:
     assert convert_document(file, data).text == expected

@@ -46,15 +46,28 @@ def write_lines(
     path_style: PathStyle = STORED_PATHS,
     describe_error: ErrorDescriber = lambda error: (error.message, error.hint),
 ) -> Iterator[BulkResultDocument]:
-    """Write the lines in batches and yield the result of each line after its batch is committed; skips empty lines.
+    """Write the lines as `write_batches` does; skips empty lines."""
+    numbered = ((number, raw) for number, raw in enumerate(raw_lines, 1) if raw.strip())
+    batches = (
+        [_parse_line(number, raw, path_style) for number, raw in batch]
+        for batch in iter_batches(numbered, lambda line: len(line[1]))
+    )
+    yield from write_batches(batches, write, path_style, describe_error)
+
+
+def write_batches(
+    batches: Iterable[Sequence[BulkLine | BulkLineResult]],
+    write: BatchWriter,
+    path_style: PathStyle = STORED_PATHS,
+    describe_error: ErrorDescriber = lambda error: (error.message, error.hint),
+) -> Iterator[BulkResultDocument]:
+    """Write the lines of each batch, and yield the results, also those that are known, after it is committed.
 
     Raises what the first batch raises. If a later batch raises, all further lines fail with that error.
     """
     error: WikiholtError | None = None
     is_first = True
-    numbered = ((number, raw) for number, raw in enumerate(raw_lines, 1) if raw.strip())
-    for raw_batch in iter_batches(numbered, lambda line: len(line[1])):
-        batch = [_parse_line(number, raw, path_style) for number, raw in raw_batch]
+    for batch in batches:
         lines = [line for line in batch if isinstance(line, BulkLine)]
         results = [line for line in batch if isinstance(line, BulkLineResult)]
         if error is None:
@@ -65,7 +78,7 @@ def write_lines(
                     raise
                 error = caught
         if error is not None:
-            results += [_make_failure(line.number, line.path, error) for line in lines]
+            results += [make_failure(line.number, line.path, error) for line in lines]
         is_first = False
         for result in sorted(results, key=lambda result: result.number):
             yield _build_document(result, path_style, describe_error)
@@ -92,14 +105,14 @@ def _parse_line(number: int, raw: bytes, path_style: PathStyle) -> BulkLine | Bu
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = ".".join(map(str, fault["loc"]))
         message = f"{name}: {fault['msg']}" if name else fault["msg"]
-        return _make_failure(number, "", InvalidPage(message, hint=_LINE_HINT))
+        return make_failure(number, "", InvalidPage(message, hint=_LINE_HINT))
     if page.delete == (page.content is not None):
-        return _make_failure(number, page.path, InvalidPage("send either content or delete", hint=_LINE_HINT))
+        return make_failure(number, page.path, InvalidPage("send either content or delete", hint=_LINE_HINT))
     return BulkLine(number, path_style.to_git_path(page.path), page.content)
 
 
 _LINE_HINT = 'Write {"path": "guides/Setup", "content": "…"} or {"path": "guides/Setup", "delete": true} on one line.'
 
 
-def _make_failure(number: int, path: str, error: WikiholtError) -> BulkLineResult:
+def make_failure(number: int, path: str, error: WikiholtError) -> BulkLineResult:
     return BulkLineResult(number, path, BulkOutcome.FAILED, error=error)

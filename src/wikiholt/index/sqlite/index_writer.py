@@ -150,12 +150,14 @@ class _SqliteWriter:
         if known is not None and self._is_unchanged(known, columns, entry):
             return
         self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))
+        keeps_terms = known is not None and known.words == columns["words"]  # all but the vectors may be equal
         if known is not None:
-            self._delete_contents(known.id, known.words)
+            self._delete_contents(known.id, known.words, with_terms=not keeps_terms)
         page = self._write_page(columns, known.id if known is not None else None)
         tags, links = self._write_tags_and_links(page.id, entry)
         chunks = self._write_chunks(page.id, entry)
-        self._insert_terms(page.id, entry.terms)
+        if not keeps_terms:
+            self._insert_terms(page.id, entry.terms)
         write_checksums(
             self._db, [(page, compute_page_checksum(page, rows.encode_page_parts(page.id, chunks, (), tags, links)))]
         )
@@ -243,9 +245,12 @@ class _SqliteWriter:
         self._vectors.add_page(page_id, [chunk.id for chunk in chunks], entry.vectors)
         return chunks
 
-    def _delete_contents(self, page_id: int, encoded_terms: bytes, *, with_chunks: bool = True) -> None:
+    def _delete_contents(
+        self, page_id: int, encoded_terms: bytes, *, with_chunks: bool = True, with_terms: bool = True
+    ) -> None:
         """Delete everything that belongs to a page except its row, its words and its checksum."""
-        self._delete_terms(page_id, rows.decode_terms(encoded_terms))
+        if with_terms:
+            self._delete_terms(page_id, rows.decode_terms(encoded_terms))
         if with_chunks:
             self._remove_chunks(page_id)
         self._db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))

@@ -1,4 +1,5 @@
-"""`wikiholt import` builds one index per wiki from an index that several wikis shared; `import-pages` writes pages."""
+"""`wikiholt import` builds one index per wiki from an index that several wikis shared; `import-pages` writes pages,
+from lines of JSON or the export of another program."""
 
 import sys
 from argparse import Namespace
@@ -16,6 +17,7 @@ from wikiholt.api.importer.document_importer import (
     DocumentImportOptions,
     DocumentImportReport,
 )
+from wikiholt.api.importer.export_importer import write_export
 from wikiholt.api.importer.faiss_source import FaissDirectory
 from wikiholt.api.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
 from wikiholt.api.importer.postgres_source import PostgresTable
@@ -23,6 +25,7 @@ from wikiholt.api.importer.reuse import ModelAgreement
 from wikiholt.api.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
 from wikiholt.api.operations.bulk_lines import BulkResultDocument, write_lines
 from wikiholt.api.settings.definitions import Settings
+from wikiholt.documents.exports.detection import open_export
 from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (
     CommandContext,
@@ -56,7 +59,10 @@ _REASON_TEXTS = {
 def add_arguments(commands: Subparsers) -> None:
     pages = add_command(commands, "import-pages", run_import_pages)
     add_slug(pages)
-    pages.add_argument("file", metavar="FILE", help='lines of {"path": …, "content": …}; - reads standard input')
+    pages.add_argument(
+        "file", metavar="FILE", help='an export, or lines of {"path": …, "content": …} (-: from standard input)'
+    )
+    add_repeatable(pages, "--namespace", metavar="NAME", text="also this namespace of a MediaWiki dump; repeatable")
     pages.add_argument("--message", default="", metavar="TEXT", help="message of the commits")
     kinds = add_group(commands, "import", "kind")
     chroma = add_command(kinds, "chroma", run_import, text="import a Chroma collection")
@@ -242,40 +248,60 @@ def _build_document(value: object) -> Any:
     return [_build_document(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-# Pages from NDJSON.
+# Pages from NDJSON and from exports.
 
 
 def run_import_pages(context: CommandContext) -> int:
-    """Write the pages, report each line that fails, and exit with 2 if any did. With --json, one result per line."""
+    """Write the pages, report each one that fails, and exit with 2 if any did. With --json, one result per line."""
     arguments = context.arguments
-    pages = context.service.get_handle(arguments.slug).pages
+    handle = context.service.get_handle(arguments.slug)
 
     def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
-        return pages.write_many(batch, IMPORT_AUTHOR, arguments.message)
+        return handle.pages.write_many(batch, IMPORT_AUTHOR, arguments.message)
 
     counts: Counter[str] = Counter()
+    is_input = arguments.file == "-"
     try:
-        with nullcontext(sys.stdin.buffer) if arguments.file == "-" else Path(arguments.file).open("rb") as stream:
-            for document in write_lines(stream, write):
+        export = None if is_input else open_export(Path(arguments.file), arguments.namespace)
+        if export is not None:
+            for document in write_export(export, write):
                 counts[document["result"]] += 1
-                _print_line(document, as_json=arguments.json)
+                _print_result(document, as_json=arguments.json, is_line=False)
+        else:
+            with nullcontext(sys.stdin.buffer) if is_input else Path(arguments.file).open("rb") as stream:
+                for document in write_lines(stream, write):
+                    counts[document["result"]] += 1
+                    _print_result(document, as_json=arguments.json, is_line=True)
+    except IsADirectoryError as error:
+        raise InvalidImport(
+            f"{arguments.file} is a directory",
+            hint="to search its pages: `wikiholt add`; to import them: make a zip of it",
+        ) from error
     except OSError as error:
         raise InvalidImport(
-            f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; lines before it are written"
+            f"{arguments.file} cannot be read ({error.strerror})", hint="check its path; what precedes this is written"
         ) from error
+    notes = list(export.get_notes()) if export is not None else []
+    settings = {} if export is None else {k: v for k, v in export.settings.items() if k not in handle.wiki.settings}
+    if settings:
+        context.service.configure(arguments.slug, settings)
+        notes.append("settings of the wiki: " + ", ".join(f"{name}={value}" for name, value in settings.items()))
     if not arguments.json:
         results = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in BulkOutcome if counts[outcome])
-        slug, lines = arguments.slug, format_count(counts.total(), "line")
-        next_step = context.complete(f"Next: wikiholt sync {slug}")
-        sys.stdout.write(f"{slug}: {lines}: {results or 'nothing to do'}.\n{next_step}\n")
+        total = format_count(counts.total(), "line") if export is None else f"{export.format}, {counts.total():,} files"
+        lines = [f"{arguments.slug}: {total}: {results or 'nothing to do'}.", *(f"  {to_safe_line(n)}" for n in notes)]
+        if any(counts[outcome] for outcome in (BulkOutcome.CREATED, BulkOutcome.UPDATED, BulkOutcome.DELETED)):
+            lines.append(context.complete(f"Next: wikiholt sync {arguments.slug}"))
+        sys.stdout.write("\n".join([*lines, ""]))
     return InvalidPage.exit_code if counts[BulkOutcome.FAILED] else 0
 
 
-def _print_line(document: BulkResultDocument, *, as_json: bool) -> None:
+def _print_result(document: BulkResultDocument, *, as_json: bool, is_line: bool) -> None:
     error = document["error"]
     if as_json:
         sys.stdout.write(format_json(document, indent=None) + "\n")
         sys.stdout.flush()
     elif error is not None:
-        path = f" ({to_safe_line(document['path'])})" if document["path"] else ""
-        sys.stderr.write(f"line {document['line']}{path}: {error['code']}: {to_safe_line(error['message'])}\n")
+        path = to_safe_line(document["path"] or "")
+        name = (f"line {document['line']}" + (f" ({path})" if path else "")) if is_line else path
+        sys.stderr.write(f"{name}: {error['code']}: {to_safe_line(error['message'])}\n")

@@ -73,7 +73,7 @@ COMMANDS = {
         "wiki_commands",
         "delete a wiki's index, keys and registration; a repository that `create` did not make is not touched",
     ),
-    "import-pages": Summary("wikis", "import_command", "write pages from NDJSON, in commits of many pages"),
+    "import-pages": Summary("wikis", "import_command", "import NDJSON, a MediaWiki dump or an archive of notes"),
     "import": Summary("wikis", "import_command", "build one index per wiki from an index that several wikis shared"),
     "demo": Summary("wikis", "demo_command", "create two example wikis, index them and search them"),
     "serve": Summary("service", "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
@@ -251,6 +251,8 @@ def _fail_unknown(
     kind = "option" if option.startswith("-") else "argument"
     options = [text for action in command._actions for text in action.option_strings]
     hint = f"`{command.prog} --help` lists its options"
+    if option in ("-w", "--wiki") and any(action.metavar == "SLUG" for action in command._get_positional_actions()):
+        hint = f"name the wiki without it: `{command.prog} SLUG`"
     known = options if kind == "option" else ()
     command.fail(f"`{command.prog}` has no {kind} {option!r}", hint, option, known)
 

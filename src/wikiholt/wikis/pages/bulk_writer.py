@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from wikiholt.domain.git import Author, EntryKind, FileEdit, TreeEntry
+from wikiholt.domain.git import AttachedFile, Author, EntryKind, FileEdit, TreeEntry
 from wikiholt.errors import InputTooLarge, InvalidPage, WikiholtError
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_reader import fold_case, get_candidate_files, get_new_file
@@ -34,11 +34,11 @@ class BulkOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BulkLine:
-    """A page to write; without `content`, a page to delete."""
+    """A page to write; without `content`, a page to delete. Content of bytes is that of a file that is not a page."""
 
     number: int
     path: str
-    content: str | None
+    content: str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,10 @@ class _CheckedLine:
     line: BulkLine
     new_file: str
     data: bytes | None
+
+    @property
+    def is_attachment(self) -> bool:
+        return isinstance(self.line.content, bytes)
 
     @property
     def key(self) -> str:
@@ -95,6 +99,9 @@ class BulkWriter(PageWriter):
         return sorted(results, key=lambda result: result.number)
 
     def _check_line(self, line: BulkLine) -> _CheckedLine:
+        if isinstance(line.content, bytes):
+            self._check_attachment_size(line.content)
+            return _CheckedLine(line, line.path, line.content)
         data = None if line.content is None else self._encode(line.content)
         file = get_new_file(line.path)
         if data is not None:
@@ -119,10 +126,19 @@ class BulkWriter(PageWriter):
     def _commit_lines(self, group: Sequence[_CheckedLine], author: Author, message: str) -> list[BulkLineResult]:
         head = self._read_head()
         tree = _PageTree(self._source.read_tree(head) if head is not None else {})
-        files = {checked.key: tree.find_file(checked.line.path) for checked in group}
+        attachments = [checked.new_file for checked in group if checked.is_attachment]
+        for folder in {file.rpartition("/")[0] for file in attachments}:
+            if head is not None:
+                tree.add_attached_files(folder, self._source.list_attached_files(folder, head))
+        files = {
+            checked.key: tree.find_attached_file(checked.new_file)
+            if checked.is_attachment
+            else tree.find_file(checked.line.path)
+            for checked in group
+        }
         unchanged = self._find_unchanged(group, files, tree)
         edits = [
-            FileEdit(file or checked.new_file, checked.data, tree.get_blob(file))
+            FileEdit(file or checked.new_file, checked.data, tree.get_blob(file), is_attachment=checked.is_attachment)
             for checked in group
             if checked.key not in unchanged and ((file := files[checked.key]) or checked.data is not None)
         ]
@@ -147,6 +163,7 @@ class _PageTree:
 
     def __init__(self, entries: Mapping[str, TreeEntry]) -> None:
         self._blobs = {file: entry.blob for file, entry in entries.items() if entry.kind is EntryKind.FILE}
+        self._attached: dict[str, str] = {}
         self._files_by_key: dict[str, set[str]] = {}
         for file in self._blobs:
             for path in (file, get_page_path(file)):
@@ -161,8 +178,14 @@ class _PageTree:
         similar = self._files_by_key.get(fold_case(path), set())
         return next(iter(similar)) if len(similar) == 1 else None
 
+    def add_attached_files(self, folder: str, files: Mapping[str, AttachedFile]) -> None:
+        self._attached |= {f"{folder}/{name}" if folder else name: file.blob for name, file in files.items()}
+
+    def find_attached_file(self, file: str) -> str | None:
+        return file if self.get_blob(file) is not None else None
+
     def get_blob(self, file: str | None) -> str | None:
-        return None if file is None else self._blobs[file]
+        return None if file is None else self._blobs.get(file) or self._attached.get(file)
 
 
 def iter_batches(items: Iterable[T], get_bytes: Callable[[T], int]) -> Iterator[list[T]]:
@@ -198,4 +221,5 @@ def _make_failure(line: BulkLine, error: WikiholtError) -> BulkLineResult:
 
 
 def _make_message(edits: Sequence[FileEdit]) -> str:
-    return f"Import {len(edits)} page{'' if len(edits) == 1 else 's'}"
+    kind = "file" if any(edit.is_attachment for edit in edits) else "page"
+    return f"Import {len(edits)} {kind}{'' if len(edits) == 1 else 's'}"

@@ -61,11 +61,7 @@ class PageAttachments(PageWriter):
         self, path: str, filename: str, data: bytes, author: Author, message: str = "", *, create_only: bool = False
     ) -> AttachmentResult:
         """Attach a file to the page, replacing one with the same name. Raises PageExists if `create_only`."""
-        if len(data) > self._pipeline.max_bytes:
-            raise InputTooLarge(
-                f"the file has {len(data):,} bytes; the limit is {self._pipeline.max_bytes:,}",
-                hint="attach a smaller file, or raise page.max_bytes",
-            )
+        self._check_attachment_size(data)
 
         def attempt() -> AttachmentResult:
             _, page_file, attached = self._find_attached(path, filename)

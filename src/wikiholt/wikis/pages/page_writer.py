@@ -102,6 +102,13 @@ class PageWriter(PageReader):
             )
         return data
 
+    def _check_attachment_size(self, data: bytes) -> None:
+        if len(data) > self._pipeline.max_bytes:
+            raise InputTooLarge(
+                f"the file has {len(data):,} bytes; the limit is {self._pipeline.max_bytes:,}",
+                hint="attach a smaller file, or raise page.max_bytes",
+            )
+
     def _get_current(self, path: str, expected: str | None, head: str | None) -> PageFile:
         """The page at HEAD. Raises RevisionMismatch unless it was last changed by `expected`."""
         page_file = self._get_page(path, head)

@@ -73,11 +73,28 @@ def test_a_page_is_edited_with_preview_and_changes(managed: ManagedServer, visit
     assert written["last_commit"]["message"].strip() == "Longer"
 
 
+def test_the_page_of_an_unknown_address_has_the_links_of_the_wiki(managed: ManagedServer, visit: OpenTab) -> None:
+    page = managed.open(visit, "write", "Practices/Tea/Black", "text=New page", expected=("404",)).page
+    page.get_by_role("link", name="New page").click()
+    expect(page.get_by_label("Path")).to_be_visible()
+
+
 def test_a_document_has_no_link_to_the_editor(managed: ManagedServer, visit: OpenTab) -> None:
     managed.commit("Notes/manual.pdf", make_pdf(["Grease the bearing every week."]))
     page = managed.open(visit, "write", "read?page=Notes/manual.pdf", "text=Rename").page
     expect(page.get_by_role("link", name="Original")).to_be_visible()
     expect(page.get_by_role("link", name="Edit")).to_have_count(0)
+
+
+def test_the_message_after_saving_moves_no_search_box(managed: ManagedServer, visit: OpenTab) -> None:
+    page = managed.open(visit, "write", "read?page=Practices/Deploying", "text=Rename").page
+    page.set_viewport_size({"width": 1200, "height": 800})
+    before = page.locator(".read .box").bounding_box()
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.fill(TEXT, page.input_value(TEXT) + "\nNever on a Friday.\n")
+    page.click(SAVE)
+    expect(page.locator(".note.done")).to_have_text("Saved.")
+    assert page.locator(".read .box").bounding_box() == before
 
 
 def test_changes_are_those_of_the_writer_even_if_the_page_was_changed_meanwhile(

@@ -229,6 +229,12 @@ def test_an_unreachable_server_is_an_error_and_not_an_empty_list(server: WebServ
     expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached.")
 
 
+def test_an_invalid_query_cannot_be_retried(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=***", wait=".message", expected=("422",)).page
+    expect(page.get_by_role("alert")).to_contain_text("Use letters or digits.")
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     "text", ["<img src=x onerror=alert(1)>", "' \" < > &", "当番の引き継ぎ 🦦", "-", '"', "%00%ff"]
 )

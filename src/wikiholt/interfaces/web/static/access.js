@@ -1,5 +1,5 @@
 // What the user may do here. Links and buttons that need more are not shown.
-import { ROOT, get, key } from "./api.js";
+import { FIRST_PAGE, ROOT, get, key } from "./api.js";
 import { byId, el } from "./dom.js";
 import { renderKeyButton } from "./key.js";
 import { showMessage } from "./messages.js";
@@ -23,7 +23,7 @@ export async function showAccessLinks() {
   const next = byId("account") || byId("sign-in") || byId("key");
   const nav = next.closest("nav");
   for (const old of nav.querySelectorAll(".granted")) old.remove();
-  const add = (href, name, ...text) => next.before(el("a", { class: "granted", href, "aria-current": document.documentElement.dataset.view === name && !location.search ? "page" : null }, text));
+  const add = (href, name, ...text) => next.before(el("a", { class: "granted", href: new URL(href, FIRST_PAGE).pathname, "aria-current": document.documentElement.dataset.view === name && !location.search ? "page" : null }, text));
   const inWiki = Boolean(document.querySelector(".wiki-name")) || !access.operator;
   if (access.writable && inWiki) add("edit", "edit", "New", el("span", { class: "longer" }, " page"));
   if (isAdmin(access)) add("manage", "manage", "Manage");

@@ -3,9 +3,11 @@ import { addParameters, request, requestLines } from "./request.js";
 
 export { encodePath } from "./request.js";
 
-const BASE = new URL("api/v1/", new URL("./", location.href));
-const PAGE_PATH = new URL("./", location.href).pathname;
 export const ROOT = new URL(document.querySelector(".brand").getAttribute("href"), location.href).pathname;
+// The page of an unknown address may be deeper than the others.
+export const FIRST_PAGE = new URL((document.querySelector(".wiki-name") || document.querySelector(".brand")).getAttribute("href"), location.href);
+const BASE = new URL("api/v1/", FIRST_PAGE);
+const PAGE_PATH = FIRST_PAGE.pathname;
 
 const storageKey = (path) => `wikiholt.key:${path}`;
 
@@ -20,7 +22,7 @@ const getHeaders = () => { const secret = key.get(); return secret ? { Authoriza
 
 // A file of the wiki, such as an image.
 export async function fetchBlob(path) {
-  const response = await fetch(new URL(path, new URL("./", location.href)), { headers: getHeaders() });
+  const response = await fetch(new URL(path, FIRST_PAGE), { headers: getHeaders() });
   if (!response.ok) throw new Error(`status ${response.status}`);
   return response.blob();
 }

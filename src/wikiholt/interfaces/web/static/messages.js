@@ -36,7 +36,8 @@ export function showProblem(area, problem, retry) {
   if (hint) box.append(el("p", { class: "hint" }, toSentence(hint)));
   if (problem.status === 401 || problem.status === 403) box.append(renderKeyButton(message, hint, retry));
   else if (delay) startCountdown(box, Math.min(MAX_DELAY_S, Math.ceil(delay * 2 ** repeats)), retry);
-  if (problem.status !== 401 && problem.status !== 403) box.append(el("button", { type: "button", on: { click: retry } }, delay ? "Try now" : "Try again"));
+  // What is invalid stays invalid.
+  if (![401, 403, 422].includes(problem.status)) box.append(el("button", { type: "button", on: { click: retry } }, delay ? "Try now" : "Try again"));
   area.append(box);
   if (problem.status === 0) { onOnline = () => { repeats = 0; retry(); }; addEventListener("online", onOnline, { once: true }); }
 }

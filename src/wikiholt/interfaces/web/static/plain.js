@@ -23,7 +23,7 @@ function setUp() {
   const current = getMain().querySelector(".tree [aria-current]");
   if (current) { const tree = current.closest(".tree"); tree.scrollTop = current.offsetTop - tree.clientHeight / 2; }
   const main = getMain();
-  if (!main.dataset.status) showMessageLeft(main);
+  if (!main.dataset.status) showMessageLeft(main.querySelector(".document") || main);
   if (isRefused() && !hasAccount()) main.querySelector(".actions").prepend(renderKeyButton("", KEY_HINT, load));
   addReadingTools(main.querySelector(".document > .page"));
   showAccessLinks().then((access) => addPageActions(main, access));
