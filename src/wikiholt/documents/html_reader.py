@@ -164,7 +164,8 @@ class _LinkedReader(_TextReader):
         if tag == "a" and (target := self._find_target(values.get("href") or "")):
             self._link = (target, self._text, len(self._text))
         elif tag == "img" and (target := self._find_target(values.get("src") or "")):
-            self._text.append(self._keep(values.get("alt") or "", target, "!"))
+            label = values.get("alt") or values.get("data-linked-resource-default-alias") or ""
+            self._text.append(self._keep(label, target, "!"))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "a" and self._link is not None:

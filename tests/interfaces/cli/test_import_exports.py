@@ -305,7 +305,7 @@ def test_a_confluence_space_keeps_its_hierarchy_links_and_attachments(
                 '<p>See <a href="22.html#Setup-HowTo">the <b>setup</b></a>, <a href="https://a.org/x">web</a>, '
                 '<a href="https://t.atlassian.net/wiki/spaces/TEAM/pages/22/Setup">online</a> and '
                 '<a href="attachments/11/77.pdf">the report</a>.</p>'
-                '<p><img src="attachments/11/78.png" alt="a cup"></p>'
+                '<p><img src="attachments/11/78.png" data-linked-resource-default-alias="cup.png"></p>'
                 '<p><a href="attachments/11/77.pdf"><img src="attachments/thumbnails/11/77"></a></p>',
                 '<a href="attachments/11/77.pdf">Year report.pdf</a> (application/pdf)<br/>'
                 '<a href="attachments/11/78.png">cup.png</a> (image/png)<br/>',
@@ -330,7 +330,7 @@ def test_a_confluence_space_keeps_its_hierarchy_links_and_attachments(
     assert {name: content.decode() for name, content in read_files(data).items()} == {
         "Home.md": '---\ntitle: "Home"\nupdated: "2021-03-05"\nauthor: "Grace H."\n---\n\n'
         "See [the setup](Home/Setup%20%3C1%3E.md#how-to), [web](https://a.org/x), [online](Home/Setup%20%3C1%3E.md)"
-        " and [the report](Home/Year%20report.pdf).\n\n![a cup](Home/cup.png)\n\n"
+        " and [the report](Home/Year%20report.pdf).\n\n![cup.png](Home/cup.png)\n\n"
         "[Year report.pdf](Home/Year%20report.pdf)\n",
         "Home/Setup <1>.md": '---\ntitle: "Setup <1>"\nupdated: "2021-03-05"\nauthor: "Grace H."\n---\n\n'
         "## How To\n\n- one\n\n| A | B |\n| --- | --- |\n| [Home](../Home.md) | 2 |\n\n``````\nx = 1\n``````\n\ngone\n",
