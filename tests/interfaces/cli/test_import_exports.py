@@ -1,8 +1,10 @@
 """`import-pages` with the exports of other programs."""
 
 import bz2
+import gzip
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -108,6 +110,20 @@ def test_a_damaged_dump_gives_the_pages_before_the_damage(run: CommandRunner, da
     assert list(read_files(data)) == ["Home.md"]
 
 
+@pytest.mark.parametrize(("compress", "end"), [(gzip.compress, b""), (bz2.compress, b"BZh9 damaged")])
+def test_a_damaged_compressed_dump_gives_the_pages_before_the_damage(
+    run: CommandRunner, data: Path, tmp_path: Path, compress: Callable[[bytes], bytes], end: bytes
+) -> None:
+    first = (_SITE_INFO + make_page("Home", " ".join(map(str, range(50_000))))).encode()
+    rest = (make_page("Other", "x") + "</mediawiki>").encode()
+    content = compress(first) + (end or compress(rest)[:-20])
+    (tmp_path / "dump").write_bytes(content)
+    code, _, err = run("import-pages", "notes", str(tmp_path / "dump"))
+    assert code == 2
+    assert "only 1 pages are imported: the " in err
+    assert list(read_files(data)) == ["Home.md"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -117,6 +133,7 @@ def test_a_damaged_dump_gives_the_pages_before_the_damage(run: CommandRunner, da
         (b"PK\x03\x04 cut", "damaged or incomplete zip"),
         (b"7z\xbc\xaf\x27\x1c", "7z archive"),
         (b"BZh91AY cut", "is damaged"),
+        (b'<?xml version="1.0" encoding="utf-0"?><mediawiki></mediawiki>', "the encoding of the XML is unknown"),
     ],
 )
 def test_a_wrong_file_is_an_error_that_says_why(

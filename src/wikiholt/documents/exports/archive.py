@@ -91,6 +91,10 @@ class ExportArchive:
         try:
             with self._zip.open(member.info) as stream:
                 data = stream.read(limit + 1)
+        except NotImplementedError as error:
+            raise UnreadableMember(
+                "it is compressed by an unknown method; create the archive as a plain zip"
+            ) from error
         except RuntimeError as error:
             raise UnreadableMember("it is encrypted with a password; create the archive without one") from error
         except _DAMAGES as error:

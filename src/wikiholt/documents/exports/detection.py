@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, cast
@@ -38,7 +39,7 @@ def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | No
         try:
             with open_stream(path) as stream:
                 head = stream.read(_HEAD_BYTES)
-        except (OSError, EOFError, lzma.LZMAError) as error:
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             raise InvalidImport(f"{path.name} is damaged ({error})", hint="download it again") from error
     text = _decode_head(head).lstrip("\ufeff \r\n\t")
     if text.startswith("<"):

@@ -2,6 +2,7 @@
 
 import lzma
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -256,7 +257,11 @@ class MediaWikiDump:
                         return
         except expat.ExpatError as error:
             self._fault = f": the XML is damaged at line {error.lineno:,} ({expat.ErrorString(error.code)})"
-        except (EOFError, lzma.LZMAError) as error:
+        except (LookupError, ValueError) as error:
+            self._fault = f": the encoding of the XML is unknown ({error})"
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk, and not the content
             self._fault = f": the file is damaged ({error})"
 
     # Titles.
