@@ -110,18 +110,18 @@ def test_a_damaged_dump_gives_the_pages_before_the_damage(run: CommandRunner, da
     assert list(read_files(data)) == ["Home.md"]
 
 
-@pytest.mark.parametrize(("compress", "end"), [(gzip.compress, b""), (bz2.compress, b"BZh9 damaged")])
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress])
 def test_a_damaged_compressed_dump_gives_the_pages_before_the_damage(
-    run: CommandRunner, data: Path, tmp_path: Path, compress: Callable[[bytes], bytes], end: bytes
+    run: CommandRunner, data: Path, tmp_path: Path, compress: Callable[[bytes], bytes]
 ) -> None:
-    first = (_SITE_INFO + make_page("Home", " ".join(map(str, range(50_000))))).encode()
+    first = (_SITE_INFO + make_page("Home", "tea") + make_page("Numbers", " ".join(map(str, range(50_000))))).encode()
     rest = (make_page("Other", "x") + "</mediawiki>").encode()
-    content = compress(first) + (end or compress(rest)[:-20])
-    (tmp_path / "dump").write_bytes(content)
+    (tmp_path / "dump").write_bytes(compress(first) + compress(rest)[:-20])
     code, _, err = run("import-pages", "notes", str(tmp_path / "dump"))
     assert code == 2
-    assert "only 1 pages are imported: the " in err
-    assert list(read_files(data)) == ["Home.md"]
+    assert "pages are imported: the file is damaged" in err
+    assert "Home.md" in read_files(data)
+    assert "Other.md" not in read_files(data)
 
 
 @pytest.mark.parametrize(
