@@ -40,7 +40,7 @@ def convert(text: str) -> ConvertedWikitext:
          '```python\nx = "[[a]]" # {{t}}\n```'),
         ("<code>a|{{b}}</code> <nowiki>[[a]]</nowiki>", "`a|{{b}}` \\[\\[a\\]\\]"),
         ("a<!-- [[hidden]] --> b<br>c", "a b\nc"),
-        ("{{lang|de|Haus}} {{PAGENAME}} {{clear}}.", "de, Haus Berlin ."),
+        ("{{lang|de|Haus}} {{PAGENAME}} {{clear}}.", "de Haus Berlin ."),
         ("{{Infobox\n| name = [[A]]\n| image_size = 9px\n}}\nText", "- name: [A](A.md)\n\nText"),
         ("{{a|{{b|[[c|d]]}}}}", "[d](c.md)"),
         ("{{unclosed [[A]]", "{{unclosed [A](A.md)"),
@@ -59,6 +59,11 @@ def test_a_table_keeps_its_cells() -> None:
     assert convert(table).text == (
         "**Sizes**\n\n| Name | Size |\n| --- | --- |\n| [b](A.md) | 3 |\n| two lines | x\\|y |\n\nEnd\n"
     )
+
+
+def test_lists_in_a_table_stay_readable() -> None:
+    assert convert("{|\n|- valign=top\n|\n* one\n* two\n|}").text == "- one\n- two\n"
+    assert convert("{|\n|\n* one\n* two\n| three\n|}").text == "| one, two | three |\n| --- | --- |\n"
 
 
 def test_categories_templates_and_files_are_counted() -> None:

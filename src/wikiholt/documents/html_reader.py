@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 from wikiholt.documents.markdown_writer import MarkdownWriter, escape
 from wikiholt.text.charset import decode_bytes
@@ -163,14 +164,15 @@ class _LinkedReader(_TextReader):
         if tag == "a" and (target := self._find_target(values.get("href") or "")):
             self._link = (target, self._text, len(self._text))
         elif tag == "img" and (target := self._find_target(values.get("src") or "")):
-            self._text.append(self._keep(values.get("alt") or "", target, "!"))
+            label = values.get("alt") or values.get("data-linked-resource-default-alias") or ""
+            self._text.append(self._keep(label, target, "!"))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "a" and self._link is not None:
             target, text, start = self._link
             self._link = None
-            label = "".join(text[start:])
-            if text is self._text and label.strip():  # no block begins in the link
+            label = "".join(text[start:]).strip() or unquote(target.rpartition("/")[2])
+            if text is self._text:  # no block begins in the link
                 text[start:] = [self._keep(label, target, "")]
         super().handle_endtag(tag)
 

@@ -128,6 +128,14 @@ def test_a_wrong_file_is_an_error_that_says_why(
     assert message in err
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_dump_may_be_utf_16(run: CommandRunner, data: Path, tmp_path: Path, encoding: str) -> None:
+    dump = '<?xml version="1.0" encoding="utf-16"?>' + _SITE_INFO + make_page("Tee", "grün") + "</mediawiki>"
+    (tmp_path / "dump.xml").write_bytes(dump.encode(encoding))
+    assert run("import-pages", "notes", str(tmp_path / "dump.xml")).code == 0
+    assert "grün".encode() in read_files(data)["Tee.md"]
+
+
 def test_an_unknown_namespace_is_an_error_that_names_those_of_the_dump(run: CommandRunner, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", make_page("Home", "tea"))
     code, _, err = run("import-pages", "notes", dump, "--namespace", "Manual")
@@ -223,7 +231,8 @@ def test_a_notion_export_keeps_links_databases_and_dates(
         f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
         f"Home {home}/cup 1.png": "PNG",
         f"Home {home}/Tasks {tasks}.csv": "Name,Status\nOnly the view,x\n",
-        f"Home {home}/Tasks {tasks}_all.csv": '\ufeffName,Status\nBuy tea (now),"Done|soon"\nWait,[x](y)\n',
+        f"Home {home}/Tasks {tasks}_all.csv": '\ufeffName,Status\nBuy tea (now),"Done|soon"\nWait,[x](y)\n'
+        f'Related,"Buy tea (now) (Tasks%20{tasks}/Buy%20tea%20(now)%20{row}.md), Home (../Home%20{home}.md)"\n',
         f"Home {home}/Tasks {tasks}/Buy tea (now) {row}.md": "# Buy tea (now)\n\nStatus: Done\nDue?: May 2, 2024\n"
         f"Last edited time: June 3, 2024 10:12 AM\n\nBack [home](../../Home%20{home}.md)\n",
         f"Untitled {untitled}.md": "# Untitled\n\nNote: this is text\n",
@@ -247,7 +256,8 @@ def test_a_notion_export_keeps_links_databases_and_dates(
         f" `[code](Home%20{home}.md)` [web](https://a.org/x_(y))\n",
         "Home/cup 1.png": "PNG",
         "Home/Tasks.md": '---\ntitle: "Tasks"\n---\n\n| Name | Status |\n| --- | --- |\n'
-        "| [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md) | Done\\|soon |\n| Wait | [x]\\(y) |\n",
+        "| [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md) | Done\\|soon |\n| Wait | [x]\\(y) |\n"
+        "| Related | [Buy tea (now)](Tasks/Buy%20tea%20%28now%29.md), [Home](../Home.md) |\n",
         "Home/Tasks/Buy tea (now).md": '---\ntitle: "Buy tea (now)"\nupdated: "2024-06-03T10:12:00+00:00"\n'
         'Status: "Done"\n'
         '"Due?": "May 2, 2024"\nLast edited time: "June 3, 2024 10:12 AM"\n---\n\nBack [home](../../Home.md)\n',
@@ -295,7 +305,8 @@ def test_a_confluence_space_keeps_its_hierarchy_links_and_attachments(
                 '<p>See <a href="22.html#Setup-HowTo">the <b>setup</b></a>, <a href="https://a.org/x">web</a>, '
                 '<a href="https://t.atlassian.net/wiki/spaces/TEAM/pages/22/Setup">online</a> and '
                 '<a href="attachments/11/77.pdf">the report</a>.</p>'
-                '<p><img src="attachments/11/78.png" alt="a cup"></p>',
+                '<p><img src="attachments/11/78.png" data-linked-resource-default-alias="cup.png"></p>'
+                '<p><a href="attachments/11/77.pdf"><img src="attachments/thumbnails/11/77"></a></p>',
                 '<a href="attachments/11/77.pdf">Year report.pdf</a> (application/pdf)<br/>'
                 '<a href="attachments/11/78.png">cup.png</a> (image/png)<br/>',
             ),
@@ -319,7 +330,8 @@ def test_a_confluence_space_keeps_its_hierarchy_links_and_attachments(
     assert {name: content.decode() for name, content in read_files(data).items()} == {
         "Home.md": '---\ntitle: "Home"\nupdated: "2021-03-05"\nauthor: "Grace H."\n---\n\n'
         "See [the setup](Home/Setup%20%3C1%3E.md#how-to), [web](https://a.org/x), [online](Home/Setup%20%3C1%3E.md)"
-        " and [the report](Home/Year%20report.pdf).\n\n![a cup](Home/cup.png)\n",
+        " and [the report](Home/Year%20report.pdf).\n\n![cup.png](Home/cup.png)\n\n"
+        "[Year report.pdf](Home/Year%20report.pdf)\n",
         "Home/Setup <1>.md": '---\ntitle: "Setup <1>"\nupdated: "2021-03-05"\nauthor: "Grace H."\n---\n\n'
         "## How To\n\n- one\n\n| A | B |\n| --- | --- |\n| [Home](../Home.md) | 2 |\n\n``````\nx = 1\n``````\n\ngone\n",
         "Home/Year report.pdf": "PDF",

@@ -56,10 +56,12 @@ def run_over_stdio(
     mode: str = "auto",
     message_handler: Any = None,
     directory: Path | None = None,
+    keep_warm: int = 0,
 ) -> T:
     """Run `work` with an MCP client that starts `wikiholt mcp` in this directory and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    environment["WIKIHOLT_SEARCH_KEEP_WARM"] = str(keep_warm)
 
     async def run() -> T:
         parameters = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=directory)

@@ -28,7 +28,7 @@ _ONLINE = re.compile(
 )
 _TITLE = re.compile(r"""<span id=["']title-text["']>([^<]{1,1000})</span>|<title>([^<]{1,1000})</title>""")
 _BREADCRUMBS = re.compile(r"""<ol id=["']breadcrumbs["']>""")
-_CRUMB = re.compile(r"""<a href=["']([^"'<>]{1,1000})["']>([^<]{1,1000})</a>""")
+_CRUMB = re.compile(r"""<a href=["']([^"'<>]{1,1000})["']>([^<]{0,1000})</a>""")
 _METADATA = re.compile(r"""<div class=["']page-metadata["']>""")
 _PERSON = re.compile(r"""<span class=["'](?:author|editor)["']>([^<]{1,300})</span>""")
 _DATE = re.compile(r"\b([A-Z][a-z]{2} \d{1,2}, \d{4}|\d{4}-\d{2}-\d{2})\b")
@@ -151,7 +151,7 @@ def _parse_page(name: str, text: str) -> _SpacePage:
         crumbs = _CRUMB.findall(_cut(text, start.end(), "</ol>"))
     match = _TITLE.search(text)
     title = _to_plain(match[1] or match[2]) if match else name.rpartition("/")[2]
-    if crumbs:
+    if crumbs and crumbs[0][1].strip():
         title = title.removeprefix(f"{_to_plain(crumbs[0][1])} : ") or title
     fields: dict[str, str] = {}
     if start := _METADATA.search(text):

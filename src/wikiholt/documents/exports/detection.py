@@ -40,9 +40,7 @@ def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | No
                 head = stream.read(_HEAD_BYTES)
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise InvalidImport(f"{path.name} is damaged ({error})", hint="download it again") from error
-    text = head.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace").lstrip(
-        "\ufeff \r\n\t"
-    )
+    text = _decode_head(head).lstrip("\ufeff \r\n\t")
     if text.startswith("<"):
         if not re.search(r"<mediawiki\b", text):
             raise InvalidImport(f"{path.name} is XML or HTML, but no MediaWiki dump", hint=f"import {_FORMATS}")
@@ -50,6 +48,13 @@ def open_export(path: Path, namespaces: Sequence[str] = ()) -> ExportReader | No
     if is_compressed or "\0" in text:
         raise InvalidImport(f"the format of {path.name} is unknown", hint=f"import {_FORMATS}")
     return None
+
+
+def _decode_head(head: bytes) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head.decode("utf-16", "replace")
+    encoding = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(head[:2], "utf-8")
+    return head.decode(encoding, "replace")
 
 
 def open_stream(path: Path) -> IO[bytes]:

@@ -31,7 +31,9 @@ _LINK = re.compile(r"(?<=\]\()([^()\s<>]{1,2000}(?:\([^()\s<>]{0,500}\)[^()\s<>]
 _ONLINE = re.compile(r"https://(?:www\.)?notion\.so/(?:[^\s?#/]{1,200}/)?[^\s?#/]{0,500}?([0-9a-f]{32})(?:\?|\Z)")
 _TITLE = re.compile(r"\A\s{0,20}# (.{1,500})\n")
 _PROPERTY = re.compile(r"([^\s:\[\]#*`>|-][^:\n]{0,60}): (.{0,2000})\Z")
-_UPDATED = ("last edited time", "last edited", "updated", "created time", "created", "date")
+_RELATION = re.compile(r" \((\S{1,1500}?[0-9a-f]{32}\.(?:md|csv))\)")
+"""What follows the name of a page in a column that relates rows."""
+_UPDATED = ("last edited time", "last edited", "updated", "created time", "date created", "created", "date")
 _DATE_FORMATS = ("%B %d, %Y %I:%M %p", "%B %d, %Y %H:%M", "%B %d, %Y", "%Y/%m/%d %H:%M", "%Y/%m/%d")
 _MAX_ROWS = 20_000
 
@@ -48,7 +50,8 @@ class NotionExport:
         for archive in archives:  # the parts of a large export
             for name, member in archive.members.items():
                 path = _EXPORT_FOLDER.sub("", _EXPORT_FOLDER.sub("", name))
-                self._members.setdefault(path, (archive, member))
+                if path.rpartition("/")[2] != "index.html":  # a list of the pages
+                    self._members.setdefault(path, (archive, member))
         self._files = self._assign_files()
         self._databases = {
             file.removesuffix(".md") for path, file in self._files.items() if get_extension(path) == ".csv"
@@ -101,7 +104,9 @@ class NotionExport:
         found = _EXPORT_FOLDER.sub("", normpath(join(dirname(path), target)))
         if found in self._files:
             return self._files[found]
-        return self._files.get(re.sub(r"\.csv\Z", "_all.csv", found), "")
+        # A database is written as a table, but some links to it name a page.
+        named = _ID.search(found.rpartition("/")[2])
+        return self._files.get(self._paths_by_id.get(named[1], ""), "") if named else ""
 
     def _convert_page(self, path: str, text: str) -> str:
         title = _TITLE.match(text)
@@ -119,9 +124,23 @@ class NotionExport:
         fields: dict[str, str | Sequence[str]] = {
             "title": title[1].strip() if title else "",
             "updated": _find_date(properties),
-            **{key: rewrite(value) for key, value in properties.items() if key.lower() not in ("title", "updated")},
+            **{
+                key: _RELATION.sub("", value)
+                for key, value in properties.items()
+                if key.lower() not in ("title", "updated")
+            },
         }
         return add_frontmatter(protect_parts(body, _CODE, rewrite), fields)
+
+    def _convert_cell(self, cell: str, path: str) -> str:
+        """The cell as Markdown, with links to the pages that it relates to."""
+        parts: list[str] = []
+        end = 0
+        for match in _RELATION.finditer(cell):
+            name, end = escape(cell[end : match.start()].removeprefix(", ")), match.end()
+            file = self._find_file(unquote(match[1]), path)
+            parts.append(f"[{name}]({make_link_target(file, self._files[path])})" if file else name)
+        return ", ".join([*parts, *filter(None, [escape(cell[end:].removeprefix(", "))])])
 
     def _convert_database(self, path: str, text: str) -> str:
         file, title = self._files[path], _strip_name(path)
@@ -130,7 +149,7 @@ class NotionExport:
         rows: list[list[str]] = []
         try:
             for row in csv.reader(StringIO(text.removeprefix("\ufeff"), newline="")):
-                cells = [escape(cell) for cell in row]
+                cells = [self._convert_cell(cell, path) for cell in row]
                 if row and row[0] in rows_by_title:
                     cells[0] = f"[{cells[0]}]({make_link_target(rows_by_title[row[0]], file)})"
                 rows.append(cells)

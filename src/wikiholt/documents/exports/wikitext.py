@@ -42,6 +42,7 @@ _FILE_OPTION = re.compile(
 _QUOTES = re.compile(r"'{2,}")
 _STAR = re.compile(r"(?<=\S)\*|\*(?=\S)")
 _CELL_ATTRIBUTES = re.compile(r"[^|\[\]{}\x02\x03]{0,500}=[^|\[\]{}\x02\x03]{0,500}\|(?!\|)")
+_CELL_ITEM = re.compile(r"\n[*#:;]{1,20}")
 _PLACEHOLDER = re.compile(r"\x02(\d{1,9})\x03")
 _REF_NAME = re.compile(r"""name\s{0,5}=\s{0,5}["']?([^"'/>]{1,100})""", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""lang\s{0,5}=\s{0,5}["']?([\w+#-]{1,20})""", re.IGNORECASE)
@@ -201,7 +202,7 @@ class _Converter:
             return self._title
         if name in ("!", "="):
             return {"!": "|"}.get(name, name)
-        if name.startswith(("DEFAULTSORT", "DISPLAYTITLE", "SORTIERUNG")):
+        if name.startswith(("DEFAULTSORT", "DISPLAYTITLE", "SORTIERUNG")) or name.lower() == "reflist":
             return ""
         self.templates += 1
         named: dict[str, str] = {}
@@ -221,7 +222,7 @@ class _Converter:
             url = named.get("url", "")
             plain.append(f"[{url} {title}]" if url.startswith("http") else title)
         plain += [named[key] for key in ("text", "quote", "content", "author", "last") if key in named]
-        return ", ".join(plain)
+        return " ".join(plain)
 
     def _convert_tags(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:
@@ -297,14 +298,18 @@ class _Converter:
                 cells = re.split(r"\|\||!!", line[1:]) if line[0] == "!" else line[1:].split("||")
                 rows[-1] += [_CELL_ATTRIBUTES.sub("", cell, count=1).strip() for cell in cells]
             elif rows and rows[-1]:
-                rows[-1][-1] += f" {line}"
+                rows[-1][-1] += f"\n{line}"
         yield from self._format_rows(rows)
 
     def _format_rows(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
-        yield from ("", *format_table([[self._format_cell(cell) for cell in row] for row in rows]), "")
+        if max(map(len, rows), default=0) == 1:  # it is only there for the layout
+            yield from self._convert_lines("\n\n".join(cell for row in rows for cell in row))
+        else:
+            yield from ("", *format_table([[self._format_cell(cell) for cell in row] for row in rows]), "")
 
     def _format_cell(self, cell: str) -> str:
-        return self._restore(self._convert_inline(cell.lstrip("*# "))).replace("\x04", " ")
+        text = _CELL_ITEM.sub(", ", cell.lstrip("*#:; \n"))
+        return self._restore(self._convert_inline(text.replace("\n", " "))).replace("\x04", " ")
 
     # Text.
 

@@ -41,17 +41,17 @@ def run_stop(context: CommandContext) -> int:
     return context.print_result({"stopped": stopped}, [line])
 
 
-def start_background(settings: "Settings", arguments: Namespace) -> None:
+def start_background(settings: "Settings", arguments: Namespace, *, replace: bool = True) -> None:
     """Start the process for a command with these arguments, unless it runs or is turned off.
 
-    One of another version or with other settings is replaced. Never raises: commands do without it.
+    With `replace`, one of another version or with other settings is replaced. Never raises: commands do without it.
     """
     if not settings.search_keep_warm or settings.store:
         return
     with suppress(OSError, ValueError):
         running = _read_running(settings.data)
         if running is not None:
-            if running.get("settings") == fingerprint_settings(settings):
+            if not replace or running.get("settings") == fingerprint_settings(settings):
                 return
             stop_background(settings.data)
         options = [("--data", settings.data), *([("--config", arguments.config)] if arguments.config else [])]

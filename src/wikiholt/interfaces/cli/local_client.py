@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from wikiholt.api.filter_params import FILTER_PARAMS
+from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Wiki
 from wikiholt.interfaces.cli.folder_scope import is_home_or_above
 from wikiholt.interfaces.cli.selection import find_wikis_of_folder
-from wikiholt.interfaces.http.local_owner import SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
+from wikiholt.interfaces.http.local_owner import INTERFACE_HEADER, SETTINGS_HEADER, SOCKET_NAME, fingerprint_settings
 
 if TYPE_CHECKING:
     from wikiholt.api.documents.search_documents import SearchResultDocument
@@ -31,16 +32,16 @@ _REPLY_TIMEOUT_S = 60.0
 class LocalService:
     """The service that answers at the socket in the data directory."""
 
-    def __init__(self, settings: "Settings") -> None:
+    def __init__(self, settings: "Settings", interface: SearchInterface = SearchInterface.CLI) -> None:
         self._path = settings.data / SOCKET_NAME
-        self._header = f"{SETTINGS_HEADER}: {fingerprint_settings(settings)}"
+        self._headers = f"{SETTINGS_HEADER}: {fingerprint_settings(settings)}\r\n{INTERFACE_HEADER}: {interface}"
 
     def get(self, path: str, params: Sequence[tuple[str, object]] = (), slug: str = "") -> Any:
         """The JSON document at this path of the HTTP API, or of that of one wiki; None if there is no service, or if it
         does not answer so."""
         target = f"{f'/w/{slug}' if slug else ''}/api/v1/{path}?{urlencode(params)}"
         # Importing a client takes longer than the request.
-        request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{self._header}\r\n\r\n"
+        request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{self._headers}\r\n\r\n"
         with suppress(OSError, ValueError), connect(self._path) as connection:
             connection.settimeout(_REPLY_TIMEOUT_S)
             connection.sendall(request.encode("ascii"))

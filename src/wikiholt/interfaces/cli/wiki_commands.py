@@ -96,7 +96,7 @@ def _check_not_registered(context: CommandContext, source: str) -> None:
 
 def run_create(context: CommandContext) -> int:
     wiki = context.service.create(context.arguments.slug, _get_settings(context.arguments))
-    next_step = context.complete(f"Next: wikiholt import-pages {wiki.slug} FILE.ndjson")
+    next_step = context.complete(f"Next: wikiholt import-pages {wiki.slug} FILE")
     return context.print_result(build_wiki_document(wiki), [f"Created {wiki.slug}, without pages.", next_step])
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 SOCKET_NAME = "search.sock"
 SETTINGS_HEADER = "Wikiholt-Settings"
 """The request header with the fingerprint of the command's settings."""
+INTERFACE_HEADER = "Wikiholt-Interface"
+"""The request header with the interface for which the owner's process searches, if it is not the command line."""
 OWNER_KEY = "wikiholt.owner"
 """The key in the state of the ASGI scope, which the server sets for connections of the owner."""
 OWNER = Key("owner", None, Scope.READ, "the owner of the data directory", datetime.min.replace(tzinfo=UTC), None)

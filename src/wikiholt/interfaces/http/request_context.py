@@ -23,7 +23,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Person, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.local_owner import OWNER, is_owner
+from wikiholt.interfaces.http.local_owner import INTERFACE_HEADER, OWNER, is_owner
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.interfaces.http.sign_in import (
     SAFE_METHODS,
@@ -214,7 +214,8 @@ class RequestContext:
     def _open_session(self, grant: Grant) -> WikiSession:
         session = self._application.open_session(grant)
         if grant.client is OWNER:
-            return replace(session, interface=SearchInterface.CLI)
+            is_mcp = self._request.headers.get(INTERFACE_HEADER) == SearchInterface.MCP
+            return replace(session, interface=SearchInterface.MCP if is_mcp else SearchInterface.CLI)
         return replace(session, author=grant.person.to_author()) if grant.person is not None else session
 
     def require_key(self) -> None:

@@ -51,7 +51,7 @@ from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources
 from wikiholt.interfaces.mcp.errors import format_error, format_invalid_arguments
 from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
-from wikiholt.interfaces.mcp.tool import Tool, adapt_names
+from wikiholt.interfaces.mcp.tool import DocumentFinder, Tool, adapt_names
 from wikiholt.interfaces.mcp.tools import SEVERAL_WIKIS_TOOLS, get_tools
 from wikiholt.interfaces.mcp.wiki_description import describe_wiki
 from wikiholt.wikis.multi_search import OpenedWikis
@@ -86,6 +86,8 @@ class ToolContext:
     """Raises if the caller may no longer use the wiki. For requests that last."""
     write_hint: str = ""
     """How to allow writing, where that takes no key."""
+    find_elsewhere: DocumentFinder | None = None
+    """Asks another process that has a model in memory."""
 
     def describe(self) -> str:
         """What the wikis are about, a line for each."""
@@ -177,7 +179,7 @@ class _ServerHandlers:
             wiki = tool_context.open()
             if tool.reads_index:
                 self._wait_for_own_writes(wiki)
-            document = tool.run(wiki, call)
+            document = tool.run(wiki, call, tool_context.find_elsewhere)
             if tool.is_write:
                 wiki.handle.record_write(document["revision"])
             return _make_result(document, tool.format_text)

@@ -58,6 +58,8 @@ class ToolCall:
     """The limit of the answer in tokens."""
 
 
+DocumentFinder = Callable[[Operation, Any], Any]
+"""Returns the document of an operation with these parameters from another process, or None."""
 Presenter = Callable[[Any, ToolCall], Any]
 """Returns the structured content that an agent gets of a document."""
 
@@ -108,8 +110,10 @@ class Tool:
         budget = getattr(answer, "max_tokens", None) or max_tokens
         return ToolCall(self.name, sent, answer, parameters, budget)
 
-    def run(self, opened: WikiSession | OpenedWikis, call: ToolCall) -> Any:
-        """The structured content of the answer."""
+    def run(
+        self, opened: WikiSession | OpenedWikis, call: ToolCall, find_elsewhere: DocumentFinder | None = None
+    ) -> Any:
+        """The structured content of the answer, from the document of another process if that has one."""
         if isinstance(opened, OpenedWikis):
             assert self.operation.run_several is not None, "only such tools are offered"
             chosen = _choose_wikis(opened, call.parameters.wiki)
@@ -119,14 +123,16 @@ class Tool:
             return self.present(self.operation.run(opened, call.parameters), call)
         if isinstance(call.parameters, SearchParameters):
             wait_for_index(opened, call.parameters)
-        return self.present(self._run_with_index(opened, call), call)
+        return self.present(self._run_with_index(opened, call, find_elsewhere), call)
 
-    def _run_with_index(self, wiki: WikiSession, call: ToolCall) -> Any:
+    def _run_with_index(self, wiki: WikiSession, call: ToolCall, find_elsewhere: DocumentFinder | None) -> Any:
         """The document, which says whether the index is stale."""
         try:
             with wiki.open_snapshot() as snapshot:
                 is_versioned = self.operation.caching is Caching.VERSION
-                document = self.operation.run(wiki, call.parameters, *((snapshot,) if is_versioned else ()))
+                document = find_elsewhere(self.operation, call.parameters) if find_elsewhere is not None else None
+                if document is None:
+                    document = self.operation.run(wiki, call.parameters, *((snapshot,) if is_versioned else ()))
                 return document if "stale" in document else {**document, "stale": _is_stale(snapshot)}
         except IndexMissing:
             if self.operation.needs_index:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from tests.interfaces.mcp.mcp_client import get_document, run_in_thread
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.interfaces.http.local_owner import SOCKET_NAME
 
@@ -149,3 +152,45 @@ def test_the_process_ends_when_it_is_idle_or_its_data_is_gone_or_a_service_start
         shutil.rmtree(folder.data)
         assert process.wait(TIMEOUT_S) == 0
     assert not folder.data.exists()
+
+
+def test_agents_search_in_the_same_process_and_load_no_model(folder: Folder) -> None:
+    folder.run("search", "page 77", keep_warm=0)
+    command = ["-P", "-m", "wikiholt", "--data", str(folder.data), "mcp"]
+    environment = os.environ | {"WIKIHOLT_SEARCH_KEEP_WARM": "10"}
+    server = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=folder.pages)
+
+    async def search(client: Client) -> tuple[str, bool]:
+        """The best page, and whether the agent's own process has the model in memory."""
+        query = {"query": "which page has the number 77", "tag": [], "n": 3}
+        document = get_document(await client.call_tool("search", query))
+        return document["results"][0]["id"], any(map(has_model, list_children()))
+
+    async def work() -> None:
+        async with Client(stdio_client(server)) as client:
+            assert await search(client) == ("page-077", False)
+            folder.run("stop")  # the next search starts it again
+            assert await search(client) == ("page-077", False)
+            assert folder.get_running() is not None
+            shown = get_document(await client.call_tool("ask", {"query": "what is the number of page 77?"}))
+            assert "77" in json.dumps(shown)
+            assert not any(map(has_model, list_children()))
+
+    run_in_thread(work)
+
+
+def list_children() -> list[int]:
+    """The ids of the servers that this process has started."""
+    threads = Path("/proc/self/task").glob("*/children")
+    processes = [int(process) for children in threads for process in children.read_text().split()]
+    agents = [process for process in processes if is_agent(process)]
+    assert agents
+    return agents
+
+
+def is_agent(process: int) -> bool:
+    return Path(f"/proc/{process}/cmdline").read_bytes().endswith(b"\0mcp\0")
+
+
+def has_model(process: int) -> bool:
+    return b".onnx" in Path(f"/proc/{process}/maps").read_bytes()
