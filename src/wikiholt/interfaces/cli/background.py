@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from wikiholt.api.settings.definitions import Settings
 
 _LOCK_NAME = "background.lock"
+_LOCK_VARIABLE = "_WIKIHOLT_BACKGROUND_LOCK"
+"""Names the file descriptor of the lock that a command has taken for the process that it starts."""
 _STOP_TIMEOUT_S = 40.0
 _POLL_S = 0.05
 
@@ -55,47 +57,64 @@ def start_background(settings: "Settings", arguments: Namespace, *, replace: boo
         options = [("--data", settings.data), *([("--config", arguments.config)] if arguments.config else [])]
         command = [word for option, path in options for word in (option, str(Path(path).absolute()))]
         command += [word for pair in arguments.set for word in ("--set", pair)]
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "wikiholt", *command, "serve", "--background"],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with _open_lock(settings.data, os.O_CREAT) as file:
+            # The process inherits the lock, so that it can be stopped before it has started.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "wikiholt", *command, "serve", "--background"],
+                cwd="/",
+                env=os.environ | {_LOCK_VARIABLE: str(file.fileno())},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[file.fileno()],
+            )
+            _write_running(file, settings, process.pid)
 
 
 def stop_background(data: Path) -> bool:
     """Stop the process and wait until it has ended. Returns whether one was running."""
-    running = _read_running(data)
+    running, signalled = _read_running(data), None
     if running is None:
         return False
-    with suppress(ProcessLookupError, KeyError, ValueError):
-        os.kill(int(str(running["pid"])), signal.SIGTERM)
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while _read_running(data) is not None and time.monotonic() < deadline:
+    while running is not None and time.monotonic() < deadline:
+        if running.get("pid", signalled) != signalled:
+            signalled = running["pid"]
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(str(signalled)), signal.SIGTERM)
         time.sleep(_POLL_S)
+        running = _read_running(data)
     return True
 
 
 @contextmanager
 def hold_lock(settings: "Settings") -> Iterator[bool]:
     """Be the only process in the background until the block ends. False if another one is."""
+    inherited = os.environ.pop(_LOCK_VARIABLE, "")
     try:
-        file = _open_lock(settings.data, os.O_CREAT)
+        file = os.fdopen(int(inherited), "r+", encoding="utf-8") if inherited else _open_lock(settings.data, os.O_CREAT)
     except OSError:
         yield False
         return
     with file:
         try:
+            os.set_inheritable(file.fileno(), False)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not inherited:
+                file.truncate(0)
         except OSError:
             yield False
             return
-        file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "settings": fingerprint_settings(settings)}))
-        file.flush()
+        _write_running(file, settings, os.getpid())
         yield True
+
+
+def _write_running(file: IO[str], settings: "Settings", process_id: int) -> None:
+    """Say which process holds the lock. It may write the same at the same time, in the same open file."""
+    os.pwrite(file.fileno(), json.dumps({"pid": process_id, "settings": fingerprint_settings(settings)}).encode(), 0)
 
 
 def _read_running(data: Path) -> dict[str, object] | None:

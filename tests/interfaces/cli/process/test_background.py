@@ -109,6 +109,13 @@ def test_a_killed_process_loses_nothing_and_the_next_search_converges(folder: Fo
     assert json.loads(folder.run("status", "--json"))["wikis"][0]["pages"] == PAGES
 
 
+def test_a_process_that_has_not_started_yet_can_be_stopped(folder: Folder) -> None:
+    folder.run("search", "page 77")
+    assert folder.run("stop") == "Stopped the background process.\n"
+    assert folder.get_running() is None
+    assert folder.run("stop") == "No background process is running.\n"
+
+
 def test_without_a_terminal_a_search_waits_and_the_setting_turns_the_process_off(folder: Folder) -> None:
     found = json.loads(folder.run("search", "page 77", "--json", keep_warm=0))
     assert (found["degraded"], found["meaning_ready"]) == (False, 1)
