@@ -19,6 +19,7 @@ from wikiholt.regular_files import fsync_path, is_irregular, make_quarantine_nam
 
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 """SQLITE_ERROR is a table or column that is missing."""
+_STORAGE_HINT = "Check free space, and that the user who runs wikiholt may write to the directory."
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OLD_DRAFT_S = 600.0
 """A younger draft may still be in use by another process."""
@@ -285,7 +286,7 @@ class SmallStoreFile:
     def _make_storage_error(self, reason: str) -> StorageError:
         return StorageError(
             f"The {self._tables.noun} {self.path} cannot be read or written: {reason}.",
-            hint="Check free space, and that the user who runs wikiholt may write to the directory.",
+            hint=_STORAGE_HINT,
         )
 
     def _make_directory_error(self) -> StorageError:
@@ -314,14 +315,21 @@ def connect(path: Path, options: str, timeout_s: float = 10.0) -> sqlite3.Connec
 
 
 def write_file(file: Path, tables: StoreTables, fill: Callable[[StoreConnection], None]) -> None:
-    """Create the tables in a new or empty file, with the rows that `fill` writes, and flush it to disk."""
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute(f"PRAGMA synchronous = {tables.synchronous}")
-        connection.execute(f"PRAGMA application_id = {tables.application_id}")
-        connection.execute(f"PRAGMA user_version = {tables.version}")
-        connection.execute("BEGIN")
-        for statement in tables.statements:
-            connection.execute(statement)
-        fill(connection)
-        connection.execute("COMMIT")
+    """Create the tables in a new or empty file, with the rows that `fill` writes, and flush it to disk.
+
+    Raises StorageError.
+    """
+    try:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA synchronous = {tables.synchronous}")
+            connection.execute(f"PRAGMA application_id = {tables.application_id}")
+            connection.execute(f"PRAGMA user_version = {tables.version}")
+            connection.execute("BEGIN")
+            for statement in tables.statements:
+                connection.execute(statement)
+            fill(connection)
+            connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        message = f"The {tables.noun} cannot be written to {file.parent}: {error}."
+        raise StorageError(message, hint=_STORAGE_HINT) from error
     fsync_path(file)

@@ -1,5 +1,6 @@
 """Backups of the registry: data that git does not have, and that must not reach the wrong wiki."""
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -11,7 +12,7 @@ import pytest
 from tests.support.wait import TIMEOUT_S
 from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
-from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
+from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing, StorageError
 from wikiholt.index.backup_directory import BackupDirectory, BackupPolicy
 from wikiholt.wikis import registry_backups
 from wikiholt.wikis.registry import Registry
@@ -298,3 +299,18 @@ def test_backups_are_taken_while_others_write(registry: Registry, tmp_path: Path
     writer.join()
     assert taken == sorted(taken)
     assert not any(backup.fault for backup in registry.backups.list())
+
+
+def test_a_backup_that_finds_no_space_is_a_storage_error_and_leaves_no_file(registry: Registry, tmp_path: Path) -> None:
+    taken = registry.backups.create()
+    registry.add("cellar", "/repositories/cellar", {})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))  # SIGXFSZ is ignored by Python
+    try:
+        with pytest.raises(StorageError, match="cannot be written") as caught:
+            registry.backups.create()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "Check free space" in str(caught.value.hint)
+    assert [backup.name for backup in registry.backups.list()] == [taken.name]
+    assert len(list((tmp_path / "backups" / "registry").glob("*.sqlite"))) == 1
