@@ -57,10 +57,12 @@ lazy = Lazy(models.load_embedder)
 lazy.release_memory()
 texts = ["word " * 300] * 8
 before = lazy().embed_passages(texts)
-lazy().embed_query("word")
-large = read_own_bytes()
-lazy.release_memory()
-print(large - read_own_bytes())
+for _ in range(5):  # how much the C library keeps differs each time
+    assert (before == lazy().embed_passages(texts)).all()
+    lazy().embed_query("word")
+    large = read_own_bytes()
+    lazy.release_memory()
+    print(large - read_own_bytes())
 assert (before == lazy().embed_passages(texts)).all()
 """
 
@@ -85,7 +87,7 @@ def test_threads_can_share_one_arena() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="smaps")
 def test_memory_that_a_model_keeps_for_long_texts_is_released() -> None:
     done = subprocess.run([sys.executable, "-c", EMBED_MUCH], capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 5_000_000
+    assert sum(map(int, done.stdout.split())) > 2_000_000, done.stdout  # 0 without a release, 6 to 31 million with it
 
 
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
