@@ -267,6 +267,7 @@ def test_a_closed_pipe_prints_no_traceback(synced: CommandRunner, place: Path) -
 
 def test_it_works_without_home_or_environment_variables(synced: CommandRunner, place: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(place / "data")]
+    command += ["--set", "search.keep_warm=0"]
     environment = {"PATH": os.environ["PATH"]}
     completed = subprocess.run(
         [*command, "search", "-w", "night", "disks", "--json"],

@@ -96,6 +96,7 @@ def test_in_a_folder_it_serves_its_wiki_read_only_also_to_older_clients(reposito
 def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    environment["WIKIHOLT_SEARCH_KEEP_WARM"] = "0"
     ended = run_forked(command, input="this is no message\n", text=True, timeout=280, check=False, env=environment)
     assert ended.returncode == 0
     assert "heron" not in ended.stdout + ended.stderr
