@@ -17,7 +17,7 @@ import numpy as np
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
-from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, StoredPage
+from wikiholt.domain.search import Confidence, Hit, PageFilter, SearchMode, SearchResult, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, PageNotFound, SourceMissing, WikiholtError
 from wikiholt.search.answers import PASSAGES_PER_PAGE, SentenceJudge, build_answer, resolve_follow_up
@@ -322,16 +322,7 @@ class Searcher:
         shown = choose(reader, query, ranked)
         hits = tuple(self._hit_builder.build(query, shown, embedded.sentence_scorer if embedded else None))
         if request.explain:
-            boosts = {row.page.path: row.candidate.boost for row in shown}
-            hits = tuple(
-                replace(
-                    hit,
-                    explanation=explain_hit(
-                        hit, ranked.answer, boosts[hit.path], query.synonyms, reranked=ranked.reranked
-                    ),
-                )
-                for hit in hits
-            )
+            hits = _explain_hits(hits, shown, query, ranked)
         seconds_left = self._get_seconds_left() if state.pending_chunks else None
         if state.revision is None:
             reader.report_fault("the index is being built; some pages are missing")
@@ -447,3 +438,11 @@ def format_readiness(share: float, seconds_left: float | None) -> str:
         return text
     minutes = round(seconds_left / 60)
     return f"{text}, {f'{minutes} min' if minutes else f'{max(1, round(seconds_left))} s'} left"
+
+
+def _explain_hits(hits: tuple[Hit, ...], shown: Sequence[ShownPage], query: Query, ranked: Ranked) -> tuple[Hit, ...]:
+    boosts = {row.page.path: row.candidate.boost for row in shown}
+    explanations = (
+        explain_hit(hit, ranked.answer, boosts[hit.path], query.synonyms, reranked=ranked.reranked) for hit in hits
+    )
+    return tuple(replace(hit, explanation=text) for hit, text in zip(hits, explanations, strict=True))
