@@ -41,6 +41,7 @@ from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
+from wikiholt.text.language_names import DEFAULT_LANGUAGE
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
 from wikiholt.wikis.access import AccessPolicy, Grant
@@ -319,10 +320,13 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     """The configuration of a wiki: its own settings, with the general settings as defaults."""
     own = WikiSettings.parse(wiki.settings)
     dialect = _get_dialect(own, settings)
+    language, others = own.language or settings.language, own.languages or settings.languages
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
-        language=join_languages(own.language or settings.language, own.languages or settings.languages),
+        language=join_languages(DEFAULT_LANGUAGE if language == AUTO else language, others),
+        # Who lists further languages wants these.
+        detects_languages=language == AUTO and not others,
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,

@@ -10,6 +10,7 @@ from typing import Any
 
 from wikiholt.api.documents.common import parse_since
 from wikiholt.domain.search import PageFilter
+from wikiholt.text.language_names import parse_language
 from wikiholt.text.properties import CONDITION_PATTERN, parse_condition
 
 
@@ -82,6 +83,16 @@ FILTER_PARAMS = (
         is_list=True,
         parse=parse_condition,
         pattern=CONDITION_PATTERN,
+    ),
+    FilterParam(
+        "languages",
+        "language",
+        description="Only pages in one of these languages: de, german, Deutsch.",
+        option="--language",
+        metavar="NAME",
+        help="only pages in this language: de, german; repeatable",
+        is_list=True,
+        parse=parse_language,
     ),
 )
 

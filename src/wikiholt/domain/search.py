@@ -62,6 +62,8 @@ class PageFilter:
     path_prefix: str = ""
     updated_since: datetime | None = None
     properties: tuple[PropertyCondition, ...] = ()
+    languages: tuple[str, ...] = ()
+    """Languages of pages, one of which a page has; see `text.language_names`."""
     titles: tuple[str, ...] = ()
     """Texts that a name of the page contains, ignoring case and accents."""
     path_key: str = ""
@@ -84,7 +86,12 @@ class PageFilter:
 
     def _validate_values(self) -> None:
         properties = tuple(text for condition in self.properties for text in (condition.name, condition.text))
-        lists = (("tags", self.tags), ("categories", self.categories), ("conditions", self.properties))
+        lists: tuple[tuple[str, tuple[object, ...]], ...] = (
+            ("tags", self.tags),
+            ("categories", self.categories),
+            ("conditions", self.properties),
+            ("languages", self.languages),
+        )
         for label, values in lists:
             if len(values) > MAX_FILTER_VALUES:
                 raise InvalidQuery(f"the filter names {len(values)} {label}", hint=f"use at most {MAX_FILTER_VALUES}")
@@ -92,6 +99,7 @@ class PageFilter:
             ("tag", self.tags),
             ("category", self.categories),
             ("path", (self.path_prefix,)),
+            ("language", self.languages),
             ("title", (*self.titles, self.path_key)),
             ("property", properties),
         ):

@@ -178,6 +178,9 @@ class WikiIndex(KeptIndex, Protocol):
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         """The values to filter by among the pages that match, and those of these frontmatter properties."""
 
+    def count_languages(self) -> Mapping[str, int]:
+        """The number of pages in each language, the most frequent first; no hidden ones."""
+
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         """The pages whose frontmatter changes their place among the hits, by path; no hidden ones."""
 

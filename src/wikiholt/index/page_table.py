@@ -154,6 +154,8 @@ def to_stored_page(row: Row) -> StoredPage:
     )
 
 
+LANGUAGE_COUNTS = """SELECT language, count(*) FROM {} WHERE hidden = 0 AND language IS NOT NULL
+GROUP BY language ORDER BY 2 DESC, 1"""
 ORDER_COLUMNS = "id, boost, pins"
 """The columns of `to_order_override`."""
 HAS_ALIAS = "alias_keys <> '[]'"
@@ -351,6 +353,8 @@ class _ClauseBuilder:
                 self._add(f"({column} = ? OR substr({column}, 1, ?) = ?)", prefix, len(prefix) + 1, prefix + "/")
         if where.updated_since is not None:
             self._add("last_updated >= ?", where.updated_since.timestamp())
+        if where.languages:
+            self._add(f"language IN ({', '.join('?' * len(where.languages))})", *where.languages)
         for condition in where.properties:
             self._add_property(condition)
         for title in where.titles:

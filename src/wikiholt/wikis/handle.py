@@ -317,7 +317,7 @@ class WikiHandle:
         except WikiholtError:
             return None
         identify = self._components.identity or self._components.embedder
-        recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
+        recipe = self._config.pipeline.with_detected(state.recipe).build_recipe(identify())
         is_complete = state.recipe == recipe and state.pages and (words_only or not state.pending_chunks)
         return state.revision if is_complete else None
 

@@ -72,7 +72,7 @@ def test_both_stores_find_the_same_pages_in_every_language(
 @pytest.fixture
 def service(repository: Repository, tmp_path: Path) -> Iterator[WikiService]:
     opened = open_service(tmp_path / "data")
-    opened.add("house", str(repository.path), {})
+    opened.add("house", str(repository.path), {"language": "english"})
     yield opened
     opened.close()
 
@@ -94,7 +94,7 @@ def test_a_language_that_is_not_known_is_refused_and_nothing_is_lost(service: Wi
         service.configure("house", {"languages": "german, klingon"})
     with pytest.raises(InvalidSetting, match="languages"):
         open_service(Path("unused"), overrides={"languages": ["german", "englisch"]})
-    assert service.registry.get("house").settings == {}
+    assert service.registry.get("house").settings == {"language": "english"}
 
 
 def test_languages_are_given_when_a_wiki_is_added(repository: Repository, tmp_path: Path) -> None:

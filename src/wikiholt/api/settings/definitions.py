@@ -154,7 +154,12 @@ class Settings:
     chunk_overlap_tokens: int = setting(
         50, "Tokens shared by neighbouring chunks; less than chunk.target_tokens.", minimum=0, maximum=4096
     )
-    language: str = setting("english", "The language used for stemming.", choices=LANGUAGES, find_choice=find_language)
+    language: str = setting(
+        AUTO,
+        "The main language of the pages, for stemming; auto detects the languages of each wiki.",
+        choices=(AUTO, *LANGUAGES),
+        find_choice=find_language,
+    )
     languages: tuple[str, ...] = setting(
         (),
         "Further languages of the pages. The language of a page is the one in its frontmatter, or is detected by its "
@@ -430,8 +435,8 @@ class WikiSettings:
     )
     language: str = setting(
         "",
-        "The language used for stemming; empty means the general setting.",
-        choices=("", *LANGUAGES),
+        "The main language of the pages; empty means the general setting.",
+        choices=("", AUTO, *LANGUAGES),
         find_choice=find_language,
     )
     languages: tuple[str, ...] = setting(

@@ -40,6 +40,7 @@ from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
+    LANGUAGE_COUNTS,
     ORDER_COLUMNS,
     STORED_PAGE_COLUMNS,
     to_order_override,
@@ -346,6 +347,9 @@ class PostgresIndex:
         clause, values = build_where_clause(where)
         sql = f"SELECT path, category, tags, properties FROM {self._tables.pages} WHERE {clause or 'true'}"
         return count_facets(self._select(sql, values), properties, where.path_prefix)
+
+    def count_languages(self) -> Mapping[str, int]:
+        return dict(self._select(LANGUAGE_COUNTS.format(self._tables.pages)))
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (

@@ -43,6 +43,7 @@ from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
+    LANGUAGE_COUNTS,
     ORDER_COLUMNS,
     SQLITE,
     build_where_clause,
@@ -395,6 +396,10 @@ class SqliteIndex:
         sql = f"SELECT path, category, tags, properties FROM pages WHERE {clause or 'true'}"
         with self._pool.read_snapshot() as db:
             return count_facets(db.execute(sql, values), properties, where.path_prefix)
+
+    def count_languages(self) -> Mapping[str, int]:
+        with self._pool.read_connection() as db:
+            return dict(db.execute(LANGUAGE_COUNTS.format("pages")))
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         with self._pool.read_connection() as db:
