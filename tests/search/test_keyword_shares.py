@@ -12,6 +12,7 @@ from wikiholt.search.index_reader import KeywordScores
 from wikiholt.search.query import Query
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.bm25 import compute_idf, compute_max_score
+from wikiholt.text.compounds import RelatedTerms
 
 PAGE_COUNT = 50
 LONG_PAGE = 7
@@ -51,7 +52,7 @@ def compute(
     identifiers: tuple[str, ...] = (),
     related: tuple[str, ...] = (),
 ) -> dict[int, float]:
-    found = Query(SearchRequest("typed"), query, identifiers=identifiers, related_terms=related)
+    found = Query(SearchRequest("typed"), query, identifiers=identifiers, related_terms=RelatedTerms(related))
     return compute_shares(scores or SCORES, found)
 
 

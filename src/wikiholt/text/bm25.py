@@ -23,8 +23,9 @@ B = 0.75
 PREFIX_WEIGHT = 0.5
 """Weight of a page that matches only a word that begins with the last word of the query."""
 
-RELATED_TERM_WEIGHT = 0.5
-"""Weight of a compound that contains a word of the query, or of a part of a compound in the query."""
+RELATED_TERM_WEIGHTS = (0.5, 0.2)
+"""Weights of compounds that end with a word of the query and of parts of a compound in the query; and of compounds that
+begin with a word of the query."""
 
 JOINERS = "\u200c\u200d"
 """Zero-width joiners, which some scripts write inside words; FTS5 splits at them."""
