@@ -178,6 +178,9 @@ class WikiIndex(KeptIndex, Protocol):
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         """The values to filter by among the pages that match, and those of these frontmatter properties."""
 
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        """The first number in one of these frontmatter properties of each page that has one, by path."""
+
     def count_languages(self) -> Mapping[str, int]:
         """The number of pages in each language, the most frequent first; no hidden ones."""
 

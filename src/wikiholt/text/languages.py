@@ -99,6 +99,7 @@ _SCRIPTS = (
     ("korean", re.compile(r"[\uac00-\ud7ff]"), 0.3),
     ("chinese", re.compile(r"[\u4e00-\u9fff]"), 0.3),
     ("thai", re.compile(r"[\u0e00-\u0e7f]"), 0.3),
+    ("persian", re.compile("[\u067e\u0686\u0698\u06a9\u06af\u06cc]"), 0.05),
     ("hindi", re.compile(r"[\u0900-\u097f]"), 0.3),
     ("hebrew", re.compile(r"[\u0590-\u05ff]"), 0.3),
     ("vietnamese", re.compile("[\u0103\u0111\u01a1\u01b0\u1ea0-\u1ef9]"), 0.1),

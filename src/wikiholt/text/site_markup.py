@@ -215,13 +215,19 @@ _PLAIN_ROUTE = re.compile(r"[^{}:*<>\s]+")
 _MAX_ROUTES = 20
 
 
-def find_routes(file: str, fields: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
-    """Routes of a page by its frontmatter and the conventions for its file name, without slashes at their ends."""
+def find_routes(file: str, fields: Mapping[str, FrontmatterValue], *, has_ids: bool = False) -> tuple[str, ...]:
+    """Routes of a page by its frontmatter and the conventions for its file name, without slashes at their ends.
+
+    `has_ids`: a page's `id` takes the place of its file name (Docusaurus).
+    """
     path = strip_page_extension(file)
     is_folder = is_folder_page(file)
     own = get_folder(path) if is_folder else path
     folder = get_folder(own)
     routes = dict.fromkeys(_iter_conventional_routes(path, own, _get_category(fields)))
+    page_id = fields.get("id")
+    if has_ids and not is_folder and isinstance(page_id, str) and _PLAIN_ROUTE.fullmatch(page_id):
+        routes[f"{folder}/{page_id}".strip("/")] = None
     for key in _ROUTE_KEYS:
         value = fields.get(key)
         for route in value if isinstance(value, list) else [value]:
