@@ -108,6 +108,9 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
+        reranking = self._components.reranking
+        if reranking is not None:
+            request = reranking.limit(request, interface, self._config.pipeline.language)
         live_index = self._live_index
         started = live_index.start_query(request) if live_index is not None else None
         result = self._run_search(
