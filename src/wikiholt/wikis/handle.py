@@ -108,13 +108,10 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
-        reranking = self._components.reranking
-        if reranking is not None:
-            request = reranking.limit(request, interface, self._config.pipeline.language)
         live_index = self._live_index
         started = live_index.start_query(request) if live_index is not None else None
         result = self._run_search(
-            lambda searcher, known: searcher.search(request, known=known, started=started), snapshot
+            lambda searcher, known: searcher.search(request, interface, known=known, started=started), snapshot
         )
         if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
