@@ -88,8 +88,11 @@ class Source(Protocol):
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
         """The entry of a page file at the revision, or None if there is no such page. Cheap in any wiki."""
 
-    def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The files directly in a folder (empty for the root) that are not pages, by name; none if it is missing."""
+    def list_attached_files(self, folder: str, revision: str, *, hidden: bool = False) -> Mapping[str, AttachedFile]:
+        """The files directly in a folder (empty for the root) that are not pages, by name; none if it is missing.
+
+        A folder whose name begins with a dot has none, unless `hidden` is set.
+        """
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, following renames; empty for an unknown file."""

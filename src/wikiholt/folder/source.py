@@ -223,7 +223,13 @@ class DirectorySource:
         files = (file for file, _ in self._walk(build_matcher(_SKIPPED_DIRECTORIES)))
         return count_ignored(self._ignore, filter(self._files.has_page_name, files))
 
-    def list_attached_files(self, folder: str, revision: str) -> dict[str, AttachedFile]:  # noqa: ARG002
+    def list_attached_files(
+        self,
+        folder: str,
+        revision: str,  # noqa: ARG002
+        *,
+        hidden: bool = False,
+    ) -> dict[str, AttachedFile]:
         """The attachable files in a directory on disk now, by name."""
         if "\0" in folder or "\\" in folder or (folder and not {"", ".", ".."}.isdisjoint(folder.split("/"))):
             return {}
@@ -231,7 +237,9 @@ class DirectorySource:
         for name in list_names(self._root, folder):
             file = f"{folder}/{name}" if folder else name
             is_text = not any("\ud800" <= char <= "\udfff" for char in name) and "\\" not in name
-            if is_text and self._files.is_attachable(file) and (stamp := find_stamp(self._root, file)) is not None:
+            if not is_text or not self._files.is_attachable(file, hidden=hidden):
+                continue
+            if (stamp := find_stamp(self._root, file)) is not None:
                 files[name] = AttachedFile(make_attachment_id(stamp, file), stamp.size)
         return files
 

@@ -238,8 +238,9 @@ class GitSource:
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
         return find_entry(self._open_git(), file, _validate_commit_id(revision), self._page_files)
 
-    def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
+    def list_attached_files(self, folder: str, revision: str, *, hidden: bool = False) -> Mapping[str, AttachedFile]:
+        commit = _validate_commit_id(revision)
+        return read_attached_files(self._open_git(), folder, commit, self._page_files, hidden=hidden)
 
     def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
         """The commits that touched a page, or all of them, newest first; empty in a repository without commits."""

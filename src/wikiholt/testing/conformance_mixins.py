@@ -185,6 +185,21 @@ class ListingConformance:
         assert find(PageFilter(titles=("cafe", "Crème"))) == ["ops/b"]
         assert find(PageFilter(titles=("%",))) == []
 
+    def test_the_numbers_of_properties_are_listed_by_path(self, index: WikiIndex) -> None:
+        pages: Mapping[str, Mapping[str, Sequence[str]]] = {
+            "a": {"nav_order": ["2"], "weight": ["1.5"]},
+            "b": {"Nav order": ["x", "-3", "7"]},
+            "c": {"nav_order": ["first"]},
+            "d": {"other": ["1"]},
+            "e": {},
+        }
+        put_pages(
+            index, *(make_page(f"{name}.md", "x", metadata=_make_metadata(fields)) for name, fields in pages.items())
+        )
+        assert index.get_numbers(["nav_order", "weight"]) == {"a": 2.0, "b": -3.0}
+        assert index.get_numbers(["weight", "nav_order"]) == {"a": 1.5, "b": -3.0}
+        assert index.get_numbers(["none"]) == index.get_numbers([]) == {}
+
     def test_pages_are_filtered_and_counted_by_language(self, index: WikiIndex) -> None:
         languages = {"a": "german", "b": "english", "c": "german", "d": "greek", "e": None}
         metadata = {name: PageMetadata(language=language) for name, language in languages.items()}

@@ -225,10 +225,7 @@ def find_routes(file: str, fields: Mapping[str, FrontmatterValue], *, has_ids: b
     own = get_folder(path) if is_folder else path
     folder = get_folder(own)
     routes = dict.fromkeys(_iter_conventional_routes(path, own, _get_category(fields)))
-    page_id = fields.get("id")
-    if has_ids and not is_folder and isinstance(page_id, str) and _PLAIN_ROUTE.fullmatch(page_id):
-        routes[f"{folder}/{page_id}".strip("/")] = None
-    for key in _ROUTE_KEYS:
+    for key in (*_ROUTE_KEYS, "id") if has_ids and not is_folder else _ROUTE_KEYS:
         value = fields.get(key)
         for route in value if isinstance(value, list) else [value]:
             if isinstance(route, str) and _PLAIN_ROUTE.fullmatch(route) and route not in ("true", "false", "null"):

@@ -75,7 +75,7 @@ class WikiPages(PageRenamer, PageAttachments, BulkWriter):
         blobs: dict[str, str] = {}
         for file in find_navigation_files((*tree, *others)):
             folder, _, name = file.rpartition("/")
-            attached = None if file in tree else self._source.list_attached_files(folder, head).get(name)
+            attached = None if file in tree else self._source.list_attached_files(folder, head, hidden=True).get(name)
             if file in tree or attached:
                 blobs[file] = attached.blob if attached else tree[file].blob
         contents = self._source.read_blobs(blobs.values(), MAX_NAVIGATION_BYTES)
