@@ -68,7 +68,7 @@ class SearchParameters(FacetParameters):
     """Parameters of a search."""
 
     q: QueryText = Field(
-        description='A question or words; "a phrase", -word, tag:x, path:x, title:x, lang:x and OR work too.'
+        description='A question or words; "a phrase", -word, tag:x, path:x, title:x, lang:x, OR work too.'
     )
     n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(

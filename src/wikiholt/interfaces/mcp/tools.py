@@ -101,7 +101,7 @@ READ_TOOLS: Sequence[Tool] = (
         "similar_pages",
         "Find similar pages",
         "similar",
-        f"path n {_FILTERS}",
+        f"path n {_FILTERS.replace(' language', '')}",
         description=f"Find the pages closest in meaning to one page. Filters are those of search. {DATA_NOTE}",
         plain=_PLAIN_FILTERS,
     ),
