@@ -306,10 +306,10 @@ def test_boxes_that_are_indented_or_nested_too_far_cost_and_change_nothing() -> 
         ),
         (
             {
-                "docs/.vitepress/config.mts": "export default { themeConfig: { nav: [{ text: 'Guide', link: '/guide/start'"
-                " }], sidebar: { '/guide/': { base: '/guide/', items: [{ text: 'Routes', link: 'routes' },"
-                " { text: 'First steps', link: 'start' }, { text: 'Gone', link: 'gone' }] } } } }",
-                "docs/de/config.ts": "{ items: [{ text: 'Zwei', link: '/de/two' }, { text: 'Eins', link: '/de/one' }] }",
+                "docs/.vitepress/config.mts": "export default { nav: [{ text: 'Guide', link: '/guide/start' }],"
+                " sidebar: { '/guide/': { base: '/guide/', items: [{ text: 'Routes', link: 'routes' },"
+                " { text: 'First steps', link: 'start' }, { text: 'Gone', link: 'gone' }] } } }",
+                "docs/de/config.ts": "[{ text: 'Zwei', link: '/de/two' }, { text: 'Eins', link: '/de/one' }]",
                 "docs/index.md": "# Home",
                 "docs/guide/a.md": "# A",
                 "docs/guide/routes.md": "# R",
