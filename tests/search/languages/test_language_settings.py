@@ -109,3 +109,24 @@ def test_languages_are_given_when_a_wiki_is_added(repository: Repository, tmp_pa
         assert opened.get_config(opened.registry.get("house")).pipeline.language == "german+english+french"
     finally:
         opened.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "languages", "is_detected"),
+    [
+        ({}, "english", True),
+        ({"language": "auto"}, "english", True),
+        ({"language": "german"}, "german", False),
+        ({"languages": "french"}, "english+french", False),
+        ({"language": "auto", "languages": "french"}, "english+french", False),
+    ],
+)
+def test_languages_are_detected_unless_they_are_set(
+    repository: Repository, tmp_path: Path, settings: dict[str, str], languages: str, is_detected: bool
+) -> None:
+    opened = open_service(tmp_path / "data")
+    try:
+        pipeline = opened.get_config(opened.add("house", str(repository.path), settings)).pipeline
+        assert (pipeline.language, pipeline.detects_languages) == (languages, is_detected)
+    finally:
+        opened.close()
