@@ -73,8 +73,6 @@ class LaterFile:
 
     file: str | None
     removal: Commit | None = None
-    changed: bool = False
-    """Whether its content is another one now."""
 
 
 @dataclass(frozen=True, slots=True)

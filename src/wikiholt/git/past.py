@@ -4,9 +4,11 @@ Only what tags, branches and the history of HEAD contain is found: a commit that
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
+from wikiholt.domain.dates import parse_until
 from wikiholt.domain.git import Commit, PastCommit
 from wikiholt.errors import InvalidQuery, RevisionNotFound
 from wikiholt.git.history import find_renames_of_commit, is_ancestor, read_last_deletion
@@ -17,14 +19,13 @@ _NAME_SPACES = ("refs/tags/", "refs/heads/", "refs/remotes/")
 _NO_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^-|^$")
 """What names of tags and branches cannot contain. Git would read some of it as an expression."""
 _COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:]{5,8}(Z|[+-][0-9:]{4,6})?)?")
 _MAX_KNOWN_NAMES = 5000
 _MAX_RENAMES = 20
 _MAX_PAUSE = timedelta(days=30)
 
 
 def find_commit(git: GitRunner, name: str, head: str, *, is_shallow: bool) -> PastCommit:
-    """The commit of a tag, a branch, a date (the last commit before its end, in UTC) or a commit id, in this order.
+    """The commit of a tag, a branch, a commit id or a date (the last commit before its end, in UTC), in this order.
 
     Raises RevisionNotFound with the nearest names, and InvalidQuery.
     """
@@ -32,12 +33,15 @@ def find_commit(git: GitRunner, name: str, head: str, *, is_shallow: bool) -> Pa
     if len(name) > MAX_NAME_CHARS or not name.isprintable():
         raise InvalidQuery("that is no tag, branch, commit or date", hint="name one, such as 2025-06-01")
     revision = head if name == "HEAD" else None if _NO_NAME.search(name) else _find_reference(git, name)
-    if revision is None and _DATE.fullmatch(name):
-        revision = _find_at_date(git, name, head)
-    elif revision is None and _COMMIT_ID.fullmatch(name.lower()):
+    if revision is None and _COMMIT_ID.fullmatch(name.lower()):
         revision = _find_by_id(git, name.lower(), head)
     if revision is None:
-        raise _make_unknown_error(git, name, head, is_shallow=is_shallow)
+        at = None
+        with suppress(InvalidQuery):
+            at = parse_until(name)
+        revision = _find_at_date(git, at, head) if at is not None else None
+        if revision is None:
+            raise _make_unknown_error(git, name, head, is_date=at is not None, is_shallow=is_shallow)
     return PastCommit(name, revision, _read_commit_date(git, revision))
 
 
@@ -69,21 +73,16 @@ def _find_reference(git: GitRunner, name: str) -> str | None:
     return None
 
 
-def _find_at_date(git: GitRunner, text: str, head: str) -> str | None:
+def _find_at_date(git: GitRunner, at: datetime, head: str) -> str | None:
     """The last commit of the main line at this time; None if there was none yet.
 
     The main line is that of the first parents, unless it has no commit in the weeks before: after a merge of upstream
     into a side line, first parents lead along that one. Then it is the last commit of all.
     """
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidQuery(f"{text!r} is no date", hint="write it as 2025-06-01 or 2025-06-01T12:00") from None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    if len(text) == len("2025-06-01"):
-        at += timedelta(days=1, seconds=-1)
     until = ("-1", f"--before=@{int(at.timestamp())} +0000", head, "--")
-    main, last = (git.run("rev-list", *options, *until).stdout.decode().strip() for options in (("--first-parent",), ()))
+    main, last = (
+        git.run("rev-list", *options, *until).stdout.decode().strip() for options in (("--first-parent",), ())
+    )
     if main and _read_commit_date(git, last) - _read_commit_date(git, main) <= _MAX_PAUSE:
         return main
     return last or None
@@ -111,8 +110,7 @@ def _read_commit_date(git: GitRunner, revision: str) -> datetime:
     return datetime.fromtimestamp(int(result.stdout), UTC)
 
 
-def _make_unknown_error(git: GitRunner, name: str, head: str, *, is_shallow: bool) -> RevisionNotFound:
-    is_date = bool(_DATE.fullmatch(name))
+def _make_unknown_error(git: GitRunner, name: str, head: str, *, is_date: bool, is_shallow: bool) -> RevisionNotFound:
     message = f"There was no commit yet at {name}." if is_date else f"There is no tag, branch or commit {name!r} here."
     if is_shallow:
         hint = "This clone is shallow: fetch older commits with `git fetch --unshallow`, and tags with `--tags`."

@@ -372,7 +372,7 @@ class GitPast:
 
     def _trace(self, change: TreeChange, commit: str, head: str) -> LaterFile:
         if change.new is not None:
-            return LaterFile(change.file, changed=True)
+            return LaterFile(change.file)
         place = (change.file, commit, head)
         if place not in self._traced:
             if len(self._traced) >= _MAX_TRACED_FILES:
@@ -383,8 +383,7 @@ class GitPast:
     def _trace_removed(self, file: str, commit: str, head: str) -> LaterFile:
         pages = self._source._page_files
         name, removal = trace_file(self._source._open_git(), pages.to_repository_path(file), commit, head)
-        now = pages.to_page_file(name) if name is not None else None
-        return LaterFile(now, removal, changed=True)
+        return LaterFile(pages.to_page_file(name) if name is not None else None, removal)
 
 
 def make_page_files(subdirectory: str, extensions: Sequence[str], ignore: Sequence[str]) -> PageFiles:

@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from threading import BoundedSemaphore, Event, Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,6 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.index.backup_directory import BackupPolicy
-from wikiholt.index.batch import PauseCheck, never_pause
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, SyncProgress, ignore_progress
 from wikiholt.index.repair import OtherVectors
@@ -160,24 +158,25 @@ class PastViews:
         others = tuple(replace(place, url=get_url(place.file, place.url)) for place in hit.also_on)
         return replace(hit, url=get_url(hit.file, hit.url), later=later.get(hit.file), also_on=others)
 
-    def build(
-        self, commit: PastCommit, progress: ProgressCallback = ignore_progress, pause: PauseCheck = never_pause
-    ) -> None:
+    def build(self, name: str, progress: ProgressCallback = ignore_progress, *, words_only: bool = False) -> PastCommit:
         """Build the view, if it is not complete, and remove what exceeds the limits. Raises the errors of a sync."""
+        commit = self.find_commit(name)
         view = self._get_view(commit.revision)
-        if view.handle.get_indexed_revision() != commit.revision:
-            self._sync(view, commit, progress, pause)
+        if view.handle.get_indexed_revision(words_only=words_only) != commit.revision:
+            self._sync(view, commit, progress, words_only=words_only)
+        return commit
 
     def _sync(
-        self, view: _OpenView, commit: PastCommit, progress: ProgressCallback, pause: PauseCheck = never_pause
+        self, view: _OpenView, commit: PastCommit, progress: ProgressCallback, *, words_only: bool = False
     ) -> None:
         self._touch(commit.revision)
         try:
-            view.handle.sync(progress, pause, _LOCK_WAIT_S)
+            view.handle.sync(progress, lock_timeout_s=_LOCK_WAIT_S, words_only=words_only)
         except NoPages as error:
             with suppress(Busy):
                 self.remove(commit.revision)
-            raise NoPages(error.message.replace("at HEAD", f"at {commit.name}"), hint=error.hint) from error
+            message = error.message.replace("at HEAD", f"at {commit.name}")
+            raise RevisionNotFound(message, hint="name a later commit or date") from error
         self.remove_excess(keep=commit.revision)
 
     @contextmanager
@@ -219,7 +218,7 @@ class PastViews:
                 self._sync(view, commit, report)
             except WikiholtError as error:
                 build.error = error
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the thread ends, and searches report it
                 _LOG.exception("a past commit could not be indexed")
                 build.error = IndexMissing(f"{commit.name} could not be indexed ({error})", hint="see the log")
             finally:

@@ -57,6 +57,18 @@ READ_TOOLS: Sequence[Tool] = (
         f"query=q n mode {_FILTERS} offset sort fresh",
         description=f"{_SEARCH_TEXT} {DATA_NOTE}",
     ),
+    _make_tool(
+        "search_past",
+        "Search the wiki as it was",
+        "search_past",
+        f"query=q at n mode {_FILTERS} offset",
+        answers.present_search,
+        format_compact_json,
+        answer=answers.SearchArguments,
+        description=f"Find pages as they were at a tag, commit or date. Hits say what became of the page. {DATA_NOTE}",
+        defaults={"n": 8},
+        plain=_PLAIN_FILTERS,
+    ),
     _make_index_tool(
         "ask",
         "Answer a question",
