@@ -113,7 +113,7 @@ def _ask_past(context: CommandContext, question: str, where: PageFilter) -> int:
     """Answer from the wiki as it was, without a language model."""
     from wikiholt.api.documents.answer_documents import build_answer_document
 
-    wikis, handle = open_past(context)
+    _, handle = open_past(context)
     answer = handle.past.ask(context.arguments.at, question, where, _BUILD_WAIT_S, explain=context.arguments.explain)
     document = build_answer_document(answer)
     places = FilePlaces(None, None)
