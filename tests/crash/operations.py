@@ -21,6 +21,7 @@ from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sync import Syncer
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.wiki_pages import WikiPages
+from wikiholt.wikis.past_views import PastViews
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
@@ -61,6 +62,17 @@ def _run_first_sync(context: OperationContext) -> None:
             file.unlink(missing_ok=True)
     wiki.sync(words_only=True)
     wiki.sync()
+
+
+def _build_view(context: OperationContext) -> None:
+    """Index an older commit, with the vectors of today's index, and delete the view of another one."""
+    batch._MAX_BATCH_TEXTS = 8
+    handle = context.service.get_handle("victim")
+    handle.sync()
+    commits = [entry.commit.revision for entry in context.service.get_source(handle.wiki).read_log(8)]
+    for commit in context.rng.sample(commits, min(2, len(commits))):
+        handle.past.build(commit)
+    handle.past.remove(context.rng.choice(handle.past.list_views()).revision)
 
 
 def _run_reindex(context: OperationContext) -> None:
@@ -186,6 +198,7 @@ OPERATIONS = {
     "reindex": Operation(_run_reindex, (Syncer, "sync"), 2800),
     "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
     "first sync": Operation(_run_first_sync, (Syncer, "sync"), 2800, ("register",), model="other"),
+    "past": Operation(_build_view, (PastViews, "build"), 2000, ("register", "write pages")),
     "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
     "back up": Operation(_create_backups, (IndexBackups, "create"), 430),
     "restore": Operation(_restore_backup, (IndexBackups, "restore"), 900),

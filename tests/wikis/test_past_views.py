@@ -34,7 +34,11 @@ def embedder() -> FakeEmbedder:
 
 @pytest.fixture
 def wiki(tmp_path: Path, embedder: FakeEmbedder) -> IndexedWiki:
-    pages = {"Home.md": "# Home\n\nWelcome to the island.\n", "Ferry.md": FERRY, "Heron.md": "# Heron\n\nA grey bird.\n"}
+    pages = {
+        "Home.md": "# Home\n\nWelcome to the island.\n",
+        "Ferry.md": FERRY,
+        "Heron.md": "# Heron\n\nA grey bird.\n",
+    }
     wiki = IndexedWiki(tmp_path, pages, lambda: embedder)
     wiki.repository.run_git("tag", "v1")
     wiki.repository.commit({"Heron.md": None, "Home.md": "# Home\n\nWelcome to the bay.\n"}, "No birds any more")

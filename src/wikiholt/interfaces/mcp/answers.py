@@ -4,7 +4,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -63,6 +63,12 @@ class SearchArguments(AnswerArguments):
     detail: Literal["ids", "short", "full"] = Field(
         "short", description="Where the hits are; with a snippet; or with the entire passage."
     )
+
+
+class PastArguments(AnswerArguments):
+    """Few agents may search the past, and each of them pays for its arguments."""
+
+    detail: ClassVar[str] = "short"
 
 
 def present_search(document: Any, call: ToolCall) -> Any:
