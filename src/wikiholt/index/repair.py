@@ -22,7 +22,7 @@ _NOTE_NAME = "health"
 _REPAIR_NOTE = "the index is damaged and is being repaired"
 
 
-OtherVectors = Callable[[], Iterable[Callable[[], KeptIndex | None]]]
+OtherVectors = Callable[[], Iterable[Callable[[], WikiIndex | None]]]
 """Returns functions that open indexes with vectors of the same texts. They raise IndexUnavailable."""
 
 

@@ -23,7 +23,7 @@ from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Past
 from wikiholt.domain.search import Hit, PageFilter, SearchResult
-from wikiholt.domain.storage_protocols import KeptIndex, WikiIndex
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
     Busy,
@@ -284,7 +284,7 @@ class PastViews:
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 
-    def _open_vectors(self, revision: str) -> Iterable[Callable[[], KeptIndex | None]]:
+    def _open_vectors(self, revision: str) -> Iterable[Callable[[], WikiIndex | None]]:
         """Today's index and the other views, which may know texts of this one."""
         yield lambda: self._components.store.open(self._wiki.id)
         for other in self._list_revisions():
