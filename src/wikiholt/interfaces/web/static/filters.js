@@ -93,7 +93,7 @@ export class Filters {
       ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.onChange({ since: values.at(-1) || "" }), true),
       ...this.renderPast(state),
     );
-    for (const group of this.form.querySelectorAll("fieldset:has(input[type=checkbox])")) makeRoving(group, "input[type=checkbox]");
+    for (const group of this.form.querySelectorAll("fieldset")) makeRoving(group, "input[type=checkbox]");
     const again = focused && [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused);
     if (again) again.focus();
     if (again?.type === "search") again.setSelectionRange(again.value.length, again.value.length);
