@@ -52,7 +52,7 @@ from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
 from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
-from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
+from wikiholt.wikis.live_index import Components, SearchLoad, ViewLimits, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, open_no_buckets
@@ -105,6 +105,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         reranking=build_reranking(settings),
         answer_writer=build_answer_writer(settings),
         identity=make_identity_getter(settings),
+        view_limits=ViewLimits(settings.past_views, settings.past_max_bytes),
         search_load=SearchLoad((settings.threads or count_available_cores()) // 2),
     )
     return WikiService(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wikiholt.api.documents.common import parse_since
+from wikiholt.domain.dates import parse_since
 from wikiholt.domain.search import PageFilter
 from wikiholt.text.language_names import parse_language
 from wikiholt.text.properties import CONDITION_PATTERN, parse_condition

@@ -63,10 +63,11 @@ def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     for backup in handle.backups.list():
         yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
     directory = store.get_directory(wiki.id)
-    for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+    views = directory.glob(f"past/*/{wiki.id}/*")
+    for file in sorted([*directory.iterdir(), *views]) if directory.is_dir() else ():
         get_file_owner = _choose_reader(file.name)
         if get_file_owner is not None:
-            yield file.name, partial(_check_file, file, get_file_owner, wiki)
+            yield str(file.relative_to(directory)), partial(_check_file, file, get_file_owner, wiki)
 
 
 def _check_rows(handle: WikiHandle) -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.errors import InvalidQuery
 
 MAX_FILTER_VALUES = 50
@@ -274,6 +275,8 @@ class Hit:
     """Why it is there, if the request asks for it."""
     also_on: tuple[PassagePlace, ...] = ()
     """Pages further down whose passages are nearly the same, if the request collapses them."""
+    later: LaterFile | None = None
+    """What became of the file of a page of the past; None if it is the same today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +331,8 @@ class SearchResult:
     """The share of the passages that are found by their meaning. Below 1, no hit has a confidence."""
     seconds_left: float | None = None
     """The time until all are; None if it is unknown."""
+    at: PastCommit | None = None
+    """The commit of a search in the past."""
 
 
 # Query log.

@@ -50,6 +50,8 @@ class Scope(StrEnum):
     """What a key grants; each scope includes the ones before it."""
 
     READ = "read"
+    PAST = "past"
+    """Also search the wiki as it was, with what was removed."""
     WRITE = "write"
     ADMIN = "admin"
 

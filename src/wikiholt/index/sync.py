@@ -139,7 +139,7 @@ class Syncer:
                 published = stack.enter_context(closing(self._store.create(self._wiki_id, recipe)))
             if state is not None and state.recipe != recipe and self._trees.read(revision):
                 return self._build_generation(recipe, revision, published, callbacks, reuse=True)
-            is_new = state is None or state.revision is None
+            is_new = state is None or state.revision is None or bool(state.pending_chunks)
             kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
             try:
                 return self._reconciler.reconcile(

@@ -386,6 +386,18 @@ class Settings:
         minimum=1,
         maximum=10_000_000,
     )
+    past_views: int = setting(
+        5,
+        "Past commits of a wiki that have an index, for `search --at`; the longest unused is deleted first. 0 turns "
+        "searching the past off.",
+        minimum=0,
+        maximum=1000,
+    )
+    past_max_bytes: int = setting(
+        2 * 1024**3,
+        "Maximum bytes of these indexes of one wiki; the one searched last always stays.",
+        minimum=0,
+    )
     search_keep_warm: int = setting(
         10,
         "Minutes that a process in the background keeps model and indexes in memory after the last search of a command"

@@ -63,6 +63,8 @@ COMMANDS = {
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
+    "past": Summary("wikis", "past_command", "list or delete the indexes of past commits, which `search --at` makes"),
+    "index": Summary("wikis", "sharing_commands", "share the vectors of an index through the wiki's own repository"),
     "create": Summary("wikis", "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "set": Summary("wikis", "wiki_commands", "show or change the settings of a wiki"),
     "rebind": Summary(

@@ -15,7 +15,7 @@ const FINISHED_DELAY_MS = 600;
 const PAGE_SIZE = 20;
 const PASSAGES_PER_PAGE = 3;
 const MAX_RESULTS = 100;
-const QUERY_FIELDS = ["q", "mode", "tags", "categories", "path", "since"];
+const QUERY_FIELDS = ["q", "mode", "tags", "categories", "path", "since", "at"];
 
 const input = byId("q");
 const results = byId("results");
@@ -112,7 +112,7 @@ export class SearchController {
 
   fetchResults(state, signal) {
     const filters = toFilterParameters(state);
-    if (state.q.trim()) return get("search", { q: state.q, mode: state.mode, n: this.limit, max_chunks_per_page: PASSAGES_PER_PAGE, ...filters }, signal);
+    if (state.q.trim()) return get(state.at ? "past/search" : "search", { q: state.q, mode: state.mode, n: this.limit, max_chunks_per_page: PASSAGES_PER_PAGE, at: state.at, ...filters }, signal);
     return hasFilters(state) ? get("pages", { limit: this.limit, ...filters }, signal) : fetchRecentPages(signal);
   }
 
