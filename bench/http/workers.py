@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_collection, run_in_process, run_server
-from bench.http.clients import ClientGroup, WikiholtClient, run_clients
+from bench.http.clients import HITS, ClientGroup, WikiholtClient, run_clients
 from bench.measures import read_cpu_s
 from bench.report import make_head, make_parser, publish, write_values
 from wikiholt.api.bootstrap import open_service
@@ -65,7 +65,7 @@ def search_on_request(queries: list[str]) -> None:
     for line in sys.stdin:
         seconds, number, began = float(line), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
-            handle.search(SearchRequest(queries[number * 7 % len(queries)], 5, SearchMode.HYBRID))
+            handle.search(SearchRequest(queries[number * 7 % len(queries)], HITS, SearchMode.HYBRID, collapse=True))
             number += 1
         print(number / (time.perf_counter() - began), flush=True)
 
