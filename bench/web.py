@@ -57,10 +57,9 @@ TYPING_WATCHER = """
   addEventListener("input", (event) => window.keys.push([event.timeStamp, event.target.value]), true);
   addEventListener("DOMContentLoaded", () => {
     new MutationObserver(() => {
-      if (document.body.classList.contains("pending") || !document.getElementById("q").value) return;
-      const query = document.getElementById("q").value;
+      const query = document.title.split(" · ")[0];
       requestAnimationFrame(() => { const { port1, port2 } = new MessageChannel(); port1.onmessage = () => window.paints.push([performance.now(), query]); port2.postMessage(0); });
-    }).observe(document.getElementById("results"), { childList: true });
+    }).observe(document.getElementById("app.results"), { childList: true });
   });
   const realFetch = window.fetch;
   window.fetch = async (...request) => {
@@ -69,7 +68,8 @@ TYPING_WATCHER = """
     return response;
   };
 """
-"""Notes when keys are pressed, and when results of what the input has are painted: a task after an animation frame."""
+"""Notes when keys are pressed, and when the results of a query, which the title has, are painted: in the first task after an
+animation frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ def measure_typing(corpus: Path) -> list[str]:
     wiki = make_smaller(open_clone(corpus), DATA / "typing.git", TYPING_PAGES)
     service = open_service(DATA / "typing")
     if not service.list_wikis():
-        service.add("typing", str(wiki.path.resolve()), {})
-    service.get_handle("typing").sync()
-    with service.get_handle("typing").open_contents() as (index, _, _):
+        service.add("mdn", str(wiki.path.resolve()), {})
+    service.get_handle("mdn").sync()
+    with service.get_handle("mdn").open_contents() as (index, _, _):
         chunks, pages = index.get_state().chunks, index.list_pages(PageFilter(), None)[1]
     service.close()
     titles = [page.name for page in pages if 8 <= len(page.name) <= 30][:: len(pages) // TYPED_TITLES][:TYPED_TITLES]
@@ -151,11 +151,11 @@ def measure_typing(corpus: Path) -> list[str]:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.add_init_script(TYPING_WATCHER)
-        page.goto(f"http://127.0.0.1:{port}/w/typing/")
+        page.goto(f"http://127.0.0.1:{port}/w/mdn/")
         page.wait_for_selector(".card")
         for number, title in enumerate([*titles[:2], *titles]):  # the first two are for warming up
             page.evaluate("window.keys = []; window.paints = []; window.withheld.clear()")
-            page.fill("#q", "")
+            page.fill(r"#app\.q", "")
             page.keyboard.type(title, delay=KEY_DELAY_MS)
             for _ in title[1:]:
                 page.keyboard.press("Backspace", delay=KEY_DELAY_MS)
@@ -176,7 +176,7 @@ def list_key_times(
 ) -> Iterator[float]:
     """The milliseconds of each key whose results were shown."""
     for number, (pressed_at, query) in enumerate(keys):
-        later = {text for _, text in keys[number:]}
+        later = {text.strip() for _, text in keys[number:]}
         painted = [at for at, text in paints if at >= pressed_at and text in later]
         if query.strip() and query not in withheld and painted:
             yield painted[0] - pressed_at
