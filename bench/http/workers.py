@@ -2,7 +2,7 @@
 
     python -m bench.http.workers [--seconds 5] [--rounds 6] [--write]
 
-Both get the same hybrid queries in turns of a few seconds, so that the ratio holds on a noisy machine. The clients, one
+Both get the same hybrid queries, and name near-duplicates, in turns of a few seconds, so that the ratio holds on a noisy machine. The clients, one
 thread, run on the same cores as the service, and their share of the time counts against it. On a busy machine more processes get more of the
 cores; `throughput_ratio` is therefore the lower of the ratio by the clock and the ratio by CPU time. At 80 % load requests are sent at random times,
 at .8 of the rate that the 64 clients reached in the turn before; latency counts from the time at which a request was due.
