@@ -90,6 +90,7 @@ class RequestContext:
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
         self.has_local_search = application.has_local_search
+        self.workers = application.settings.serve_workers
         self.search_load = application.service.search_load
         self._request = request
         self._scope = request.scope
