@@ -42,7 +42,7 @@ from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
+from wikiholt.text.page_names import CODE_EXTENSIONS, MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
 from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
@@ -332,6 +332,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     # In Otterwiki, text that is not Markdown is attached to a page.
     texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
     extensions = (*texts, *get_file_extensions(own.files))
+    _require_readers(extensions)
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":
@@ -348,6 +349,12 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     writes_answers = own.ask_model == "true" if own.ask_model else settings.ask_every_wiki
     url, checks = own.url or settings.url, settings.search_stale_check
     return WikiConfig(source, pipeline, url, checks, logs, rules, own.synonyms, writes_answers)
+
+
+def _require_readers(extensions: Sequence[str]) -> None:
+    """Raise MissingDependency if files with these extensions need a library that is not installed."""
+    if not set(CODE_EXTENSIONS).isdisjoint(extensions) and importlib.util.find_spec("tree_sitter") is None:
+        raise MissingDependency("Source code needs tree-sitter, which is not installed.", hint=make_extra_hint("code"))
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from wikiholt.documents.markdown_writer import MarkdownWriter
+from wikiholt.text.page_names import CODE_LANGUAGES
 
 MAX_PAGES = 5_000
 """Pages of a PDF that are read."""
@@ -23,8 +24,13 @@ class DocumentFault(Exception):
 def read_document(extension: str, data: bytes) -> tuple[str, list[str]]:
     """The Markdown of a document and warnings. Raises DocumentFault, or anything for a damaged file."""
     writer = MarkdownWriter()
-    _READERS[extension](data, writer)
-    if not writer.has_text:
+    if extension in CODE_LANGUAGES:
+        from wikiholt.documents.code_reader import read_code  # noqa: PLC0415 - it needs an extra
+
+        read_code(extension, data, writer)
+    else:
+        _READERS[extension](data, writer)
+    if not writer.has_text and extension not in CODE_LANGUAGES:
         raise DocumentFault("no-text", "it contains no text")
     return writer.to_markdown(), writer.warnings
 

@@ -22,9 +22,10 @@ from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
-from wikiholt.text.page_names import get_page_path, is_document, is_page_file, make_page_name
+from wikiholt.text.page_names import get_page_path, is_code, is_document, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
+from wikiholt.text.source_lines import to_source_lines
 
 TEXT_VERSION = 15
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
@@ -192,6 +193,7 @@ class TextPipeline:
             for chunk in (() if words_only else chunks)
         )
         hashes = tuple(map(hash_text, texts))
+        chunks = to_source_lines(page, chunks) if is_code(page.file) else chunks
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 
     def _get_work_limit(self) -> int:
@@ -318,7 +320,10 @@ class DialectDetector:
         files = (list(tree), other_files)
         if self._last == (files, pipeline.dialect):
             return pipeline  # unless the index has another dialect, because its generation is not complete yet
-        dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
+        # Source code says which site generator there is, as it does where it is not indexed.
+        others = [*other_files, *filter(is_code, tree)]
+        pages = map(get_page_path, (file for file in tree if not is_code(file)))
+        dialect = detect_dialect(pages, others, self._read_sample(tree), pipeline.dialect)
         self._is_large = len(tree) > MAX_SAMPLE_PAGES
         self._last = None if self._is_large else (files, dialect)
         return replace(pipeline, dialect=dialect)

@@ -14,7 +14,8 @@ from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import fold_path
-from wikiholt.text.page_names import get_page_path, has_link_extension, is_document, make_page_name
+from wikiholt.text.page_names import get_page_path, has_link_extension, is_code, is_document, make_page_name
+from wikiholt.text.source_lines import join_blocks
 from wikiholt.wikis.pages.indexed_pages import IndexedPages, IndexOpener
 
 MAX_PATH_CHARS = 1000
@@ -230,6 +231,7 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     if is_document(page_file.file):
         try:
             text = convert_document(page_file.file, blob.data).text
+            text = join_blocks(text) if is_code(page_file.file) else text
         except UnreadableDocument as error:
             raise InvalidPage(
                 f"the document {page_file.path} has no text: {error.detail}", hint="open the file itself"
@@ -270,7 +272,9 @@ def is_below(path: str, prefix: str) -> bool:
 
 def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files that a path may name, the likeliest first."""
-    return (path, f"{path}.md") if has_link_extension(path) or is_document(path) else (f"{path}.md",)
+    if has_link_extension(path) or (is_document(path) and not is_code(path)):
+        return (path, f"{path}.md")
+    return (f"{path}.md", path) if is_code(path) else (f"{path}.md",)  # a page may be about Node.js
 
 
 def get_new_file(path: str) -> str:
