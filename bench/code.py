@@ -20,8 +20,8 @@ from wikiholt.api.bootstrap import build_service
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.request import SearchRequest
-from wikiholt.text.page_names import is_code
 from wikiholt.text.languages import get_stopwords
+from wikiholt.text.page_names import is_code
 from wikiholt.wikis.handle import WikiHandle
 
 _TEST = re.compile(r"(?:^|[/_.-])tests?(?:[/_.-]|$)|(?:^|/)(?:examples?|docs?)/", re.IGNORECASE)
@@ -77,7 +77,7 @@ def find_questions(root: Path, count: int) -> Iterator[tuple[str, str]]:
 
 
 def search(wiki: WikiHandle, text: str, mode: SearchMode) -> list[str]:
-    hits = wiki.search(SearchRequest(text, limit=50, mode=mode)).hits
+    hits = wiki.search(SearchRequest(text, 50, mode=mode)).hits
     return [hit.file for hit in hits if is_code(hit.file)][:_SHOWN]
 
 

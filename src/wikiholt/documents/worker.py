@@ -12,14 +12,16 @@ from contextlib import suppress
 from wikiholt.documents.formats import DocumentFault, read_document
 
 _MAX_CPU_S = 60
+_MAX_PICTURES_CPU_S = 330
+"""For pictures, and documents with pages that are pictures."""
 _MAX_MEMORY_BYTES = 2 * 1024**3
 
 
-def convert(extension: str) -> None:
+def convert(extension: str, *, reads_pictures: bool = False) -> None:
     """Convert the document on standard input, and end the process."""
-    _set_limits()
+    _set_limits(_MAX_PICTURES_CPU_S if reads_pictures else _MAX_CPU_S)
     try:
-        text, warnings = read_document(extension, sys.stdin.buffer.read())
+        text, warnings = read_document(extension, sys.stdin.buffer.read(), reads_pictures=reads_pictures)
         answer: dict[str, object] = {"text": text, "warnings": warnings}
     except DocumentFault as fault:
         answer = {"reason": fault.reason, "detail": fault.detail}
@@ -32,8 +34,8 @@ def convert(extension: str) -> None:
     os._exit(0)  # nothing of a library that read a damaged file runs any more
 
 
-def _set_limits() -> None:
-    limits = {"RLIMIT_CPU": _MAX_CPU_S, "RLIMIT_AS": _MAX_MEMORY_BYTES, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
+def _set_limits(max_cpu_s: int) -> None:
+    limits = {"RLIMIT_CPU": max_cpu_s, "RLIMIT_AS": _MAX_MEMORY_BYTES, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
     for name, limit in limits.items():
         with suppress(ValueError, OSError, AttributeError):  # not every system has every limit
             resource.setrlimit(getattr(resource, name), (limit, limit))

@@ -82,17 +82,21 @@ class TextPipeline:
     dialect: Dialect = GFM
     detects_dialect: bool = False
     """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_dialect_of`)."""
+    reads_pictures: bool = False
+    """Whether the text of pictures is recognized, also of scanned pages of a PDF."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
         settings = {name: getattr(self, name) for name in _SETTING_NAMES}
         settings |= {"dialect": self.dialect.name, "text_version": TEXT_VERSION}
+        if not self.reads_pictures:  # an index of a wiki that does not read them stays valid
+            del settings["reads_pictures"]
         pipeline = json.dumps(settings, sort_keys=True)
         return Recipe(embedder.fingerprint, embedder.dimensions, pipeline, embedder.model, embedder.precision)
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
-        settings = _read_settings(recipe)
+        settings = {"reads_pictures": False, **_read_settings(recipe)}
         dialect = DIALECTS.get(settings.get("dialect", ""))
         if settings.pop("text_version", None) != TEXT_VERSION or settings.keys() != _SETTING_NAMES or dialect is None:
             return None
@@ -139,7 +143,7 @@ class TextPipeline:
         data = blob.data or b""
         if not is_document(file):
             return self.parse(file, blob.id, data, task.changed_at)
-        document = convert_document(file, data)
+        document = convert_document(file, data, reads_pictures=self.reads_pictures)
         page = self.parse(file, blob.id, document.text.encode(), task.changed_at)
         if isinstance(page, PageProblem) or not document.warnings:
             return page

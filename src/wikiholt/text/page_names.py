@@ -27,7 +27,9 @@ CODE_LANGUAGES: Mapping[str, str] = {
 }  # fmt: skip
 """The languages of source code by extension. Source code is pages only if the wiki's settings say so."""
 CODE_EXTENSIONS = tuple(CODE_LANGUAGES)
-_CONVERTED_EXTENSIONS = (*DOCUMENT_EXTENSIONS, *HTML_EXTENSIONS, *CODE_EXTENSIONS)
+PICTURE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+"""Pictures whose text is recognized. They are pages only if the wiki's settings say so."""
+_CONVERTED_EXTENSIONS = (*DOCUMENT_EXTENSIONS, *HTML_EXTENSIONS, *CODE_EXTENSIONS, *PICTURE_EXTENSIONS)
 _VENDORED_CODE = re.compile(
     r"(?:^|/)(?:node_modules|bower_components|site-packages|vendor(?:ed)?|third[_-]?party|dist)/"
     r"|[.-]min\.[cm]?js\Z|_pb2(?:_grpc)?\.pyi?\Z|\.pb\.(?:go|h|cc)\Z"
@@ -43,6 +45,7 @@ FILE_KINDS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "html": HTML_EXTENSIONS,
     "code": CODE_EXTENSIONS,
+    "pictures": PICTURE_EXTENSIONS,
     **{extension[1:]: (extension,) for extension in DOCUMENT_EXTENSIONS},
 }
 """What the setting `files` of a wiki may name, and the extensions of these documents."""

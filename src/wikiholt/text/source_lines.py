@@ -25,9 +25,7 @@ def list_source_lines(body: str, blocks: Iterable[MarkdownBlock]) -> list[tuple[
     return found
 
 
-def set_line_anchors(
-    headings: Sequence[Heading], body: str, blocks: Sequence[MarkdownBlock]
-) -> tuple[Heading, ...]:
+def set_line_anchors(headings: Sequence[Heading], body: str, blocks: Sequence[MarkdownBlock]) -> tuple[Heading, ...]:
     """The headings with the lines under them as anchors, as code hosts write them: `L10-L42`."""
     shown = list_source_lines(body, blocks)
     numbers = [number for number, _, _ in shown]
