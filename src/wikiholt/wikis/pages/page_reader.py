@@ -17,6 +17,7 @@ from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import fold_path
 from wikiholt.text.page_names import (
+    PICTURE_EXTENSIONS,
     get_page_path,
     has_link_extension,
     is_code,
