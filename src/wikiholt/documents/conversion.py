@@ -67,8 +67,10 @@ def convert_document(file: str, data: bytes, *, reads_pictures: bool = False) ->
     try:
         answer = json.loads(output)
     except ValueError:
-        detail = f"the process that read it ended with code {process.returncode}: it takes too much time or memory, or"
-        raise UnreadableDocument("too-costly", f"{detail} is damaged") from None
+        detail = f"the process that read it ended with code {process.returncode}"
+        if process.returncode > 0:  # Python itself could not start, which says nothing about the document
+            raise UnreadableDocument("failed", detail) from None
+        raise UnreadableDocument("too-costly", f"{detail}: it takes too much time or memory, or is damaged") from None
     if "reason" in answer:
         raise UnreadableDocument(str(answer["reason"]), str(answer["detail"]))
     return ConvertedDocument(str(answer["text"]), tuple(map(str, answer["warnings"])))

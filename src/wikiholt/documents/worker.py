@@ -19,6 +19,7 @@ _MAX_MEMORY_BYTES = 2 * 1024**3
 
 def convert(extension: str, *, reads_pictures: bool = False) -> None:
     """Convert the document on standard input, and end the process."""
+    has_own_limit = resource.getrlimit(resource.RLIMIT_AS)[1] in (resource.RLIM_INFINITY, _MAX_MEMORY_BYTES)
     _set_limits(_MAX_PICTURES_CPU_S if reads_pictures else _MAX_CPU_S)
     try:
         text, warnings = read_document(extension, sys.stdin.buffer.read(), reads_pictures=reads_pictures)
@@ -26,7 +27,9 @@ def convert(extension: str, *, reads_pictures: bool = False) -> None:
     except DocumentFault as fault:
         answer = {"reason": fault.reason, "detail": fault.detail}
     except (MemoryError, RecursionError) as error:
-        answer = {"reason": "too-costly", "detail": f"reading it takes too much memory ({type(error).__name__})"}
+        # If the service itself may use little memory now, the next sync tries again.
+        reason = "too-costly" if has_own_limit else "failed"
+        answer = {"reason": reason, "detail": f"reading it takes too much memory ({type(error).__name__})"}
     except Exception as error:  # noqa: BLE001 - a damaged file may raise anything
         answer = {"reason": "damaged", "detail": f"it cannot be read: {type(error).__name__}: {error}"[:300]}
     sys.stdout.write(json.dumps(answer))
