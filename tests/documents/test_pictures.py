@@ -1,12 +1,10 @@
 """The text of pictures and of scanned PDF: found, read from the index, limited in size, and off by default."""
 
 from collections.abc import Iterator
-from io import BytesIO
 
 import pytest
-from PIL import Image, ImageDraw, ImageFont
 
-from tests.support.documents import make_pdf
+from tests.support.documents import make_pdf, make_picture
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.documents import picture_reader
 from wikiholt.documents.conversion import UnreadableDocument, convert_document
@@ -17,22 +15,13 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.text.page_names import PAGE_EXTENSIONS, PICTURE_EXTENSIONS
 from wikiholt.wikis.pages import page_reader
 
-
-def draw(text: str, kind: str = "PNG", size: tuple[int, int] = (420, 90)) -> bytes:
-    """A picture of a text in black on white; without a text it is a gray area."""
-    picture = Image.new("RGB", size, "white" if text else "gray")
-    ImageDraw.Draw(picture).text((12, 20), text, fill="black", font=ImageFont.load_default(28))
-    out = BytesIO()
-    picture.save(out, kind)
-    return out.getvalue()
-
-
+SIZE = (420, 90)
 FILES: PageFiles = {
     "home.md": "# Home\n\n![The plan](plan.png)\n",
-    "plan.png": draw("Grease the bearing weekly"),
-    "empty.jpg": draw("", "JPEG"),
-    "torn.png": draw("Torn")[:60],
-    "scan.pdf": draw("Invoice of the turbine", "PDF"),
+    "plan.png": make_picture("Grease the bearing weekly", size=SIZE),
+    "empty.jpg": make_picture("", "JPEG"),
+    "torn.png": make_picture("Torn")[:60],
+    "scan.pdf": make_picture("Invoice of the turbine", "PDF", SIZE),
     "text.pdf": make_pdf(["Plain words", ""], "A title"),
 }
 
@@ -46,6 +35,7 @@ def wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
     made.close()
 
 
+@pytest.mark.slow
 def test_the_text_of_a_picture_is_found_at_the_picture(wiki: IndexedWiki) -> None:
     for query, place in (("grease bearing", ("plan.png", "")), ("invoice turbine", ("scan.pdf", "page=1"))):
         (hit,) = wiki.handle.search(SearchRequest(query, mode=SearchMode.KEYWORD)).hits
@@ -54,11 +44,13 @@ def test_the_text_of_a_picture_is_found_at_the_picture(wiki: IndexedWiki) -> Non
     assert wiki.pages.read_file("plan.png").data == FILES["plan.png"]
 
 
+@pytest.mark.slow
 def test_a_picture_without_text_is_no_problem_and_a_damaged_one_is(wiki: IndexedWiki) -> None:
     assert {problem.file: problem.reason for problem in wiki.handle.get_status().problems} == {"torn.png": "damaged"}
     assert {page.path for page in wiki.pages.list().pages} == FILES.keys() - {"torn.png", "home.md"} | {"home"}
 
 
+@pytest.mark.slow
 def test_a_page_is_shown_without_recognizing_its_text_again(wiki: IndexedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_reader, "convert_document", lambda *_, **__: pytest.fail("it is read again"))
     scan, text = wiki.pages.read("scan.pdf"), wiki.pages.read("text.pdf")
@@ -79,7 +71,7 @@ def test_long_recognized_text_is_shown_once() -> None:
 
 def test_pictures_are_not_read_if_the_setting_does_not_name_them() -> None:
     with pytest.raises(UnreadableDocument, match="names pictures") as raised:
-        convert_document("scan.pdf", draw("Invoice", "PDF"))
+        convert_document("scan.pdf", make_picture("Invoice", "PDF"))
     assert raised.value.reason == "scanned"
     assert "reads_pictures" not in TextPipeline().build_recipe(FakeEmbedder()).pipeline
     recipe = TextPipeline(reads_pictures=True).build_recipe(FakeEmbedder())
@@ -89,7 +81,7 @@ def test_pictures_are_not_read_if_the_setting_does_not_name_them() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (draw("x" * 9, size=(8_000, 7_000)), "too-large"),
+        (make_picture("x", size=(8_000, 7_000)), "too-large"),
         (b"", "damaged"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "damaged"),
         (b"GIF89a" + b"\xff" * 60, "damaged"),

@@ -6,6 +6,7 @@ It limits its own memory and time before it reads anything.
 import json
 import os
 import resource
+import signal
 import sys
 from contextlib import suppress
 
@@ -14,6 +15,8 @@ from wikiholt.documents.formats import DocumentFault, read_document
 _MAX_CPU_S = 60
 _MAX_PICTURES_CPU_S = 330
 """For pictures, and documents with pages that are pictures."""
+_MAX_S = 1_000
+"""The process ends by itself, even if the service that started it was killed."""
 _MAX_MEMORY_BYTES = 2 * 1024**3
 
 
@@ -38,6 +41,7 @@ def convert(extension: str, *, reads_pictures: bool = False) -> None:
 
 
 def _set_limits(max_cpu_s: int) -> None:
+    signal.alarm(_MAX_S)
     limits = {"RLIMIT_CPU": max_cpu_s, "RLIMIT_AS": _MAX_MEMORY_BYTES, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0}
     for name, limit in limits.items():
         with suppress(ValueError, OSError, AttributeError):  # not every system has every limit
