@@ -187,7 +187,6 @@ OPERATIONS = {
     "reindex": Operation(_run_reindex, (Syncer, "sync"), 2800),
     "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
     "first sync": Operation(_run_first_sync, (Syncer, "sync"), 2800, ("register",), model="other"),
-    "documents": Operation(_run_sync, (pipeline, "convert_document"), 25),
     "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
     "back up": Operation(_create_backups, (IndexBackups, "create"), 430),
     "restore": Operation(_restore_backup, (IndexBackups, "restore"), 900),
@@ -204,6 +203,7 @@ OPERATIONS = {
         partial(_write_pages, slug="folder"), (DirectorySource, "commit"), 900, _BESIDE_DIRECTORY, subject="folder"
     ),
     "register": Operation(_change_registry, None, 150),
+    "documents": Operation(_run_sync, (pipeline, "convert_document"), 25),
 }
 SERVE = "serve"
 """The operation that is not in OPERATIONS: `wikiholt serve`, with clients that send random requests."""
