@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import ADA, WIKI_ID, IndexedWiki, PageFiles
+from wikiholt.api import bootstrap
 from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import AttachmentNotFound, InvalidPage
+from wikiholt.errors import AttachmentNotFound, InvalidPage, MissingDependency
 from wikiholt.search.request import SearchRequest
-from wikiholt.text.page_names import CODE_EXTENSIONS, PAGE_EXTENSIONS
+from wikiholt.text.page_names import CODE_EXTENSIONS, DOCUMENT_EXTENSIONS, PAGE_EXTENSIONS, PICTURE_EXTENSIONS
 
 _LONG_METHOD = "".join(f'        step_{number} = prepare(basin, "stage {number}")\n' for number in range(40))
 PUMP = f'''"""Pumps of the garden."""
@@ -148,6 +149,15 @@ def test_code_is_neither_indexed_nor_shown_if_the_setting_does_not_name_it(tmp_p
         wiki.pages.read_file("src/water_pump.py")
     assert wiki.pages.write("lua.lua", "# Lua", ADA).file == "lua.lua.md"
     wiki.close()
+
+
+def test_a_missing_library_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for extensions, extra in ((CODE_EXTENSIONS, "code"), (PICTURE_EXTENSIONS, "ocr")):
+        with pytest.raises(MissingDependency) as raised:
+            bootstrap._require_readers(extensions)
+        assert f"pip install '.[{extra}]'" in raised.value.hint
+    bootstrap._require_readers(DOCUMENT_EXTENSIONS)
 
 
 def test_a_moved_file_gets_the_text_of_its_new_path(wiki: IndexedWiki) -> None:
