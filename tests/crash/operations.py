@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import ModuleType
 
 from tests.crash.child_process import ChildChannel
 from tests.crash.random_edits import make_page
@@ -15,7 +16,7 @@ from wikiholt.errors import Busy, PageNotFound
 from wikiholt.folder.source import DirectorySource
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.source import GitSource
-from wikiholt.index import batch
+from wikiholt.index import batch, pipeline
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sync import Syncer
@@ -183,7 +184,7 @@ class Operation:
     """`steps` is the approximate number of steps from the start of the window to the end of the operation."""
 
     task: OperationTask
-    window: tuple[type, str] | None
+    window: tuple[type | ModuleType, str] | None
     steps: int
     concurrent: tuple[str, ...] = ("sync", "back up", "write pages", "register", "reindex")
     """Operations that another process may run at the same time."""
@@ -215,6 +216,7 @@ OPERATIONS = {
     ),
     "register": Operation(_change_registry, None, 150),
     "past": Operation(_build_view, (PastViews, "build"), 2000, ("register", "write pages")),
+    "documents": Operation(_run_sync, (pipeline, "convert_document"), 25),
 }
 SERVE = "serve"
 """The operation that is not in OPERATIONS: `wikiholt serve`, with clients that send random requests."""

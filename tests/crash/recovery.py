@@ -227,7 +227,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
     shutil.rmtree(fresh_directory, ignore_errors=True)
     store = SqliteStore(fresh_directory)
     embedder = SlowEmbedder(case.model, 0.0)
-    Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
+    Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000, reads_pictures=True), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
     try:
         assert not (faults := index.check()), faults

@@ -30,8 +30,8 @@ from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
-ROUNDS, SEED = choose(50, 14), 2024
-"""14 rounds have each operation and each failure."""
+ROUNDS, SEED = choose(50, 15), 2024
+"""15 rounds have each operation and each failure."""
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "the index was not damaged, but it was found so"),
     "unsynced vectors": ("sync", "power cut", "the index was not damaged, but it was found so"),

@@ -49,7 +49,13 @@ from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.language_names import DEFAULT_LANGUAGE
 from wikiholt.text.markdown import AnchorStyle
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
+from wikiholt.text.page_names import (
+    CODE_EXTENSIONS,
+    MARKDOWN_EXTENSIONS,
+    PAGE_EXTENSIONS,
+    PICTURE_EXTENSIONS,
+    get_file_extensions,
+)
 from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, ViewLimits, WikiConfig
@@ -333,6 +339,11 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     own = WikiSettings.parse(wiki.settings)
     dialect = _get_dialect(own, settings)
     language, others = own.language or settings.language, own.languages or settings.languages
+    # In Otterwiki, text that is not Markdown is attached to a page.
+    texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
+    extensions = (*texts, *get_file_extensions(own.files))
+    _require_readers(extensions)
+    reads_pictures = not set(PICTURE_EXTENSIONS).isdisjoint(extensions)
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
@@ -344,10 +355,8 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         hide=own.hide,
         dialect=dialect or GFM,
         detects_dialect=dialect is None,
+        reads_pictures=reads_pictures,
     )
-    # In Otterwiki, text that is not Markdown is attached to a page.
-    texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
-    extensions = (*texts, *get_file_extensions(own.files))
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":
@@ -364,6 +373,15 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     writes_answers = own.ask_model == "true" if own.ask_model else settings.ask_every_wiki
     url, checks = own.url or settings.url, settings.search_stale_check
     return WikiConfig(source, pipeline, url, checks, logs, rules, own.synonyms, writes_answers)
+
+
+def _require_readers(extensions: Sequence[str]) -> None:
+    """Raise MissingDependency if files with these extensions need a library that is not installed."""
+    readers = (("code", CODE_EXTENSIONS, "tree_sitter"), ("pictures", PICTURE_EXTENSIONS, "rapidocr"))
+    for kind, needing, library in readers:
+        if not set(needing).isdisjoint(extensions) and importlib.util.find_spec(library) is None:
+            message = f"The setting files names {kind}, but {library} is not installed."
+            raise MissingDependency(message, hint=make_extra_hint("ocr" if kind == "pictures" else kind))
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

@@ -82,7 +82,7 @@ def push_index(handle: WikiHandle, config: WikiConfig, embedder: Embedder, remot
             raise NothingIndexed("not all pages are embedded yet", hint="run `wikiholt sync`, then push again")
         if state.recipe.fingerprint != embedder.fingerprint:
             raise ModelMismatch("the index is of another model", hint="run `wikiholt sync`, then push again")
-        config = replace(config, pipeline=pipeline.with_dialect_of(state.recipe))
+        config = replace(config, pipeline=pipeline.with_detected(state.recipe))
         known: dict[bytes, FloatArray] = {}
         for pages in iter_prepared_pages(config, state.revision, embedder):
             known |= index.find_vectors_by_hash([digest for page in pages for digest in page.hashes])

@@ -13,7 +13,7 @@ from itertools import islice
 from wikiholt.domain.git import AttachedFile, Blob, EntryKind, TreeChange, TreeEntry
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
 from wikiholt.git.process import GitProcess, GitRunner
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, is_vendored_code
 
 # 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
@@ -132,7 +132,7 @@ class PageFiles:
         """Whether a file would be a page if nothing were ignored."""
         name = file.rpartition("/")[2].lower()
         # A file named only `.md` would be a page without a name.
-        return name.endswith(self.extensions) and name not in self.extensions
+        return name.endswith(self.extensions) and name not in self.extensions and not is_vendored_code(file)
 
     def is_attachable(self, file: str, *, hidden: bool = False) -> bool:
         """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored. With

@@ -23,9 +23,10 @@ from wikiholt.text.languages import detect_wiki_languages
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
-from wikiholt.text.page_names import get_page_path, is_document, is_page_file, make_page_name
+from wikiholt.text.page_names import get_page_path, is_code, is_document, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
+from wikiholt.text.source_lines import to_source_lines
 
 TEXT_VERSION = 16
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
@@ -84,6 +85,8 @@ class TextPipeline:
     """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_detected`)."""
     detects_languages: bool = False
     """Whether a sync detects the languages, as the dialect."""
+    reads_pictures: bool = False
+    """Whether the text of pictures is recognized, also of scanned pages of a PDF."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
         settings = {name: getattr(self, name) for name in _SETTING_NAMES}
@@ -94,7 +97,7 @@ class TextPipeline:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
-        settings = _read_settings(recipe)
+        settings = {"reads_pictures": False, **_read_settings(recipe)}
         dialect = DIALECTS.get(settings.get("dialect", ""))
         if settings.pop("text_version", None) != TEXT_VERSION or settings.keys() != _SETTING_NAMES or dialect is None:
             return None
@@ -145,7 +148,7 @@ class TextPipeline:
         data = blob.data or b""
         if not is_document(file):
             return self.parse(file, blob.id, data, task.changed_at)
-        document = convert_document(file, data)
+        document = convert_document(file, data, reads_pictures=self.reads_pictures)
         page = self.parse(file, blob.id, document.text.encode(), task.changed_at)
         if isinstance(page, PageProblem) or not document.warnings:
             return page
@@ -199,8 +202,10 @@ class TextPipeline:
             for chunk in (() if words_only else chunks)
         )
         hashes = tuple(map(hash_text, texts))
-        language = detect_page_language(page, self.language)
-        page = replace(page, metadata=replace(page.metadata, language=language))
+        if is_code(page.file):
+            chunks = to_source_lines(page, chunks)
+        else:
+            page = replace(page, metadata=replace(page.metadata, language=detect_page_language(page, self.language)))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 
     def _get_work_limit(self) -> int:
@@ -328,9 +333,12 @@ class PipelineDetector:
         files = (list(tree), other_files)
         if self._last == (files, pipeline):
             return pipeline  # unless the index differs, because its generation is not complete yet
-        texts = list(self._read_sample(tree))
+        pages = {file: entry for file, entry in tree.items() if not is_code(file)}
+        texts = list(self._read_sample(pages))
         if pipeline.detects_dialect:
-            dialect = detect_dialect(map(get_page_path, tree), other_files, texts, pipeline.dialect)
+            # Source code says which site generator there is, as it does where it is not indexed.
+            others = [*other_files, *filter(is_code, tree)]
+            dialect = detect_dialect(map(get_page_path, pages), others, texts, pipeline.dialect)
             pipeline = replace(pipeline, dialect=dialect)
         if pipeline.detects_languages:
             pipeline = replace(pipeline, language=detect_wiki_languages(texts, pipeline.language))

@@ -11,7 +11,8 @@ from wikiholt.domain.page import Page, PageTerms
 from wikiholt.text.analysis import get_analyser, remove_url_schemes, split_languages, strip_accents
 from wikiholt.text.language_names import find_language
 from wikiholt.text.languages import detect_language
-from wikiholt.text.page_names import strip_page_extension
+from wikiholt.text.page_names import is_code, strip_page_extension
+from wikiholt.text.source_lines import to_code_words
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -107,6 +108,8 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     """
     page_language = get_stemming_language(detect_page_language(page, language), language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
+    if is_code(page.file):
+        body = to_code_words(page.body)
     return PageTerms(
         name=build_name_terms(page.name, page.path, page.metadata.tags, page.metadata.aliases, page_language),
         headings=_build_field("\n".join(heading.text for heading in page.headings), page_language),

@@ -427,8 +427,8 @@ class WikiSettings:
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     files: tuple[str, ...] = setting(
         ("docs",),
-        "Documents that are pages: docs means all except html; none; or some of pdf, docx, pptx, xlsx, odt, ods, odp,"
-        " epub and html.",
+        "Documents that are pages: docs means all except html, code and pictures; none; or some of pdf, docx, pptx,"
+        " xlsx, odt, ods, odp, epub, html, code and pictures.",
         check=check_file_kind,
     )
     hide: tuple[str, ...] = setting(

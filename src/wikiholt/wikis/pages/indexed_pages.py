@@ -19,6 +19,7 @@ from wikiholt.text.links import (
     get_other_names,
     is_attachment,
 )
+from wikiholt.text.page_names import is_code
 
 IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
 """Opens the published index of the wiki. Raises IndexMissing while there is none."""
@@ -85,11 +86,11 @@ class IndexedPages:
             return _build_graph(index)[0]
 
     def find_orphans(self) -> Sequence[StoredPage]:
-        """The pages that no other page links to."""
+        """The pages that no other page links to; source code never needs a link."""
         with self._open_index() as index:
             graph, pages = _build_graph(index)
         linked = {target for _, target in graph.edges}
-        return [page for page in pages if page.path not in linked]
+        return [page for page in pages if page.path not in linked and not is_code(page.file)]
 
 
 def _require_complete(index: WikiIndex) -> None:
