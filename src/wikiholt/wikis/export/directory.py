@@ -79,8 +79,10 @@ def check_directory(directory: Path) -> None:
 
 
 def _write_parts(directory: Path, name: str, parts: Mapping[str, bytes]) -> None:
-    """Write the data to a draft, and rename it when it is complete on the disk."""
-    draft = directory / f"{name}.draft"
+    """Write the data to a draft, and rename it when it is complete on the disk. Intact data stays as it is."""
+    final, draft = directory / name, directory / f"{name}.draft"
+    if _is_intact(final, parts):
+        return
     _remove(draft)
     draft.mkdir()
     for file, data in parts.items():
@@ -89,13 +91,15 @@ def _write_parts(directory: Path, name: str, parts: Mapping[str, bytes]) -> None
             out.flush()
             os.fsync(out.fileno())
     fsync_path(draft)
-    # One of the same digest may be damaged, or be in use: it is replaced in two steps of the same content.
-    old = directory / f"{name}.old"
-    _remove(old)
-    if os.path.lexists(directory / name):
-        (directory / name).rename(old)
-    draft.rename(directory / name)
+    _remove(final)
+    draft.rename(final)
     fsync_path(directory)
+
+
+def _is_intact(final: Path, parts: Mapping[str, bytes]) -> bool:
+    if final.is_symlink() or not final.is_dir() or set(os.listdir(final)) != set(parts):
+        return False
+    return all((final / name).is_file() and (final / name).read_bytes() == data for name, data in parts.items())
 
 
 def _remove(path: Path) -> None:

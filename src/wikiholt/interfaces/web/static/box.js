@@ -130,8 +130,11 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
       if (pages.has(hit.path)) pages.get(hit.path).push(hit);
       else if (pages.size < MAX_PAGES) pages.set(hit.path, [hit]);
     }
+    // Where several pages have the same name, the path tells them apart.
+    const names = [...pages.values()].map(([hit]) => hit.name);
     list.replaceChildren(...[...pages.values()].map((hits, number) => {
-      const folder = hits[0].path.split("/").slice(0, -1).join(" › ");
+      const isRepeated = names.indexOf(hits[0].name) !== names.lastIndexOf(hits[0].name);
+      const folder = hits[0].path.split("/").slice(0, isRepeated ? undefined : -1).join(" › ");
       const name = make("div", { class: "page", id: `page-${number}` }, ...highlight(hits[0].name, hits[0].name_matches), ...(folder ? [make("small", {}, folder)] : []));
       return make("div", { class: "group", role: "group", "aria-labelledby": name.id }, name, ...hits.map((hit) => renderHit(hit, query)));
     }));

@@ -391,8 +391,9 @@
     .then(([start, numbers]) => { readStart(start); readVectors(numbers); }, (error) => { opening = null; throw error; }));
 
   // The best pages as the API gives them. `mode` is hybrid or keyword.
-  async function search(text, { limit = 8, mode = "hybrid" } = {}) {
+  async function search(text, { limit = 8, mode = "hybrid", relatedCosine } = {}) {
     await open();
+    if (relatedCosine) constants.scale[1] = relatedCosine;
     const query = await parseQuery(text.slice(0, 2000));
     await loadWords([...query.identifiers, ...query.model, ...query.variants.flatMap(({ terms, phrases, excluded }) => [...terms, ...phrases.flat(), ...excluded.flat()])]);
     if (query.prefix) {
