@@ -121,7 +121,7 @@ def test_an_export_into_the_folder_that_is_the_wiki_is_refused(run: CommandRunne
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "Home.md").write_text("# Home\n\nWelcome.\n")
-    assert run("add", "notes", str(folder), "kind=directory").code == 0
+    assert run("add", "notes", str(folder)).code == 0
     done = run("export", str(folder / "site"), "-w", "notes", "--url", URL)
     assert done.code == 4
     assert "inside the wiki" in done.err

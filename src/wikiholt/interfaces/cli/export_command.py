@@ -50,7 +50,7 @@ def run_export(context: CommandContext) -> int:
         contents = read_contents(snapshot.live_index.index, handle.pages.get_pipeline())
     hidden = handle.pages.list(limit=1).total - len(contents.pages)
     built = build_files(contents, template)
-    files = _build_page_files(wiki.slug, contents.languages[0], len(contents.pages), built.digest)
+    files = _build_page_files(wiki.slug, len(contents.pages), built.digest)
     write_export(directory, built.digest, built.files, files)
     size = sum(map(len, (*built.files.values(), *files.values())))
     pages = len(contents.pages)
@@ -97,16 +97,16 @@ def _choose_url(context: CommandContext, wiki: Wiki) -> str:
 def _check_outside(directory: Path, wiki: Wiki) -> None:
     """Raise Conflict if the export would become a part of the wiki."""
     source = Path(wiki.source).resolve() if wiki.source else None
-    if wiki.settings.get("kind") == "directory" and source and directory.resolve().is_relative_to(source):
+    if wiki.is_directory and source and directory.resolve().is_relative_to(source):
         raise Conflict(f"{directory} is inside the wiki.", hint="Name a directory outside of it.")
 
 
-def _build_page_files(slug: str, language: str, pages: int, digest: str) -> dict[str, bytes]:
+def _build_page_files(slug: str, pages: int, digest: str) -> dict[str, bytes]:
     """The script, and a page with it."""
     from wikiholt.interfaces.http.static_files import get_web_static_directory, read_static_files
     from wikiholt.wikis.export.directory import SCRIPT, get_parts_name
 
     static = read_static_files(get_web_static_directory())
     engine = static.files["static_search.js"].data.replace(b'"PARTS/"', f'"{get_parts_name(digest)}/"'.encode())
-    html = static.templates["export"].substitute(name=escape(slug), language="en", count=f"{pages:,}")
+    html = static.templates["export"].substitute(name=escape(slug), count=f"{pages:,}")
     return {SCRIPT: engine + static.files["box.js"].data, "index.html": html.encode()}

@@ -338,7 +338,7 @@
   async function makeHit({ page, parts }, query, match, length) {
     const passages = (await load(`text-${page.file}.js`, parseJson))[page.place];
     const terms = [...new Set(query.variants.flatMap((variant) => [...variant.terms, ...variant.phrases.flat()]))].map((term) => (term.length > 4 && /^\p{L}+$/u.test(term) ? term.slice(0, -1) : term));
-    const contained = passages.map(([, , text]) => { const folded = analyser.stripAccents(text); return terms.filter((term) => folded.includes(term)); });
+    const contained = passages.map(([headings, , text]) => { const folded = analyser.stripAccents(`${headings.at(-1) ?? ""} ${text}`); return terms.filter((term) => folded.includes(term)); });
     const weigh = (term) => Math.log1p(passages.length / contained.filter((each) => each.includes(term)).length);
     const total = terms.filter((term) => contained.some((each) => each.includes(term))).reduce((sum, term) => sum + weigh(term), 0) || 1;
     const scores = passages.map((_, i) => (parts.length ? normalize(parts[Math.floor((i * parts.length) / passages.length)]) : 0) + constants.passageWords * contained[i].reduce((sum, term) => sum + weigh(term), 0) / total);
