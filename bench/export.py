@@ -17,23 +17,20 @@ page, whose files are loaded as the questions need them.
 
 import argparse
 import gzip
-import json
 import shutil
 import statistics
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from html import escape
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Browser, Page, Response, sync_playwright
 
 from bench import collections
-from bench.report import describe_machine, make_head, make_parser, publish
+from bench.report import make_head, make_parser, publish
 from tests.support.browser import find_chromium
 from tests.support.http_server import run_handler
 from wikiholt.__main__ import main as run_wikiholt
@@ -110,7 +107,7 @@ def measure_collection(
     other, other_cold = "–", "–"
     if arguments.pagefind:
         site = write_site(arguments.collections / name, arguments.data / "pagefind" / name)
-        command = [*arguments.pagefind.glob("node_modules/@pagefind/*/bin/pagefind_extended")][0]
+        command = next(arguments.pagefind.glob("node_modules/@pagefind/*/bin/pagefind_extended"))
         subprocess.run([command.resolve(), "--site", site.resolve()], check=True, capture_output=True)
         with serve(site) as address, open_page(browser, f"{address}/index.html") as page:
             for kind in kinds:
@@ -151,16 +148,21 @@ def measure_cold(browser: Browser, address: str, script: str, texts: Sequence[st
     sizes, compressed = [], []
     for text in texts:
         context = browser.new_context(service_workers="block")
-        page = context.new_page()
-        responses: list[Response] = []
-        page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 - it cannot wrap a built-in method
-        page.goto(address)
-        page.evaluate(script, {"text": text, "limit": HITS, "scale": None})
+        responses = load_search(context.new_page(), address, script, text)
         bodies = [each.body() for each in responses if not each.url.endswith((".html", ".ico"))]
         sizes.append(sum(map(len, bodies)))
         compressed.append(sum(min(len(body), len(gzip.compress(body))) for body in bodies))
         context.close()
     return statistics.median(sizes), statistics.median(compressed)
+
+
+def load_search(page: Page, address: str, script: str, text: str) -> list[Response]:
+    """The responses of a search in this page."""
+    responses: list[Response] = []
+    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 - it cannot wrap a built-in method
+    page.goto(address)
+    page.evaluate(script, {"text": text, "limit": HITS, "scale": None})
+    return responses
 
 
 def write_site(directory: Path, site: Path) -> Path:
@@ -199,7 +201,7 @@ def open_page(browser: Browser, address: str) -> Iterator[Page]:
 
 def choose_held_out(rows: Mapping[str, Mapping[str, float]], kind: str) -> float:
     """The result of a kind of questions with the scale that is best for the other collections."""
-    name = kind.split(" ")[0]
+    name = kind.split(" ", maxsplit=1)[0]
     others = [row for other, row in rows.items() if other.split(" ")[0] != name] or list(rows.values())
     best = max(SCALES, key=lambda scale: statistics.fmean(row[f"scale {scale}"] / row["hybrid"] for row in others))
     return rows[kind][f"scale {best}"]

@@ -61,9 +61,9 @@ _ONE_CHARACTER_WORD_PATTERN = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufa
 _LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{COMBINING_MARKS}])+")
 # Letters without a Unicode decomposition, replaced by what is typed on keyboards without them; and letters with two
 # code points.
-LETTER_REPLACEMENTS = str.maketrans(
-    "øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643"
-) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
+LETTER_REPLACEMENTS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
+    {"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""}
+)
 _REPLACED_LETTERS = frozenset(map(chr, LETTER_REPLACEMENTS))
 
 _TokenTerms = tuple[str, tuple[str, ...]]

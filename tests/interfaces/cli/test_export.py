@@ -38,12 +38,16 @@ def garden(run: CommandRunner, wiki: Repository) -> Repository:
     return wiki
 
 
-def test_it_says_what_is_public_and_hidden_pages_are_not(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+def test_it_says_what_is_public_and_hidden_pages_are_not(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
     place = tmp_path / "site"
     done = run("export", str(place), "-w", "garden", "--url", URL)
     assert (done.code, done.err) == (0, "")
     assert "Exported 2 pages of garden" in done.out
-    assert "Everyone who can read these files can read the titles, paths, tags and full texts of these pages." in done.out
+    assert (
+        "Everyone who can read these files can read the titles, paths, tags and full texts of these pages." in done.out
+    )
     assert "2 pages hidden from searches: not exported." in done.out
     content = read_export(place)
     assert b"two metres deep" in content
@@ -54,7 +58,9 @@ def test_it_says_what_is_public_and_hidden_pages_are_not(run: CommandRunner, gar
     assert [page[0] for page in start["pages"]] == ["Garden/Pond", "Home"]
 
 
-def test_a_page_that_is_hidden_later_is_gone_from_the_next_export(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+def test_a_page_that_is_hidden_later_is_gone_from_the_next_export(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
     place = tmp_path / "site"
     assert run("export", str(place), "-w", "garden", "--url", URL, "--quiet").code == 0
     assert run("set", "garden", "hide=Drafts/**,Garden/**").code == 0
@@ -73,18 +79,30 @@ def test_the_same_index_gives_the_same_bytes(run: CommandRunner, garden: Reposit
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-@pytest.mark.parametrize("url", [
-    "https://docs.example.org/", "javascript:alert('{path}')", " java\tscript:{path}", "{path}:{path}", "data:text/html,{path}",
-    "https://docs.example.org/{path}/{anchor}", "{file}:x",
-])
-def test_an_address_that_is_no_address_of_pages_is_refused(run: CommandRunner, garden: Repository, tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://docs.example.org/",
+        "javascript:alert('{path}')",
+        " java\tscript:{path}",
+        "{path}:{path}",
+        "data:text/html,{path}",
+        "https://docs.example.org/{path}/{anchor}",
+        "{file}:x",
+    ],
+)
+def test_an_address_that_is_no_address_of_pages_is_refused(
+    run: CommandRunner, garden: Repository, tmp_path: Path, url: str
+) -> None:
     done = run("export", str(tmp_path / "site"), "-w", "garden", "--url", url)
     assert done.code == 2
     assert "--url" in done.err
     assert not (tmp_path / "site").exists()
 
 
-def test_without_an_address_the_hint_says_how_to_give_one(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+def test_without_an_address_the_hint_says_how_to_give_one(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
     done = run("export", str(tmp_path / "site"), "-w", "garden")
     assert done.code == 2
     assert "hint: Add --url 'https://docs.example.org/{path}'" in done.err
@@ -98,7 +116,9 @@ def test_a_relative_address_may_name_the_file(run: CommandRunner, garden: Reposi
     assert b'"./Garden/Pond.md"' in read_export(tmp_path / "site")
 
 
-def test_a_wiki_without_pages_is_an_error_and_keeps_the_earlier_export(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+def test_a_wiki_without_pages_is_an_error_and_keeps_the_earlier_export(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
     place = tmp_path / "site"
     assert run("export", str(place), "-w", "garden", "--url", URL).code == 0
     assert run("set", "garden", "hide=**").code == 0
@@ -108,7 +128,9 @@ def test_a_wiki_without_pages_is_an_error_and_keeps_the_earlier_export(run: Comm
     assert b"two metres deep" in read_export(place)
 
 
-def test_a_directory_with_other_files_is_refused_before_anything_is_read(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_refused_before_anything_is_read(
+    run: CommandRunner, garden: Repository, tmp_path: Path
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("my page")
     done = run("export", str(tmp_path / "mine"), "-w", "garden", "--url", URL)

@@ -14,15 +14,20 @@ def make_passages(count: int = 120) -> tuple[np.ndarray, list[int], list[dict[in
     topics = np.arange(count) // 2 % TOPICS
     vectors = np.eye(TOPICS, 64)[topics] + random.normal(0, 0.1, (count, 64)) + 0.5
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    terms = [{int(3 * topic + n % 3): 1, int(3 * topic + (n + 1) % 3): 2, 3 * TOPICS: 1} for n, topic in enumerate(topics)]
+    terms = [
+        {int(3 * topic + n % 3): 1, int(3 * topic + (n + 1) % 3): 2, 3 * TOPICS: 1} for n, topic in enumerate(topics)
+    ]
     return vectors.astype(np.float32), [n // 2 for n in range(count)], terms
 
 
-@pytest.mark.parametrize(("pages", "parts", "owners"), [
-    ([0, 0, 3], [0, 1, 2], [0, 0, 3]),
-    ([5] * 8, [0, 0, 1, 1, 2, 2, 3, 3], [5] * 4),
-    ([1, *[2] * 5], [0, 1, 1, 2, 3, 4], [1, 2, 2, 2, 2]),
-])
+@pytest.mark.parametrize(
+    ("pages", "parts", "owners"),
+    [
+        ([0, 0, 3], [0, 1, 2], [0, 0, 3]),
+        ([5] * 8, [0, 0, 1, 1, 2, 2, 3, 3], [5] * 4),
+        ([1, *[2] * 5], [0, 1, 1, 2, 3, 4], [1, 2, 2, 2, 2]),
+    ],
+)
 def test_a_page_has_few_parts_of_neighbouring_passages(pages: list[int], parts: list[int], owners: list[int]) -> None:
     found, found_owners = assign_parts(pages)
     assert found.tolist() == parts
@@ -74,4 +79,8 @@ def test_a_sparse_product_in_blocks_is_the_product(monkeypatch: pytest.MonkeyPat
     for values in (7, 10**6):
         monkeypatch.setattr("wikiholt.wikis.export.encoder._BLOCK_VALUES", values)
         assert np.allclose(sparse.multiply(dense), full @ dense, atol=1e-5)
-        assert np.allclose(sparse.transpose().multiply(dense[:, :1].repeat(40, 0)[:40]), full.T @ dense[:, :1].repeat(40, 0)[:40], atol=1e-4)
+        assert np.allclose(
+            sparse.transpose().multiply(dense[:, :1].repeat(40, 0)[:40]),
+            full.T @ dense[:, :1].repeat(40, 0)[:40],
+            atol=1e-4,
+        )

@@ -84,12 +84,16 @@ def _choose_url(context: CommandContext, wiki: Wiki) -> str:
         reason = "it must contain {path} or {file}"
     elif unknown := [name for name in re.findall(r"\{[^{}]*\}", template) if name not in _PLACEHOLDERS]:
         reason = f"{unknown[0]} is not a known placeholder"
-    elif (scheme and scheme[1].lower() not in ("http", "https")) or re.match(r"\{", template.lstrip()) and ":" in template:
+    elif (scheme and scheme[1].lower() not in ("http", "https")) or (
+        re.match(r"\{", template.lstrip()) and ":" in template
+    ):
         reason = "a link must be http, https or relative"
     elif re.search(r"[\0-\x1f]", template):
         reason = "it contains a control character"
     if reason:
-        raise InvalidSetting(f"--url {template!r} is not valid: {reason}.", hint="Such as https://docs.example.org/{path}")
+        raise InvalidSetting(
+            f"--url {template!r} is not valid: {reason}.", hint="Such as https://docs.example.org/{path}"
+        )
     # A page may have the path `javascript:…`, which must stay a path.
     return f"./{template}" if template.startswith("{") else template
 

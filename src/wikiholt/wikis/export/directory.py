@@ -42,7 +42,9 @@ def write_export(directory: Path, digest: str, parts: Mapping[str, bytes], files
                     _remove(entry)
     except OSError as error:
         hint = "Name a directory that can be written, on a disk with free space; an earlier export there still works."
-        raise StorageError(f"The export cannot be written to {directory} ({error.strerror or error}).", hint=hint) from error
+        raise StorageError(
+            f"The export cannot be written to {directory} ({error.strerror or error}).", hint=hint
+        ) from error
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def _claim(directory: Path) -> Iterator[None]:
 def check_directory(directory: Path) -> None:
     """Raise Conflict unless the directory is new, empty or made by an export."""
     try:
-        names = os.listdir(directory)
+        names = {entry.name for entry in directory.iterdir()}
     except FileNotFoundError:
         return
     except NotADirectoryError:
@@ -73,9 +75,7 @@ def check_directory(directory: Path) -> None:
     except OSError as error:
         raise StorageError(f"{directory} cannot be read ({error.strerror}).", hint="Name another directory.") from error
     if names and MARKER not in names:
-        raise Conflict(
-            f"{directory} has files, and no export has made it.", hint="Name a new or an empty directory."
-        )
+        raise Conflict(f"{directory} has files, and no export has made it.", hint="Name a new or an empty directory.")
 
 
 def _write_parts(directory: Path, name: str, parts: Mapping[str, bytes]) -> None:
@@ -97,7 +97,7 @@ def _write_parts(directory: Path, name: str, parts: Mapping[str, bytes]) -> None
 
 
 def _is_intact(final: Path, parts: Mapping[str, bytes]) -> bool:
-    if final.is_symlink() or not final.is_dir() or set(os.listdir(final)) != set(parts):
+    if final.is_symlink() or not final.is_dir() or {file.name for file in final.iterdir()} != set(parts):
         return False
     return all((final / name).is_file() and (final / name).read_bytes() == data for name, data in parts.items())
 

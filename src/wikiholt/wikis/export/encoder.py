@@ -102,7 +102,7 @@ def _round(values: FloatArray) -> FloatArray:
 
 def _add_up(vectors: FloatArray, part_of: IntArray, count: int) -> FloatArray:
     """The direction of each part: the sum of its passages, without what all passages have in common."""
-    sums = np.zeros((count, vectors.shape[1]))
+    sums = np.zeros((count, vectors.shape[1]), vectors.dtype)
     np.add.at(sums, part_of, vectors - vectors.mean(axis=0))
     return _normalize(sums)
 

@@ -124,7 +124,7 @@ def _list_stems(contents: ExportContents, word: str) -> Sequence[str]:
     return stems[:1] if len(set(stems)) == 1 else stems
 
 
-def _join_words(words: Sequence[str], body: bytes) -> bytes:
+def _join_words(words: Sequence[str], body: bytearray) -> bytes:
     head = "\n".join(words).encode("utf-8", "replace")
     return len(head).to_bytes(4, "little") + head + body
 

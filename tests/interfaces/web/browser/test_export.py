@@ -32,9 +32,22 @@ SEARCH = """async ([query, mode, limit]) => {
   return found.results;
 }"""
 QUERIES = [
-    "ledger error codes", "restore the database", "backup", "how do I restart the gateway", "queues", "LEDG-4042",
-    "on call", "who is on call at night", "certificates expire", "deploying", "ledge", "/etc/ledger/ledger.toml",
-    "database -backup", "ledger's database", "runbook", "xyzzy",
+    "ledger error codes",
+    "restore the database",
+    "backup",
+    "how do I restart the gateway",
+    "queues",
+    "LEDG-4042",
+    "on call",
+    "who is on call at night",
+    "certificates expire",
+    "deploying",
+    "ledge",
+    "/etc/ledger/ledger.toml",
+    "database -backup",
+    "ledger's database",
+    "runbook",
+    "xyzzy",
 ]
 MANY_LANGUAGES = {
     "Café.md": "# Café Müller\n\nDie Öffnungszeiten des Cafés: von acht bis zwanzig Uhr. Häuser und Bücher.\n",
@@ -42,7 +55,23 @@ MANY_LANGUAGES = {
     "Code/getUserName.md": "# getUserName\n\nCall `getUserName()` with /etc/passwd and C++ or C#, see node_modules.\n",
     "Greek.md": "# Αθήνα\n\nΗ βιβλιοθήκη ανοίγει στις εννέα. Οι δρόμοι της πόλης.\n",
 }
-WORDS = ["Café", "cafes", "cafés", "Häuser", "Bucher", "図書館", "本", "getUserName", "user", "C++", "C#", "node_modules", "βιβλιοθήκη", "δρόμος", "Öffnungszeiten"]
+WORDS = [
+    "Café",
+    "cafes",
+    "cafés",
+    "Häuser",
+    "Bucher",
+    "図書館",
+    "本",
+    "getUserName",
+    "user",
+    "C++",
+    "C#",
+    "node_modules",
+    "βιβλιοθήκη",
+    "δρόμος",
+    "Öffnungszeiten",
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +79,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("export")
 
 
+def make_attack(number: int, attack: str) -> tuple[str, str]:
+    """A page with an attack in its path, title, tag, heading and text."""
+    name = f"Attack {number} {re.sub('[^a-z]', '', attack)[:20]}.md"
+    title, tag = attack.replace("'", "''"), attack.replace("'", "")
+    return name, f"---\ntitle: '{title}'\ntags: ['{tag}']\n---\n# {attack}\n\nHeron {number}: {attack}\n"
+
+
 @pytest.fixture(scope="module")
 def handle(place: Path) -> Iterator[WikiHandle]:
     """The demo's runbook, which is exported to `runbook`; and pages in many languages and with attacks."""
     write_demo_wikis(place / "demo")
-    attacks = {f"Attack {n} {re.sub('[^a-z]', '', attack)[:20]}.md": f"---\ntitle: '{attack.replace(chr(39), chr(39) * 2)}'\ntags: ['{attack.replace(chr(39), '')}']\n---\n# {attack}\n\nHeron {n}: {attack}\n" for n, attack in enumerate(ATTACKS)}
+    attacks = dict(make_attack(n, attack) for n, attack in enumerate(ATTACKS))
     for name, pages in (("languages", MANY_LANGUAGES), ("attacks", attacks)):
         Repository(place / "demo" / name).commit(pages)
     data = ["--data", str(place / "data")]
@@ -128,13 +164,23 @@ def test_words_of_every_script_have_the_terms_of_the_index(handle: WikiHandle, p
     tab = visit((place / "languages" / "index.html").as_uri(), wait="wikiholt-search")
     analyser = get_analyser("english")
     for word in WORDS:
-        expected = {path for path, text in MANY_LANGUAGES.items() if set(analyser.to_field_text(word).split()) & set(analyser.to_field_text(text).split())}
+        expected = {
+            path
+            for path, text in MANY_LANGUAGES.items()
+            if set(analyser.to_field_text(word).split()) & set(analyser.to_field_text(text).split())
+        }
         found = {f"{hit['path']}.md" for hit in ask(tab.page, word, "keyword")}
         assert found == expected, word
 
 
 def test_fields_and_exclusions_narrow_the_search(page: Page, handle: WikiHandle) -> None:
-    for query in ("path:Services database", "database -ledger", "title:ledger", "-path:Services database", "tag:oncall night"):
+    for query in (
+        "path:Services database",
+        "database -ledger",
+        "title:ledger",
+        "-path:Services database",
+        "tag:oncall night",
+    ):
         expected = {hit.path for hit in handle.search(SearchRequest(query, 50, SearchMode.KEYWORD)).hits}
         assert {hit["path"] for hit in ask(page, query, "keyword", 50)} == expected, query
 
@@ -149,9 +195,18 @@ def test_quoted_words_must_all_be_on_the_page_and_it_says_so(page: Page) -> None
 def test_no_attack_runs_or_becomes_an_element(address: str, visit: OpenTab) -> None:
     tab = visit(f"{address}attacks/index.html?q=heron", wait="wikiholt-search a", expected=("favicon",))
     tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
-    shown = "() => [...document.querySelector('wikiholt-search').shadowRoot.querySelectorAll('*')].map((each) => each.localName)"
+    box = "document.querySelector('wikiholt-search').shadowRoot"
+    shown = f"() => [...{box}.querySelectorAll('*')].map((each) => each.localName)"
     known = {"style", "div", "dialog", "input", "button", "p", "a", "span", "mark", "small"}
-    for query in ("heron", "script alert", "img onerror", "javascript", "tag:script heron", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'):
+    for query in (
+        "heron",
+        "script alert",
+        "img onerror",
+        "javascript",
+        "tag:script heron",
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+    ):
         tab.page.get_by_role("combobox").fill(query)
         expect(tab.page.get_by_role("option").first).to_be_visible()
         assert set(tab.page.evaluate(shown)) <= known
@@ -163,7 +218,12 @@ def test_a_missing_file_is_said_and_the_next_search_works(handle: WikiHandle, pl
     vectors = find_parts(place / "runbook") / "vectors.js"
     away = vectors.rename(vectors.with_name("away.js"))
     try:
-        tab = visit((place / "runbook" / "index.html").as_uri(), wait="wikiholt-search", expected=("ERR_FILE_NOT_FOUND",), fresh=True)
+        tab = visit(
+            (place / "runbook" / "index.html").as_uri(),
+            wait="wikiholt-search",
+            expected=("ERR_FILE_NOT_FOUND",),
+            fresh=True,
+        )
         tab.page.get_by_role("combobox").fill("ledger")
         expect(tab.page.get_by_role("status")).to_contain_text("A file of the search cannot be loaded.")
     finally:
@@ -174,7 +234,9 @@ def test_a_missing_file_is_said_and_the_next_search_works(handle: WikiHandle, pl
 
 
 def test_the_script_works_as_a_box_on_another_page(handle: WikiHandle, place: Path, visit: OpenTab) -> None:
-    (place / "site.html").write_text('<!doctype html><html lang="en"><title>Site</title><script src="runbook/wikiholt.js"></script>')
+    (place / "site.html").write_text(
+        '<!doctype html><html lang="en"><title>Site</title><script src="runbook/wikiholt.js"></script>'
+    )
     tab = visit((place / "site.html").as_uri(), wait="wikiholt-search button")
     tab.page.keyboard.press("Control+k")
     tab.page.keyboard.type("ledger error codes")
