@@ -2,7 +2,7 @@
 
 The vectors of the wiki's own model are reduced to a few dimensions, and neighbouring passages of a long page are
 merged. The terms get the vectors whose weighted sums come closest to the passages that contain them (ridge regression),
-so the sum over the terms of a query lies near the passages that answer it. docs/adr/0099 says what was measured.
+so the sum over the terms of a query lies near the passages that answer it. docs/adr/0057 says what was measured.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ import numpy as np
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 
 DIMENSIONS = 96
-PARTS_PER_PAGE = 4
-"""A page has at most this many vectors."""
+MEAN_PARTS, MIN_PARTS_LIMIT = 3, 3_000
+"""A wiki has at most this many vectors per page on average, or this many if that is more: all of them are loaded."""
 SCALE = CosineScale(0.0, 2.0)
 """What the cosines of the encoder mean to the ranking, which is fitted to those of models."""
 
-_MIN_PARTS = 2
+_MIN_TERM_PARTS = 2
 _PENALTY = 0.3
 _STEPS = 25
 _BLOCK_VALUES = 200_000
@@ -69,12 +69,16 @@ class StaticEncoder(NamedTuple):
 
 
 def assign_parts(pages: Sequence[int]) -> tuple[IntArray, IntArray]:
-    """The part that each passage belongs to, and the page of each part. The passages of a page are next to each other,
-    and a page has at most PARTS_PER_PAGE parts of equal length."""
+    """The part that each passage belongs to, and the page of each part. The passages of a page are next to each other.
+    Pages have at most the same number of parts, which are equally long."""
     owners = np.asarray(pages, np.int64)
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     counts = np.diff(np.append(starts, len(owners)))
-    part_counts = np.minimum(counts, PARTS_PER_PAGE)
+    limit = max(MIN_PARTS_LIMIT, MEAN_PARTS * len(counts))
+    most = 1
+    while most < counts.max() and np.minimum(counts, most + 1).sum() <= limit:
+        most += 1
+    part_counts = np.minimum(counts, most)
     numbers = np.arange(len(owners)) - np.repeat(starts, counts)
     offsets = np.cumsum(part_counts) - part_counts
     parts = np.repeat(offsets, counts) + numbers * np.repeat(part_counts, counts) // np.repeat(counts, counts)
@@ -91,7 +95,7 @@ def build_encoder(
     terms = _fit_terms(matrix, targets) * _compute_rarity(matrix)[:, None]
     scales = np.maximum(np.abs(terms).max(axis=1, initial=0.0) / _LEVELS, 1e-9)
     numbers = _round(terms / scales[:, None])
-    scales[np.bincount(matrix.columns, minlength=term_count) < _MIN_PARTS] = 0.0
+    scales[np.bincount(matrix.columns, minlength=term_count) < _MIN_TERM_PARTS] = 0.0
     limit = float(np.quantile(np.abs(targets), _CLIPPED)) or 1.0
     return StaticEncoder(part_pages, _round(targets / limit * _LEVELS), numbers, scales.astype(np.float32))
 

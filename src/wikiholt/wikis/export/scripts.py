@@ -26,7 +26,7 @@ from wikiholt.search.title_match import PATH_SHARE, make_title_terms
 from wikiholt.text import analysis, bm25
 from wikiholt.text.command_names import PROGRAMS, WORDS
 from wikiholt.text.keyword_query import get_stop_terms
-from wikiholt.text.page_names import LINK_EXTENSIONS
+from wikiholt.text.page_names import FOLDER_PAGES, LINK_EXTENSIONS
 from wikiholt.text.segmentation import CJK_RANGES
 from wikiholt.wikis.export.contents import ExportContents, ExportedPage
 from wikiholt.wikis.export.encoder import DIMENSIONS, SCALE
@@ -72,6 +72,10 @@ def build_files(contents: ExportContents, url: str) -> ExportFiles:
 
 
 def format_url(template: str, path: str, file: str) -> str:
+    """The link to a page. Where addresses are folders (`{path}/`), a page that describes its folder has its address."""
+    folder, _, last = path.rpartition("/")
+    if last.lower() in FOLDER_PAGES and "{path}/" in template:
+        template, path = template.replace("{path}/", "{path}/" if folder else ""), folder
     return template.replace("{path}", quote(path)).replace("{file}", quote(file))
 
 

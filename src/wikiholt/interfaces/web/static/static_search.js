@@ -1,5 +1,5 @@
 // Searches the files that `wikiholt export` writes, without a server. box.js shows the results.
-// Words are analysed and pages are ranked as the index does it: docs/adr/0099.
+// Words are analysed and pages are ranked as the index does it: docs/adr/0057.
 (() => {
   "use strict";
   const script = document.currentScript;
