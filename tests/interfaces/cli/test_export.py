@@ -82,12 +82,12 @@ def test_the_same_index_gives_the_same_bytes(run: CommandRunner, garden: Reposit
 @pytest.mark.parametrize(
     "url",
     [
-        "https://docs.example.org/",
+        "https://wiki.example.org/",
         "javascript:alert('{path}')",
         " java\tscript:{path}",
         "{path}:{path}",
         "data:text/html,{path}",
-        "https://docs.example.org/{path}/{anchor}",
+        "https://wiki.example.org/{path}/{anchor}",
         "{file}:x",
     ],
 )
@@ -105,7 +105,7 @@ def test_without_an_address_the_hint_says_how_to_give_one(
 ) -> None:
     done = run("export", str(tmp_path / "site"), "-w", "garden")
     assert done.code == 2
-    assert "hint: Add --url 'https://docs.example.org/{path}'" in done.err
+    assert "hint: Add --url 'https://wiki.example.org/{path}'" in done.err
     assert run("set", "garden", "url=https://own.example.org/{path}").code == 0
     assert run("export", str(tmp_path / "site"), "-w", "garden").code == 0
     assert b"https://own.example.org/Home" in read_export(tmp_path / "site")

@@ -41,7 +41,7 @@ def list_names(place: Path) -> list[str]:
 def test_a_new_export_replaces_the_earlier_one_and_keeps_other_files(tmp_path: Path) -> None:
     place = tmp_path / "new" / "site"
     write(place, "a")
-    (place / "CNAME").write_text("docs.example.org")
+    (place / "CNAME").write_text("wiki.example.org")
     write(place, "b")
     assert read(place) == "b"
     assert list_names(place) == sorted(["CNAME", MARKER, SCRIPT, "index.html", get_parts_name("b" * 16)])

@@ -25,7 +25,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="a new directory, or that of an earlier export")
     add_wiki_option(parser)
     text = (
-        "the address of a page, with {path} or {file} in it, such as https://docs.example.org/{path}; a relative one "
+        "the address of a page, with {path} or {file} in it, such as https://wiki.example.org/{path}; a relative one "
         "begins at DIR (default: the setting url of the wiki)"
     )
     parser.add_argument("--url", metavar="TEMPLATE", help=text)
@@ -76,7 +76,7 @@ def _choose_url(context: CommandContext, wiki: Wiki) -> str:
     if template is None:
         template = WikiSettings.parse(wiki.settings).url or context.settings.url
         if template == default:
-            hint = "Add --url 'https://docs.example.org/{path}' with the address of your pages."
+            hint = "Add --url 'https://wiki.example.org/{path}' with the address of your pages."
             raise InvalidSetting("The addresses of the pages are not known.", hint=hint)
     scheme = re.match(r"[\s\0-\x20]*([A-Za-z][A-Za-z0-9+.-]*):", template)
     reason = ""
@@ -92,7 +92,7 @@ def _choose_url(context: CommandContext, wiki: Wiki) -> str:
         reason = "it contains a control character"
     if reason:
         raise InvalidSetting(
-            f"--url {template!r} is not valid: {reason}.", hint="Such as https://docs.example.org/{path}"
+            f"--url {template!r} is not valid: {reason}.", hint="Such as https://wiki.example.org/{path}"
         )
     # A page may have the path `javascript:…`, which must stay a path.
     return f"./{template}" if template.startswith("{") else template

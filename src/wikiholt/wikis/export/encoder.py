@@ -2,7 +2,7 @@
 
 The vectors of the wiki's own model are reduced to a few dimensions, and neighbouring passages of a long page are
 merged. The terms get the vectors whose weighted sums come closest to the passages that contain them (ridge regression),
-so the sum over the terms of a query lies near the passages that answer it. docs/adr/0057 says what was measured.
+so the sum over the terms of a query is near the passages that answer it. docs/adr/0057 says what was measured.
 """
 
 from collections.abc import Sequence
