@@ -41,7 +41,7 @@ from wikiholt.wikis.export.encoder import SCALE
 from wikiholt.wikis.handle import WikiHandle
 
 NAMES = ("cranfield", "wiki-dendron", "wiki-k8s-en", "scifact")
-SCALES = (1.5, 2.0, 2.5, 3.0)
+SCALES = (1.5, 2.0, 3.0)
 DEPTH, COLD_QUESTIONS, HITS = 30, 40, 8
 SEARCH = """async (question) => {
   const script = document.querySelector("script[src$='wikiholt.js']"), began = performance.now();

@@ -27,8 +27,8 @@ EXACT = {
     "slash": ("tcp/ip", "The course on tcp/ip takes two days."),
     "mail": ("jane.doe@example.com", "Write to jane.doe@example.com for a key."),
     "url": (
-        "https://wiki.example.org/setup/first?x=1",
-        "It is described at https://wiki.example.org/setup/first in full.",
+        "https://docs.example.org/setup/first?x=1",
+        "It is described at https://docs.example.org/setup/first in full.",
     ),
     "image": ("nginx:1.25", "The proxy is nginx:1.25 until further notice."),
     "windows": (r"C:\Windows\System32", r"The file is in C:\Windows\System32 as always."),
@@ -53,7 +53,7 @@ def test_the_page_with_the_identifier_comes_first(language_wiki: LanguageFixture
 
 
 @pytest.mark.parametrize(
-    "typed", ["etc/hosts", "KUBECTL_APPLY", "no-rerank", "1234", "Std::Sort", "wiki.example.org/setup/first"]
+    "typed", ["etc/hosts", "KUBECTL_APPLY", "no-rerank", "1234", "Std::Sort", "docs.example.org/setup/first"]
 )
 def test_small_differences_in_spelling_are_accepted(language_wiki: LanguageFixture, typed: str) -> None:
     assert not language_wiki.find_paths(typed)[0].startswith("parts")

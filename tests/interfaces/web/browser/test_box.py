@@ -95,7 +95,7 @@ def test_an_unknown_wiki_and_a_stopped_server_are_reported(
 def test_a_site_chooses_its_own_links_colours_and_opener(
     other_site: tuple[str, Path], server: WebServer, visit: OpenTab
 ) -> None:
-    attributes = 'data-wiki="runbook" data-open="h1" data-url="https://wiki.example.org/{path}/#{anchor}"'
+    attributes = 'data-wiki="runbook" data-open="h1" data-url="https://docs.example.org/{path}/#{anchor}"'
     url = write_site(other_site, server, "own.html", attributes)
     tab = visit(url, wait="h1", expected=("favicon",))
     tab.find_foreign_requests = lambda _: []  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ def test_a_site_chooses_its_own_links_colours_and_opener(
     page.get_by_role("heading", name="A site with a search box").click()
     page.keyboard.type("ledger error codes")
     option = page.get_by_role("option").first
-    expect(option).to_have_attribute("href", "https://wiki.example.org/Services/Ledger/#error-codes")
+    expect(option).to_have_attribute("href", "https://docs.example.org/Services/Ledger/#error-codes")
     expect(option.locator(".heading")).to_have_css("color", "rgb(42, 93, 176)")
 
 
