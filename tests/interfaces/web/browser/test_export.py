@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -20,8 +21,13 @@ from wikiholt.api.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli.demo_command import write_demo_wikis
 from wikiholt.interfaces.cli.main import main
+from wikiholt.search.candidates import find_by_words
+from wikiholt.search.ranking import make_candidates, move_named, rank_candidates
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.title_match import score_titles
 from wikiholt.text.analysis import get_analyser
+from wikiholt.wikis.export.contents import read_contents
+from wikiholt.wikis.export.encoder import SCALE
 from wikiholt.wikis.handle import WikiHandle
 
 pytestmark = pytest.mark.model
@@ -158,6 +164,52 @@ def test_most_first_hits_are_those_of_the_hybrid_search(page: Page, handle: Wiki
         found = [hit["path"] for hit in ask(page, query, limit=1)]
         same += found == [hit.path for hit in handle.search(SearchRequest(query, 1)).hits]
     assert same >= len(QUERIES) - 3
+
+
+def rank_in_python(handle: WikiHandle, query: str) -> list[str]:
+    """The pages as the ranking of the product orders them by the numbers of the export."""
+    with handle.open_snapshot() as snapshot:
+        searcher = snapshot.live_index.searcher
+        contents = read_contents(snapshot.live_index.index, handle.pages.get_pipeline())
+        reader = searcher._open_reader(None)
+        meant = searcher._interpreter.interpret(SearchRequest(query), lambda _: True)
+        words = find_by_words(reader, meant)
+        ids = [each.page.page_id for each in contents.pages]
+        titles = score_titles("english", meant.words, meant.variants, reader.view.get_pages(ids))
+    encoder = contents.encoder
+    numbers = [
+        contents.terms[term]
+        for term in dict.fromkeys(get_analyser("english").to_terms(meant.text))
+        if term in contents.terms
+    ]
+    known = [number for number in numbers if encoder.term_scales[number] > 0]
+    scales = np.exp((np.round(np.log(encoder.term_scales[known]) * 16)) / 16)
+    vector = (encoder.terms[known] * scales[:, None]).sum(axis=0)
+    parts = encoder.parts / np.linalg.norm(encoder.parts, axis=1, keepdims=True)
+    cosines = parts @ vector / np.linalg.norm(vector)
+    rows = make_candidates(
+        ids,
+        share=[words.shares.get(page, np.nan) for page in ids],
+        chunks=[each.page.chunks for each in contents.pages],
+    )
+    for row, page in enumerate(ids):
+        own = encoder.part_pages == row
+        rows["distance"][row] = 1 - cosines[own].max()
+        mean = parts[own].sum(axis=0)
+        rows["page_cosine"][row] = mean @ vector / np.linalg.norm(mean) / np.linalg.norm(vector)
+        if titles:
+            rows["overlap"][row], rows["title_share"][row], _ = titles[page]
+    ranked = move_named(rank_candidates(SearchMode.HYBRID, rows, meant.shape, SCALE), words.named)
+    paths = {each.page.page_id: each.page.path for each in contents.pages}
+    return [paths[page] for page in ranked["page_id"].tolist()]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["ledger error codes", "how do I restart the gateway", "backup", "who is on call at night", "certificates expire"],
+)
+def test_meaning_and_words_are_ranked_as_the_product_ranks_them(page: Page, handle: WikiHandle, query: str) -> None:
+    assert [hit["path"] for hit in ask(page, query, limit=5)] == rank_in_python(handle, query)[:5]
 
 
 def test_words_of_every_script_have_the_terms_of_the_index(handle: WikiHandle, place: Path, visit: OpenTab) -> None:
