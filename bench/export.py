@@ -69,6 +69,7 @@ def main() -> None:
     parser = make_parser(__doc__, "export", "collections", "data")
     parser.add_argument("--pagefind", type=Path, help="a directory with the npm package pagefind")
     parser.add_argument("--only", nargs="*", default=NAMES)
+    parser.add_argument("--scales", nargs="*", type=float, default=SCALES, help="scales of the cosines to compare")
     arguments = parser.parse_args()
     rows: dict[str, dict[str, float]] = {}
     sizes: list[str] = []
@@ -77,6 +78,7 @@ def main() -> None:
         for name in arguments.only:
             found, size = measure_collection(browser, name, arguments)
             rows |= found
+            print(name, found, size, flush=True)
             sizes.append(size)
     lines = [make_head(TITLE), *format_rows(rows), "", make_head(COLD_TITLE), *sizes]
     publish("export", __doc__, lines, write=arguments.write)
@@ -97,7 +99,7 @@ def measure_collection(
         handle = service.get_handle(name)
         for kind in kinds:
             rows[kind.name] = {"hybrid": score(kind, partial(ask_service, handle))["ndcg"]}
-            for scale in SCALES:
+            for scale in {SCALE.related, *arguments.scales}:
                 found = score(kind, partial(ask_page, page, SEARCH, scale))
                 rows[kind.name][f"scale {scale}"] = found["ndcg"]
                 if scale == SCALE.related:
@@ -203,7 +205,8 @@ def choose_held_out(rows: Mapping[str, Mapping[str, float]], kind: str) -> float
     """The result of a kind of questions with the scale that is best for the other collections."""
     name = kind.split(" ", maxsplit=1)[0]
     others = [row for other, row in rows.items() if other.split(" ")[0] != name] or list(rows.values())
-    best = max(SCALES, key=lambda scale: statistics.fmean(row[f"scale {scale}"] / row["hybrid"] for row in others))
+    scales = [float(name.split()[1]) for name in rows[kind] if name.startswith("scale")]
+    best = max(scales, key=lambda scale: statistics.fmean(row[f"scale {scale}"] / row["hybrid"] for row in others))
     return rows[kind][f"scale {best}"]
 
 

@@ -21,7 +21,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search import ranking
 from wikiholt.search.candidates import KEYWORD_SHARES, MIN_ONLY_TERM_WEIGHT
-from wikiholt.search.hits import LEAD_SNIPPET_CHARS, SNIPPET_CHARS, WORD_WEIGHT
+from wikiholt.search.hits import SNIPPET_CHARS, WORD_WEIGHT
 from wikiholt.search.title_match import PATH_SHARE, make_title_terms
 from wikiholt.text import analysis, bm25
 from wikiholt.text.command_names import PROGRAMS, WORDS
@@ -204,7 +204,7 @@ def _build_constants(languages: Sequence[str]) -> dict[str, Any]:
         "long": ranking.LONG_QUERY_WORDS,
         "code": ranking.MIN_CODE_CHARS,
         "scale": [SCALE.unrelated, SCALE.related],
-        "snippets": [LEAD_SNIPPET_CHARS, SNIPPET_CHARS],
+        "snippet": SNIPPET_CHARS,
         "weights": {
             mode.value: [ranking.RANK_WEIGHTS[mode], ranking.SENTENCE_WEIGHTS[mode], ranking.WORD_WEIGHTS[mode]]
             for mode in (hybrid, keyword)

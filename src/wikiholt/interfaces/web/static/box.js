@@ -41,11 +41,11 @@ input::-webkit-search-cancel-button { display: none; }
 .list:empty { display: none; }
 .dim { opacity: .55; }
 .group { list-style: none; padding: .3em 0; }
-.page { padding: .3em .7em 0; font-weight: 650; }
+.page { padding: .3em .7em 0; font-weight: 650; overflow-wrap: anywhere; }
 .page small { font-weight: 400; color: var(--soft); margin-inline-start: .5em; }
 a { display: block; padding: .4em .7em; border-radius: 9px; text-decoration: none; cursor: pointer; scroll-margin: 3em; }
 a:hover, a[aria-selected=true] { background: var(--selected); }
-.heading { color: var(--accent); font-size: .92em; display: block; }
+.heading { color: var(--accent); font-size: .92em; display: block; overflow-wrap: anywhere; }
 .snippet { font-size: .92em; overflow: hidden; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow-wrap: anywhere; }
 mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; padding: 0 .1em; }
 .state { padding: .7em 1.1em; color: var(--soft); font-size: .92em; }

@@ -335,7 +335,7 @@
     return { snippet, matches: toCharacters(snippet, spans.filter((span) => span[0] >= start && span[1] <= end).map((span) => span.map((at) => at + shift))) };
   }
 
-  async function makeHit({ page, parts }, query, match, length) {
+  async function makeHit({ page, parts }, query, match) {
     const passages = (await load(`text-${page.file}.js`, parseJson))[page.place];
     const terms = [...new Set(query.variants.flatMap((variant) => [...variant.terms, ...variant.phrases.flat()]))].map((term) => (term.length > 4 && /^\p{L}+$/u.test(term) ? term.slice(0, -1) : term));
     const contained = passages.map(([headings, , text]) => { const folded = analyser.stripAccents(`${headings.at(-1) ?? ""} ${text}`); return terms.filter((term) => folded.includes(term)); });
@@ -346,7 +346,7 @@
     return {
       name: page.titles[0], path: page.path, url: anchor ? `${page.url}#${encodeURIComponent(anchor).replaceAll("%2F", "/")}` : page.url, anchor, tags: page.tags,
       name_matches: toCharacters(page.titles[0], match(page.titles[0])), heading_path: headings, heading_matches: headings.map((heading) => toCharacters(heading, match(heading))),
-      ...cutSnippet(text || page.titles[0], length, match),
+      ...cutSnippet(text || page.titles[0], constants.snippet, match),
     };
   }
 
@@ -403,7 +403,7 @@
     }
     const ranked = query.text ? rankPages(query, findAllowed(query), mode) : pages.map((page, row) => ({ page, row, parts: [] })).filter(({ row }) => query.filters.length && findAllowed(query)[row]);
     const match = makeMatcher(query);
-    const results = await Promise.all(ranked.slice(0, limit).map((found, i) => makeHit(found, query, match, constants.snippets[Number(i > 0)])));
+    const results = await Promise.all(ranked.slice(0, limit).map((found) => makeHit(found, query, match)));
     const isQuoted = query.variants.some(({ phrases }) => phrases.length);
     return { query: text, results, nothing_relevant: false, note: isQuoted ? "These pages have all of the quoted words; their order is not checked." : "" };
   }
