@@ -130,7 +130,7 @@ def _build_field(text: str, language: str) -> str:
 # The names under which a page is found first: title, file, path and aliases, each as one term.
 
 _SEPARATORS = re.compile("[\\s_/.\\-\u2010-\u2015]+")
-_MARK = "\ue000"
+NAME_MARK = "\ue000"
 """A character that is part of no word, before and after a name: no other term has the same beginning or end."""
 
 
@@ -144,7 +144,7 @@ def make_name_term(text: str) -> str:
     folded = fold_name(text)
     # A hash, because the stores split some characters of names, and limit the length of terms.
     digest = blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{_MARK}{digest}{_MARK}" if folded else ""
+    return f"{NAME_MARK}{digest}{NAME_MARK}" if folded else ""
 
 
 def make_name_terms(name: str, path: str, aliases: Iterable[str]) -> list[str]:

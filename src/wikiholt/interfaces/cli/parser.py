@@ -82,6 +82,7 @@ COMMANDS = {
     "stop": Summary("service", "background", "stop the process that keeps the model in memory for searches"),
     "mcp": Summary("service", "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
     "key": Summary("service", "key_commands", "create, list and revoke keys"),
+    "export": Summary("service", "export_command", "write the search of a wiki as static files, for any web host"),
     "check": Summary("quality", "check_command", "test a wiki in CI: questions, links, and sentences that contradict"),
     "eval": Summary("quality", "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary("quality", "report_command", "show what was searched for in a wiki, if searches are logged"),
