@@ -24,7 +24,7 @@ from wikiholt.index.postgres.pool import ConnectionPool
 from wikiholt.wikis import home_tables
 from wikiholt.wikis.registry import Registry
 
-TABLE_SETS = (home_tables.REGISTRY_TABLES, home_tables.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
+TABLE_SETS = (home_tables.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED_SLUG = "weather"
 """A wiki that is polled every second."""
