@@ -60,6 +60,7 @@ def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     databases = service.components.databases
     if databases is not None:
         yield "rights in PostgreSQL", partial(_check_roles, databases, wiki)
+        yield "other databases", partial(_check_strays, databases, wiki)
     for backup in handle.backups.list():
         yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
     directory = store.get_directory(wiki.id)
@@ -80,6 +81,11 @@ def _check_rows(handle: WikiHandle) -> str:
 def _check_roles(databases: DatabaseAdmin, wiki: Wiki) -> str:
     roles = databases.list_unexpected_roles(wiki.id)
     return f"other roles can use its schema or its role: {', '.join(roles)}" if roles else ""
+
+
+def _check_strays(databases: DatabaseAdmin, wiki: Wiki) -> str:
+    strays = databases.find_strays(wiki.id)
+    return f"its schema is also in {', '.join(strays)}, where nothing reads or updates it" if strays else ""
 
 
 def _choose_reader(name: str) -> Callable[[Path], str] | None:

@@ -42,6 +42,8 @@ _SELECT_AVAILABLE = (
     "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
     " - current_setting('reserved_connections')::int"
 )
+_NO_WAIT = "synchronous_commit TO off"
+"""Nothing here must survive a failover, and a standby that is gone must not stop the nodes, nor a search."""
 _CLAIM_BATCH_WIKIS = 500
 _MIN_HEARTBEAT_INTERVAL_S = 0.2
 """Minimum time between two heartbeats, however many notifications arrive."""
@@ -129,6 +131,7 @@ class PostgresAssignments:
 
     def send(self, wiki_id: str, message: NodeMessage) -> None:
         with self._catalog.write_transaction() as connection:
+            connection.execute(f"SET LOCAL {_NO_WAIT}")
             connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
             notify_nodes(connection, WIKI_MESSAGE)
 
@@ -140,6 +143,7 @@ class PostgresAssignments:
         self._listener.close()
 
     def _work(self, connection: Connection) -> None:
+        connection.execute(f"SET {_NO_WAIT}")
         while not self._listener.is_closed():
             self._listen(connection, self._heartbeat(connection))
         self._remove_node(connection)
