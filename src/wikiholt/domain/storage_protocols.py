@@ -319,9 +319,6 @@ class DatabaseAdmin(Protocol):
     def find_strays(self, wiki_id: str) -> Sequence[str]:
         """The databases that have data of a wiki which is placed in another one."""
 
-    def remove_strays(self) -> Sequence[str]:
-        """Remove the data of all wikis in databases where they are not placed, and return its names."""
-
     def move(self, wiki_id: str, to: str, max_mb_per_s: float = ...) -> bool:
         """Move a wiki to another database while it serves searches; returns False if it is already there.
 

@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGQUIT
@@ -29,7 +29,7 @@ from wikiholt.interfaces.http.app import create_app
 from wikiholt.search.request import SearchMode, SearchRequest
 from wikiholt.testing import FakeEmbedder
 
-MOVES = choose(3, 20)
+MOVES = choose(2, 20)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ class Traffic:
     def __enter__(self) -> "Traffic":
         for thread in self._threads:
             thread.start()
-        wait_until(lambda: self.indexed > 1 and self.searches > 5)
+        wait_until(lambda: (self.indexed > 1 and self.searches > 5) or self.faults)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,7 +148,7 @@ class Traffic:
     def _write(self, node: Application, slug: str) -> None:
         repository = Repository(Path(node.service.registry.get(slug).source))
         for number in itertools.count():
-            if self._stopped.is_set():
+            if self._stopped.wait(0.1):
                 return
             repository.commit({f"Note {number}.md": f"# Note {number}\n\nneedle {number} of {slug}\n"})
             self.written.append(f"Note {number}")
@@ -159,14 +159,14 @@ class Traffic:
                 self.faults.append(error)
 
     def _search(self, node: Application, slug: str) -> None:
-        request = SearchRequest("needle", mode=SearchMode.KEYWORD, limit=1000)
-        while not self._stopped.is_set():
-            before = min(self.indexed, 1000)
+        request = SearchRequest("needle", mode=SearchMode.KEYWORD, n=100)
+        while not self._stopped.wait(0.01):
+            before = min(self.indexed, 100)
             try:
                 found = {hit.path for hit in node.service.get_handle(slug).search(request).hits}
-            except WikiholtError as error:
+            except Exception as error:  # noqa: BLE001
                 self.faults.append(error)
-                continue
+                return
             if len(found) < before or not all(path.startswith("Note ") for path in found):
                 self.faults.append((before, sorted(found)))
             self.searches += 1
@@ -181,9 +181,9 @@ def test_a_wiki_moves_between_servers_while_it_is_written_and_searched(cells: Ce
     with Traffic(node, [node, other], "busy") as traffic:
         for to in itertools.islice(itertools.cycle(("far", "home")), MOVES):
             written, searches = traffic.indexed, traffic.searches
-            wait_until(lambda written=written: traffic.indexed > written)  # type: ignore[misc]
+            wait_until(lambda written=written: traffic.indexed > written or traffic.faults)  # type: ignore[misc]
             assert get_databases(other).move(wiki_id, to, 5.0)
-            wait_until(lambda searches=searches: traffic.searches > searches + 5)  # type: ignore[misc]
+            wait_until(lambda searches=searches: traffic.searches > searches + 5 or traffic.faults)  # type: ignore[misc]
     assert traffic.faults == []
     handle = node.service.get_handle("busy")
     handle.sync()
@@ -264,10 +264,9 @@ def test_the_loss_of_a_server_with_the_standby_of_the_home_affects_its_wikis_onl
                     assert search(client, "near", key) == 200
                     assert client.get("/healthz").status_code == 200
                 assert [check.ok for check in check_isolation(node.service, "near")] == [True]
-                (fault,) = check_isolation(node.service, "away")
-                assert "unavailable" in fault.detail or "cannot be reached" in fault.detail
-            cells.add_wiki(node, "new")
-            assert get_place(node, "new") == "home", "a new wiki is placed on a server that answers"
+                assert all("cannot be reached" in check.detail for check in check_isolation(node.service, "away"))
+            cells.add_wiki(node, "added")
+            assert get_place(node, "added") == "home", "a new wiki is placed on a server that answers"
         finally:
             far_server.start()
         wait_until(lambda: [search(client, "away") for client in clients] == [200, 200])
@@ -307,7 +306,9 @@ def test_the_home_can_be_gone_for_a_while_and_then_everything_is_closed(
         wait_until(lambda: search(key) == 200)
 
 
-def test_what_a_restore_of_a_database_brings_back_is_found_and_removed(cells: Cells, node: Application) -> None:
+def test_what_a_restore_of_a_database_brings_back_is_found_and_replaced_by_a_move(
+    cells: Cells, node: Application
+) -> None:
     databases = get_databases(node)
     databases.set_open("far", accept_new=False)
     repository = cells.add_wiki(node, "moved")
@@ -325,9 +326,6 @@ def test_what_a_restore_of_a_database_brings_back_is_found_and_removed(cells: Ce
         assert databases.move(wiki.id, "far"), "the old data is not in the way"
         assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
         assert databases.move(wiki.id, "home")
-        restore()
-        assert f"w_{wiki.id}" in databases.remove_strays()
-    assert databases.remove_strays() == []
     assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
     assert node.service.get_handle("moved").get_indexed_revision() == repository.get_head()
 
@@ -345,6 +343,5 @@ def test_two_names_of_one_database_never_lose_a_wiki(cells: Cells, node: Applica
     databases.get_statuses()
     with pytest.raises(InvalidSetting, match="the same database"):
         databases.move(wiki_id, "twin")
-    with suppress(InvalidSetting):
-        databases.move(wiki_id, "twin")
-    assert [check.ok for check in check_isolation(node.service, "kept")] == [True]
+    assert "also in twin" in check_isolation(node.service, "kept")[0].detail
+    assert [hit.path for hit in node.service.get_handle("kept").search(SearchRequest("kept")).hits] == ["Page"]

@@ -100,9 +100,6 @@ class PostgresDatabaseAdmin:
     def find_strays(self, wiki_id: str) -> Sequence[str]:
         return self._store.placements.find_strays(wiki_id)
 
-    def remove_strays(self) -> Sequence[str]:
-        return self._store.placements.remove_strays()
-
     def move(self, wiki_id: str, to: str, max_mb_per_s: float = math.inf) -> bool:
         return move.move_wiki(self._store, wiki_id, to, max_mb_per_s=max_mb_per_s)
 

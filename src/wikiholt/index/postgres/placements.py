@@ -159,17 +159,6 @@ class PlacementCatalog:
                         strays.append(database.name)
         return strays
 
-    def remove_strays(self) -> list[str]:
-        """Remove the schemas of placed wikis from databases where they are not placed, and return their names."""
-        with self.catalog.read_connection() as connection:
-            placed = {schema for (schema,) in connection.execute("SELECT schema FROM placements")}
-        removed = []
-        for name, schema in self.find_orphans():
-            if schema in placed:
-                with self.catalog.get_database(name).connections.write_transaction() as connection:
-                    removed += remove_schema(connection, schema)
-        return removed
-
     def get_connections(self, wiki_id: str) -> RoleConnections:
         """Connections to the wiki's schema as its role. They follow the wiki to another database."""
         validate_wiki_id(wiki_id)

@@ -56,7 +56,7 @@ def add_arguments(commands: Subparsers) -> None:
         add_command(actions, action, run, text=text).add_argument(
             "name", metavar="NAME", help="as `database list` shows it"
         )
-    text = "delete indexes that belong to no wiki, or that are in a database where their wiki is not placed"
+    text = "delete indexes that belong to no wiki, such as those of an abandoned move"
     add_command(actions, "sweep", run_sweep, text=text)
 
     move = add_command(commands, "move", run_move)
@@ -122,13 +122,13 @@ def run_remove(context: CommandContext) -> int:
 
 
 def run_sweep(context: CommandContext) -> int:
-    """Finish interrupted moves, and delete indexes of unregistered wikis and those where a wiki is not placed."""
+    """Finish interrupted moves and delete the indexes of unregistered wikis."""
     service = context.service
     admin, unregistered = get_database_admin(service), service.list_unregistered_indexes()
     finished = list(admin.find_unfinished_moves())
     for wiki_id in finished:
         admin.finish_move(wiki_id)
-    removed = list(admin.remove_strays())
+    removed: list[str] = []
     for wiki_id in unregistered:
         try:
             removed += service.delete_unregistered_index(wiki_id)
