@@ -29,7 +29,7 @@ from wikiholt.interfaces.http.app import create_app
 from wikiholt.search.request import SearchMode, SearchRequest
 from wikiholt.testing import FakeEmbedder
 
-MOVES = choose(2, 20)
+MOVES = choose(20, 2)
 
 
 @pytest.fixture(scope="module")
