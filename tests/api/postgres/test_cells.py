@@ -327,6 +327,14 @@ def test_what_a_restore_of_a_database_brings_back_is_found_and_replaced_by_a_mov
         assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
         assert databases.move(wiki.id, "home")
     assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
+    assert databases.move(wiki.id, "far")
+    with psycopg.connect(cells.far, autocommit=True) as connection:  # restored to a time before the move
+        (role,) = connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE %s", (f"w_{wiki.id}%",)).fetchone() or ("",)  # fmt: skip
+        connection.execute(f"DROP SCHEMA w_{wiki.id} CASCADE")
+        connection.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (role,))
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    node.service.get_handle("moved").sync()
+    assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
     assert node.service.get_handle("moved").get_indexed_revision() == repository.get_head()
 
 

@@ -37,8 +37,8 @@ _DATABASES_TABLES = TableSet(
     "databases",
     (
         "CREATE TABLE databases (name text PRIMARY KEY, dsn text NOT NULL, guests text NOT NULL, types text NOT NULL,"
-        " open bool NOT NULL DEFAULT true, weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0))",
-        f"ALTER TABLE databases ADD max_wikis int4 NOT NULL DEFAULT {MAX_WIKIS}",
+        " open bool NOT NULL DEFAULT true, weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0),"
+        f" max_wikis int4 NOT NULL DEFAULT {MAX_WIKIS})",
     ),
 )
 PLACEMENTS_TABLES = TableSet(
