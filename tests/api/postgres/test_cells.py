@@ -243,7 +243,7 @@ def test_the_loss_of_a_server_with_the_standby_of_the_home_affects_its_wikis_onl
         databases.set_open(closed, accept_new=True)
     _, key = node.service.registry.keys.create(node.service.registry.get("near").id, Scope.READ)
     _, operator = node.service.registry.keys.create(None, Scope.ADMIN)
-    fresh = cells.open_node("fresh")  # it has never told another node that a wiki is in use
+    fresh = cells.open_node("fresh")  # it has not yet notified another node that a wiki is in use
     with ExitStack() as stack:
         clients = [
             stack.enter_context(TestClient(create_app(each), base_url="http://127.0.0.1")) for each in (node, fresh)
@@ -329,7 +329,8 @@ def test_what_a_restore_of_a_database_brings_back_is_found_and_replaced_by_a_mov
     assert [check.ok for check in check_isolation(node.service, "moved")] == [True]
     assert databases.move(wiki.id, "far")
     with psycopg.connect(cells.far, autocommit=True) as connection:  # restored to a time before the move
-        (role,) = connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE %s", (f"w_{wiki.id}%",)).fetchone() or ("",)  # fmt: skip
+        statement = "SELECT rolname FROM pg_roles WHERE rolname LIKE %s"
+        (role,) = connection.execute(statement, (f"w_{wiki.id}%",)).fetchone() or ("",)
         connection.execute(f"DROP SCHEMA w_{wiki.id} CASCADE")
         connection.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (role,))
         connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")

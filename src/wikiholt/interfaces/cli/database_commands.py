@@ -69,7 +69,7 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="TARGET",
         help="a database; with --all also a directory, or postgresql://…, which - reads from standard input",
     )
-    text = "copy at most so many megabytes a second between databases (default: as fast as possible)"
+    text = "copy at most this number of megabytes a second between databases (default: no limit)"
     move.add_argument("--rate", type=float, default=math.inf, metavar="MB", help=text)
     move.add_argument("--dry-run", action="store_true", help="only show what would be done")
 
