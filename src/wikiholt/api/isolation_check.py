@@ -10,7 +10,7 @@ from wikiholt.api.doctor import CheckResult
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import IndexMissing, WikiholtError
+from wikiholt.errors import DatabaseUnavailable, IndexMissing, WikiholtError
 from wikiholt.index.keywords.keyword_file import read_keyword_file_owner
 from wikiholt.index.sqlite.schema import get_owner
 from wikiholt.index.sqlite.vector_file import read_vector_header
@@ -33,9 +33,9 @@ def check_isolation(service: WikiService, slug: str) -> list[CheckResult]:
     subject = f"wiki {slug}"
     try:
         checks = list(_list_checks(service, service.registry.get(slug)))
+        faults = [(name, fault) for name, find_fault in checks if (fault := _run_check(find_fault))]
     except WikiholtError as error:
         return [CheckResult(subject, False, error.message, error.hint)]
-    faults = [(name, fault) for name, find_fault in checks if (fault := _run_check(find_fault))]
     if not faults:
         return [CheckResult(subject, True, f"all its data is its own ({len(checks)} checks)")]
     return [CheckResult(subject, False, f"{name}: {fault}", _ADVICE) for name, fault in faults]
@@ -46,6 +46,8 @@ def _run_check(find_fault: Callable[[], str]) -> str:
         return find_fault()
     except FileNotFoundError:
         return ""  # a running service has removed it
+    except DatabaseUnavailable:  # no sign of a leak
+        raise
     except WikiholtError as error:
         return error.message
     except (OSError, sqlite3.Error) as error:

@@ -211,7 +211,7 @@ class PlacementCatalog:
         limit = self.catalog.get_database(name).max_wikis
         if self.count_wikis().get(name, 0) >= limit:
             hint = f"move them elsewhere, or raise its limit: `wikiholt database open {name} --max-wikis N`"
-            raise Conflict(f"the database {name} is full: it may have {limit} wikis", hint=hint)
+            raise Conflict(f"the database {name} is full (at most {limit})", hint=hint)
 
     def count_wikis(self) -> dict[str, int]:
         """The number of wikis in each database that has any."""
