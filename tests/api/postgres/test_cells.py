@@ -226,10 +226,14 @@ def without_standby(pg: PostgresServer) -> Iterator[None]:
             connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
             connection.execute("SELECT pg_reload_conf()")
 
+    watchdog = threading.Timer(TIMEOUT_S / 4, set_names, [""])
     set_names("gone")
+    watchdog.start()
     try:
         yield
+        assert watchdog.is_alive(), "a request has waited for the standby"
     finally:
+        watchdog.cancel()
         set_names("")
 
 
