@@ -61,7 +61,7 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, SearchLoad, ViewLimits, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, open_no_buckets
+from wikiholt.wikis.rate_limit import BucketTable, RateLimiter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import WikiSession
@@ -189,7 +189,7 @@ class WorkerParts:
     """What a worker process shares with the other processes of its service."""
 
     assignments: NodeAssignments
-    open_buckets: Callable[[str, BucketSize], TokenBuckets | None]
+    buckets: BucketTable
     get_counters: "Callable[[], SchedulerCounters]"
 
 
@@ -212,16 +212,16 @@ def open_application(
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    open_buckets = backend.open_buckets if backend else open_no_buckets
     if worker is not None:
         assignments: NodeAssignments | None = worker.assignments
-        open_buckets = open_buckets if settings.store else worker.open_buckets
     else:
         assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     scheduler = _build_scheduler(
         settings, roots, service, only_slug, assignments, publishes_state=publishes_state, on_demand=on_demand
     )
     service.listen_for_damage(scheduler.request_repair)
+    if only_slug is None and not on_demand:
+        service.registry.follow(settings.postgres_registry_age)
     return Application(
         service=service,
         access=AccessPolicy(
@@ -236,7 +236,7 @@ def open_application(
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,
             settings.limit_address_per_minute,
-            shared_buckets=open_buckets,
+            table=worker.buckets if worker is not None else None,
         ),
         scheduler=scheduler,
         settings=settings,

@@ -78,6 +78,10 @@ class Key:
 # Databases.
 
 
+MAX_WIKIS = 10_000
+"""How many wikis a database may have unless another limit is set. More were not measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
     """The status of one database. `address` has no secrets; `error` says why the database did not answer, if so."""
@@ -88,6 +92,7 @@ class DatabaseStatus:
     """Whether the database accepts new wikis."""
     weight: float
     wikis: int
+    max_wikis: int
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""

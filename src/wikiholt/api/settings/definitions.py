@@ -67,6 +67,13 @@ class Settings:
     postgres_connections: int = setting(
         32, "Maximum number of open database connections of this process, for all wikis.", minimum=1, maximum=10_000
     )
+    postgres_registry_age: float = setting(
+        5.0,
+        "Seconds for which a node may answer from its copy of registry and keys while it cannot reach the home "
+        "database, and so the longest time for which a revoked key may still work. 0: ask for each request.",
+        minimum=0,
+        maximum=300,
+    )
     model: str = setting(
         "wikiholt-1",
         "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "

@@ -351,8 +351,7 @@ def run_child(settings: Settings, roots: Sequence[Path], spec: ChildSpec, *, as_
 def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, control: socket.socket) -> None:
     directory = Path(spec.directory)
     link = SchedulerLink(spec.pipe, directory / COUNTERS_FILE)
-    buckets = BucketTable(directory / BUCKETS_FILE)
-    parts = WorkerParts(link, buckets.open_buckets, link.get_counters)
+    parts = WorkerParts(link, BucketTable(directory / BUCKETS_FILE), link.get_counters)
     application = open_application(settings, roots, worker=parts)
     metrics = SharedMetrics(directory, spec.name)
 
