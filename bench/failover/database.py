@@ -136,7 +136,7 @@ class DatabaseCluster:
         for number, (client, _) in enumerate(self._etcd_ports):
             with suppress(OSError, ValueError, KeyError):
                 url = f"http://127.0.0.1:{client}/v3/maintenance/status"
-                with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as response:  # noqa: S310
+                with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as response:
                     status = json.load(response)
                 if status["leader"] == status["header"]["member_id"]:
                     return number
@@ -147,7 +147,12 @@ class DatabaseCluster:
     def _make_member(self, number: int) -> Program:
         client, peer = self._etcd_ports[number]
         peers = ",".join(f"etcd{each}=http://127.0.0.1:{port}" for each, (_, port) in enumerate(self._etcd_ports))
-        urls = {"listen-client": client, "advertise-client": client, "listen-peer": peer, "initial-advertise-peer": peer}
+        urls = {
+            "listen-client": client,
+            "advertise-client": client,
+            "listen-peer": peer,
+            "initial-advertise-peer": peer,
+        }
         options = [f"--{name}-urls=http://127.0.0.1:{port}" for name, port in urls.items()]
         command = [self._programs["etcd"], f"--name=etcd{number}", f"--data-dir={self._place / f'etcd{number}'}"]
         command += [*options, f"--initial-cluster={peers}", "--heartbeat-interval=250", "--election-timeout=2500"]
@@ -196,6 +201,6 @@ def _is_role(server: DatabaseServer, role: str) -> bool:
 
 def _request(server: DatabaseServer, path: str) -> dict[str, Any]:
     """An answer of Patroni. Raises OSError, also if the answer is no."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.api_port}/{path}", timeout=2) as response:  # noqa: S310
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.api_port}/{path}", timeout=2) as response:
         document: dict[str, Any] = json.load(response)
     return document

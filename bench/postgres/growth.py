@@ -21,8 +21,9 @@ from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
+from wikiholt.domain.wiki import HOME_DATABASE
 from wikiholt.index.pipeline import TextPipeline
-from wikiholt.index.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
+from wikiholt.index.postgres.catalog import CATALOG_SCHEMA
 from wikiholt.index.postgres.generations import create_generation
 from wikiholt.index.postgres.placements import reserve_placement, write_condition
 from wikiholt.index.postgres.store import PostgresStore

@@ -43,7 +43,7 @@ class PostgresServer:
         self.place = place
         self._options = _OPTIONS | dict(options or {})
         self.port = 0
-        self._data = place / "data"
+        self.data = place / "data"
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._secret = secrets.token_hex(8)
         self._bin = find_postgres_binaries(place, copy=self._user is not None)
@@ -78,7 +78,7 @@ class PostgresServer:
         where = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.place}"]
         with (self.place / "log").open("ab") as log:
             self._child = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._data, *where, *options],
+                [self._bin / "postgres", "-D", self.data, *where, *options],
                 stderr=log,
                 stdout=log,
                 user=self._uid,
@@ -111,19 +111,29 @@ class PostgresServer:
 
     def make_standby(self) -> None:
         """Copy the server as a standby, which has nothing of what the server writes from now on."""
-        standby = self.place / "standby"
-        standby.mkdir(mode=0o700)
+        self._copy(self, self.place / "standby")
+
+    def follow(self, server: "PostgresServer") -> None:
+        """Become a standby of a server, with its passwords, and start."""
+        shutil.rmtree(self.data)
+        self._copy(server, self.data, "--write-recovery-conf")
+        self._secret = server._secret
+        subprocess.run(["touch", self.data / "standby.signal"], check=True, user=self._uid)
+        self.start()
+
+    def _copy(self, server: "PostgresServer", directory: Path, *options: str) -> None:
+        directory.mkdir(mode=0o700)
         if self._user is not None:
-            os.chown(standby, self._user.pw_uid, self._user.pw_gid)
-        command = [self._bin / "pg_basebackup", "--pgdata", standby, "--checkpoint=fast", "--no-sync"]
-        command += ["--dbname", self.get_dsn()]
+            os.chown(directory, self._user.pw_uid, self._user.pw_gid)
+        command = [self._bin / "pg_basebackup", "--pgdata", directory, "--checkpoint=fast", "--no-sync", *options]
+        command += ["--dbname", server.get_dsn()]
         subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
 
     def fail_over(self) -> None:
         """End the server as in a crash, and promote its standby, which answers at the same address."""
         self.stop(signal.SIGQUIT)
-        self._data = self.place / "standby"
-        subprocess.run(["touch", self._data / "standby.signal"], check=True, user=self._uid)
+        self.data = self.place / "standby"
+        subprocess.run(["touch", self.data / "standby.signal"], check=True, user=self._uid)
         self.start()
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute("SELECT pg_promote()")
@@ -139,7 +149,7 @@ class PostgresServer:
         return ["--set", "scram_iterations=1"] if is_supported else []
 
     def _init_cluster(self) -> None:
-        data, password = self._data, self.place / "password"
+        data, password = self.data, self.place / "password"
         data.mkdir()
         password.write_text(self._secret)
         self.place.chmod(0o755)
@@ -191,12 +201,13 @@ def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Com
 
 
 @contextmanager
-def run_postgres(options: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
+def run_postgres(options: Mapping[str, str] | None = None, *, start: bool = True) -> Iterator[PostgresServer]:
     """A server for as long as the block lasts; `options` are settings of it other than those of tests."""
     place = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
         server = PostgresServer(place, options)
-        server.start()
+        if start:
+            server.start()
         try:
             yield server
         finally:

@@ -13,7 +13,7 @@ from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.domain.wiki import DatabaseStatus, Wiki
+from wikiholt.domain.wiki import HOME_DATABASE, DatabaseStatus, Wiki
 from wikiholt.errors import LoginRefused, NoPagesYet, WikiholtError, make_extra_hint
 from wikiholt.search.answer_writer import AnswerWriter
 from wikiholt.search.reranking import RerankConfig
@@ -118,6 +118,12 @@ def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
         yield CheckResult(subject, True, f"PostgreSQL {status.server}, pgvector {status.vector}; {wikis}")
         if status.shortage:
             yield CheckResult(subject, False, status.shortage, "see docs/scale.md#server-settings")
+        if status.replication_fault:
+            # Git has what a wiki's index loses. The keys and wikis of the home are nowhere else.
+            is_home = status.name == HOME_DATABASE
+            note = "" if is_home else "; the next sync writes them again"
+            advice = "let the standby confirm: see docs/scale.md#failover" if is_home else ""
+            yield CheckResult(subject, not is_home, status.replication_fault + note, advice)
         yield from _check_wiki_login(databases, status)
     if unfinished:
         detail = f"leftovers of unfinished moves: {len(unfinished)}"

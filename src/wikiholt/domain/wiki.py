@@ -75,6 +75,9 @@ class Key:
 
 # Databases.
 
+HOME_DATABASE = "home"
+"""The database of the setting `store`, with the registry."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
@@ -92,6 +95,8 @@ class DatabaseStatus:
     error: str = ""
     shortage: str = ""
     """Why the server's connections do not suffice for the nodes; empty if they do."""
+    replication_fault: str = ""
+    """Why acknowledged writes can be lost; empty if they cannot."""
 
 
 # Backups of an index and of the registry.

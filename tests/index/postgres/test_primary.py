@@ -1,0 +1,244 @@
+"""Several hosts: the primary is found, a former primary is left, and a silent server is not waited for."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+import pytest
+
+from tests.support.postgres_server import PostgresServer, run_postgres
+from tests.support.wait import wait_until
+from wikiholt.errors import DatabaseUnavailable, InvalidSetting, StorageError
+from wikiholt.index.postgres import primary
+from wikiholt.index.postgres.address import DatabaseAddress
+from wikiholt.index.postgres.catalog import Catalog
+from wikiholt.index.postgres.errors import translate_errors
+from wikiholt.index.postgres.pool import ConnectionPool, Login, RoleConnections
+from wikiholt.index.postgres.primary import Primaries, Timeline, find_replication_fault
+
+SELECT = "SELECT 1"
+
+
+def connect_to(*servers: PostgresServer) -> DatabaseAddress:
+    """The address of these servers, in this order."""
+    hosts = ",".join(str(server.place) for server in servers)
+    return DatabaseAddress.parse(psycopg.conninfo.make_conninfo(servers[-1].get_dsn(), host=hosts))
+
+
+def open_connections(address: DatabaseAddress, pool: ConnectionPool) -> RoleConnections:
+    return RoleConnections(pool, lambda _: Login(address, "operator", ("public",), is_operator=True))
+
+
+@pytest.fixture
+def pool() -> Iterator[ConnectionPool]:
+    made = ConnectionPool(5, wait_timeout_s=10)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count"),
+    [("a", 1), ("a:1,b:2,c:3", 3), ("a,b:5433", 2), ("[::1]:1,b:2", 2)],
+)
+def test_an_address_may_have_several_hosts(hosts: str, count: int) -> None:
+    address = DatabaseAddress.parse(f"postgresql://u:s@{hosts}/d?target_session_attrs=read-write")
+    places = [dict(host.parameters) for host in address.hosts]
+    assert len({(place["host"], place.get("port")) for place in places}) == count
+    assert {place["target_session_attrs"] for place in places} == {"read-write"}
+    wiki = address.with_login("w_a", "other")
+    assert [dict(host.parameters)["user"] for host in wiki.hosts] == ["w_a"] * count
+    assert wiki.location == address.location
+
+
+@pytest.mark.parametrize("attributes", ["any", "standby", "prefer-standby", "read-only"])
+def test_an_address_that_allows_a_standby_is_refused(attributes: str) -> None:
+    with pytest.raises(InvalidSetting, match="standby"):
+        DatabaseAddress.parse(f"postgresql://u:s@a,b/d?target_session_attrs={attributes}")
+
+
+def test_an_address_with_more_hosts_than_ports_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="ports"):
+        DatabaseAddress.parse("host=a,b,c port=1,2 dbname=d")
+
+
+def test_a_standby_is_never_used_whatever_the_order_of_hosts(pool: ConnectionPool) -> None:
+    with run_postgres() as first, run_copy(first) as second:
+        one = open_connections(connect_to(second, first), pool)
+        with one.write_transaction() as connection:
+            connection.execute("CREATE TABLE t (n int4)")
+        only = open_connections(connect_to(second), pool)
+        with pytest.raises(DatabaseUnavailable), only.read_connection():
+            pass
+
+
+def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(pool: ConnectionPool) -> None:
+    with run_postgres() as first, run_copy(first) as second:
+        both = open_connections(connect_to(first, second), pool)
+        with both.read_connection() as connection:
+            assert connection.execute(SELECT).fetchone() == (1,)
+        promote(second)
+        elsewhere = Primaries()
+        elsewhere.connect(connect_to(second)).close()
+        pool.primaries._newest[both._login(False).address.location] = next(iter(elsewhere._newest.values()))
+        with both.read_connection() as connection:
+            assert connection.info.host == str(second.place)
+        # The former primary still runs, and is refused also when no other host answers.
+        second.stop()
+        with pytest.raises(DatabaseUnavailable), both.read_connection():
+            pass
+
+
+def test_a_frozen_primary_is_left_within_seconds(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primary, "SILENCE_S", 0.5)
+    with run_postgres() as first, run_copy(first) as second:
+        both = open_connections(connect_to(first, second), pool)
+        with both.read_connection() as connection:
+            assert connection.info.host == str(first.place)
+        pids = list_processes(first)
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            promote(second)
+            began = time.monotonic()
+            with pytest.raises(DatabaseUnavailable), both.read_connection() as connection:
+                connection.execute(SELECT)
+
+            def has_moved() -> bool:
+                with suppress(DatabaseUnavailable), both.read_connection() as connection:
+                    return connection.info.host == str(second.place)
+                return False
+
+            wait_until(has_moved)
+            assert time.monotonic() - began < 60
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        with both.read_connection() as connection:
+            assert connection.info.host == str(second.place), "it does not go back"
+
+
+def test_a_slow_statement_is_waited_for(
+    pool: ConnectionPool, pg: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(primary, "SILENCE_S", 0.1)
+    with open_connections(connect_to(pg), pool).read_connection() as connection:
+        assert connection.execute("SELECT 1 FROM pg_sleep(0.8)").fetchone() == (1,)
+
+
+def test_a_commit_that_no_standby_confirms_is_not_acknowledged(
+    pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(primary, "CONFIRM_S", 0.3)
+    with run_postgres() as server:
+        connections = open_connections(connect_to(server), pool)
+        with connections.write_transaction() as connection:
+            connection.execute("CREATE TABLE t (n int4)")
+        configure(server, "synchronous_standby_names", "nobody")
+
+        def is_refused() -> bool:
+            try:
+                with connections.write_transaction() as connection:
+                    connection.execute("INSERT INTO t VALUES (1)")
+            except DatabaseUnavailable as error:
+                return "confirmed" in error.message
+            return False
+
+        wait_until(is_refused, "the server waits for its standby")
+
+
+def test_doctor_finds_standbys_that_confirm_nothing(pool: ConnectionPool) -> None:
+    with run_postgres() as server:
+        alone, two = connect_to(server), connect_to(server, server)
+        faults = []
+        with psycopg.connect(alone.conninfo, autocommit=True) as connection:
+            faults += [find_replication_fault(connection, alone), find_replication_fault(connection, two)]
+            connection.execute("SET synchronous_commit TO off")
+            faults.append(find_replication_fault(connection, alone))
+            connection.execute("RESET synchronous_commit")
+            configure(server, "synchronous_standby_names", "db2")
+            wait_until(lambda: not find_replication_fault(connection, two))
+    assert [fault.partition(":")[0] for fault in faults] == [
+        "",
+        "no standby confirms writes",
+        "synchronous_commit is off",
+    ]
+
+
+@pytest.mark.parametrize("code", ["25006", "57P01", "57P02", "57P03", "25P03", "08006"])
+def test_errors_of_a_failover_can_be_tried_again(code: str) -> None:
+    with pytest.raises(DatabaseUnavailable) as caught, translate_errors():
+        raise psycopg.errors.lookup(code)("")
+    assert caught.value.status == 503
+    assert caught.value.retry_after > 0
+
+
+def test_a_full_disk_is_not_a_failover() -> None:
+    with pytest.raises(StorageError), translate_errors():
+        raise psycopg.errors.DiskFull("")
+
+
+def test_other_threads_run_while_a_host_is_silent() -> None:
+    """libpq's ping would hold the interpreter's lock until its timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        home = Catalog(f"postgresql://u:s@127.0.0.1:{silent.getsockname()[1]}/d?connect_timeout=2")
+        counts, done = [0], threading.Event()
+
+        def count() -> None:
+            while not done.wait(0.01):
+                counts[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            with pytest.raises(DatabaseUnavailable), home.read_connection():
+                pass
+        finally:
+            done.set()
+            thread.join()
+            home.close()
+        assert counts[0] > 20
+
+
+def test_a_new_cluster_at_the_same_address_is_accepted() -> None:
+    """As after pg_upgrade, which begins with timeline 1 again."""
+    with run_postgres() as server:
+        address, primaries = connect_to(server), Primaries()
+        primaries._newest[address.location] = Timeline(1, 7)
+        primaries.connect(address).close()
+
+
+@contextmanager
+def run_copy(server: PostgresServer) -> Iterator[PostgresServer]:
+    """A standby of a server, with a place of its own."""
+    with run_postgres(start=False) as copy:
+        copy.follow(server)
+        yield copy
+
+
+def promote(server: PostgresServer) -> None:
+    with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
+        connection.execute("SELECT pg_promote()")
+
+
+def configure(server: PostgresServer, name: str, value: str) -> None:
+    with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
+        connection.execute(f"ALTER SYSTEM SET {name} TO '{value}'")  # type: ignore[call-overload]
+        connection.execute("SELECT pg_reload_conf()")
+
+        def is_loaded() -> bool:
+            with psycopg.connect(server.get_dsn()) as new:
+                return new.execute("SELECT current_setting(%s)", (name,)).fetchone() == (value,)
+
+        wait_until(is_loaded)
+
+
+def list_processes(server: PostgresServer) -> list[int]:
+    """The server's main process and its children."""
+    pid = int((server.data / "postmaster.pid").read_text().split()[0])
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return [pid, *map(int, children.read().split())]
