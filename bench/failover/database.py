@@ -133,13 +133,23 @@ class DatabaseCluster:
 
     def find_etcd_leader(self) -> int | None:
         """The number of the member that leads etcd."""
-        for number, (client, _) in enumerate(self._etcd_ports):
-            with suppress(OSError, ValueError, KeyError):
-                url = f"http://127.0.0.1:{client}/v3/maintenance/status"
-                with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as response:
-                    status = json.load(response)
-                if status["leader"] == status["header"]["member_id"]:
-                    return number
+        for number in range(len(self.members)):
+            status = self._read_member(number)
+            if status is not None and status["leader"] == status["header"]["member_id"]:
+                return number
+        return None
+
+    def read_etcd_term(self) -> int:
+        """The number of elections of etcd so far."""
+        states = [self._read_member(number) for number in range(len(self.members))]
+        return max(int(state["raftTerm"]) if state else 0 for state in states)
+
+    def _read_member(self, number: int) -> dict[str, Any] | None:
+        url = f"http://127.0.0.1:{self._etcd_ports[number][0]}/v3/maintenance/status"
+        with suppress(OSError, ValueError):
+            with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as response:
+                status: dict[str, Any] = json.load(response)
+            return status if "leader" in status else None
         return None
 
     # ── processes ────────────────────────────────────────────────────────────────────────────────
