@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import suppress
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -22,6 +23,7 @@ from wikiholt.index.postgres.errors import is_connection_limit, make_unconfirmed
 
 _T = TypeVar("_T")
 SILENCE_S = 5.0
+LOOK_S = 5.0
 CONFIRM_S = 30.0
 """How long a commit waits for the standby. Patroni replaces one that does not answer sooner than that."""
 _POLL_S, _CANCEL_S = 0.1, 3.0
@@ -88,6 +90,7 @@ class Primaries:
     def __init__(self) -> None:
         self._hosts: dict[str, str] = {}  # the host that worked last, by location
         self._newest: dict[str, Timeline] = {}  # by location
+        self._looked_at: dict[str, float] = {}  # by location
 
     def connect(self, address: DatabaseAddress) -> PrimarySession:
         """Open a session on the primary. Raises LoginRejected, psycopg.Error."""
@@ -102,7 +105,11 @@ class Primaries:
         raise next((error for error in errors if isinstance(error, LoginRejected)), errors[-1])
 
     def is_outdated(self, session: PrimarySession) -> bool:
-        """Whether its server was the primary, and another one is now."""
+        """Whether its server was the primary, and another one is now: at most twice `LOOK_S` after the promotion."""
+        self._look_for_promotion(session)
+        return self._is_older(session)
+
+    def _is_older(self, session: PrimarySession) -> bool:
         newest = self._newest.get(session.address.location, session.timeline)
         return newest.system != session.timeline.system or newest.number > session.timeline.number
 
@@ -116,7 +123,19 @@ class Primaries:
                 answers |= host == session.host and (is_connection_limit(error) or _is_rejected(host, error))
             else:
                 answers |= host == session.host
-        return answers and not self.is_outdated(session)
+        return answers and not self._is_older(session)
+
+    def _look_for_promotion(self, session: PrimarySession) -> None:
+        """Ask the hosts if that was not done lately: in a thread, because one may be silent."""
+        location = session.address.location
+        age_s = time.monotonic() - self._looked_at.get(location, -math.inf)
+        if age_s < LOOK_S or len(session.address.hosts) == 1:
+            return
+        self._looked_at[location] = time.monotonic()
+        thread = Thread(target=self.is_current, args=(session,), name="wikiholt-primary", daemon=True)
+        thread.start()
+        if age_s > 2 * LOOK_S:
+            thread.join(LOOK_S)
 
     def _sort_hosts(self, address: DatabaseAddress) -> list[DatabaseAddress]:
         last = self._hosts.get(address.location)
