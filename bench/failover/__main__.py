@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from bench.failover.service import Service
 from bench.report import make_head, make_parser, publish
 
 SKIPPED = 77
+_CREATING_THREADS = 6
 _HEAD = "| fault | promotions | etcd elections | search s | write s | key s | 503 | broken | requests ok |"
 
 
@@ -38,7 +40,7 @@ def run_bench(programs: dict[str, Path], wikis: int, pace: float) -> Iterator[Be
     try:
         cluster.start()
         service.start()
-        clients = Clients(service, list(_create_wikis(service, wikis)), pace)
+        clients = Clients(service, _create_wikis(service, wikis), pace)
         audit = Audit(cluster.get_superuser_address())
         audit.install()
         clients.start()
@@ -53,11 +55,14 @@ def run_bench(programs: dict[str, Path], wikis: int, pace: float) -> Iterator[Be
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _create_wikis(service: Service, count: int) -> Iterator[Wiki]:
-    for number in range(count):
+def _create_wikis(service: Service, count: int) -> list[Wiki]:
+    def create(number: int) -> Wiki:
         wiki = create_wiki(service, f"wiki{number:04d}", lambda _, answer: answer.status in (200, 201))
         assert wiki is not None, number
-        yield wiki
+        return wiki
+
+    with ThreadPoolExecutor(_CREATING_THREADS) as threads:
+        return list(threads.map(create, range(count)))
 
 
 def main() -> int:
@@ -80,7 +85,7 @@ def _measure(arguments: argparse.Namespace, programs: dict[str, Path]) -> int:
     with run_bench(programs, arguments.wikis, arguments.pace) as bench:
         for name in arguments.faults:
             lines.append(run_fault(bench, name))
-            print(lines[-1], dict(bench.clients.outcome.reasons), flush=True)
+            print(lines[-1], flush=True)
         bench.clients.stop()
         lost = bench.clients.count_lost()
         outcome, writers = bench.clients.outcome, bench.audit.find_double_writers()
@@ -93,6 +98,10 @@ def _measure(arguments: argparse.Namespace, programs: dict[str, Path]) -> int:
             f"Acknowledged and lost: {dict(lost) or 0}. Double writers: {len(writers)} of {bench.audit.count():,} "
             f"transactions of writers. Wrong answers: {len(outcome.wrong)}. Failures other than 503 and broken "
             f"connections: {dict(outcome.unexpected) or 0}.",
+            "",
+            "Failures by cause: "
+            + ", ".join(f"{name} {count}" for name, count in sorted(outcome.reasons.items()))
+            + ".",
         ]
     publish("failover", __doc__, lines, write=arguments.write)
     return int(bool(lost or writers or outcome.wrong or outcome.unexpected))

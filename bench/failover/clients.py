@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from bench.failover.service import Answer, Service, make_word
 
-_OK, _CREATED, _UNAUTHORIZED, _TOO_MANY, _UNAVAILABLE = 200, 201, 401, 429, 503
+_OK, _CREATED, _UNAUTHORIZED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 200, 201, 401, 409, 429, 503
 _PAUSES_S = {"search": 0.1, "write": 0.2, "key": 0.5, "status": 0.2, "wiki": 4.0}
 _FOUND_SHARE = 0.3
 """The share of written pages that are searched at once."""
+_CREATE_TRIES = 30
 _MAX_EXAMPLES = 20
 
 
@@ -216,11 +217,11 @@ def create_wiki(service: Service, slug: str, record: Callable[[str, Answer], boo
         return None
     name = f"{slug}-Home"
     body = {"content": f"# {name}\n\nHere is {slug}, with {wiki.word}.\n"}
-    for _ in range(30):
+    for _ in range(_CREATE_TRIES):
         answer = service.ask("PUT", f"/w/{slug}/api/v1/pages/{name}", body)
-        if record("write", answer):
-            path = f"/w/{slug}/api/v1/search?q={wiki.word}&mode=keyword&at_least={answer.document['revision']}"
-            found = service.ask("GET", path)
+        # A write that was answered with 503 may have been done.
+        if answer.status == _CONFLICT or record("write", answer):
+            found = service.ask("GET", f"/w/{slug}/api/v1/search?q={wiki.word}&mode=keyword&fresh=true")
             if found.status == _OK and found.document["results"]:
                 wiki.pages[name] = wiki.word
                 return wiki
