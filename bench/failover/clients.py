@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from bench.failover.service import Answer, Service, make_word
@@ -18,6 +19,7 @@ _PAUSES_S = {"search": 0.1, "write": 0.2, "key": 0.5, "status": 0.2, "wiki": 4.0
 _FOUND_SHARE = 0.3
 """The share of written pages that are searched at once."""
 _CREATE_TRIES = 30
+_CHECKING_THREADS = 4
 _MAX_EXAMPLES = 20
 
 
@@ -188,26 +190,33 @@ class Clients:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────
 
     def count_lost(self) -> Counter[str]:
-        """What was acknowledged and is not there any more, asked of every node."""
+        """What was acknowledged and is not there any more, asked of all nodes in turn."""
         lost: Counter[str] = Counter()
-        for number, wiki in enumerate(list(self.wikis)):
-            port = self._service.ports[1 + number % (len(self._service.ports) - 1)]
-            for name, word in wiki.pages.items():
-                answer = self._service.ask("GET", f"/w/{wiki.slug}/api/v1/pages/{name}", port=port)
-                if word not in answer.document.get("content", ""):
-                    self._report(f"{wiki.slug} has lost {name}: {answer.status} {answer.error[:200]}")
-                    lost["pages"] += 1
-                path = f"/w/{wiki.slug}/api/v1/search?q={word}&mode=keyword&fresh=true"
-                found = self._service.ask("GET", path, port=port)
-                if name not in [result["path"] for result in found.document.get("results", [])]:
-                    self._report(f"{wiki.slug} does not find {name}: {found.status} {found.error[:200]}")
-                    lost["index"] += 1
+        with ThreadPoolExecutor(_CHECKING_THREADS) as threads:
+            for names in threads.map(self._list_lost, range(len(self.wikis))):
+                lost.update(names)
         for slug, (_, token) in self.live_keys.items():
             lost["keys"] += self._service.ask("GET", f"/w/{slug}/api/v1/me", key=token).status != _OK
         for slug, token in self.revoked:  # after many unknown keys an address has to wait: 429
             status = self._service.ask("GET", f"/w/{slug}/api/v1/me", key=token).status
             lost["revocations"] += status == _OK
         return +lost
+
+    def _list_lost(self, number: int) -> list[str]:
+        """What a wiki has lost: the text of a page, or its place in the index."""
+        wiki, ports = self.wikis[number], self._service.ports[1:]
+        port, lost = ports[number % len(ports)], []
+        for name, word in wiki.pages.items():
+            answer = self._service.ask("GET", f"/w/{wiki.slug}/api/v1/pages/{name}", port=port)
+            if word not in answer.document.get("content", ""):
+                self._report(f"{wiki.slug} has lost {name}: {answer.status} {answer.error[:200]}")
+                lost.append("pages")
+            path = f"/w/{wiki.slug}/api/v1/search?q={word}&mode=keyword&fresh=true"
+            found = self._service.ask("GET", path, port=port)
+            if name not in [result["path"] for result in found.document.get("results", [])]:
+                self._report(f"{wiki.slug} does not find {name}: {found.status} {found.error[:200]}")
+                lost.append("index")
+        return lost
 
 
 def create_wiki(service: Service, slug: str, record: Callable[[str, Answer], bool]) -> Wiki | None:

@@ -142,6 +142,17 @@ def _kill_node(bench: Bench) -> None:
     node.start()
 
 
+def _replace_node(bench: Bench) -> None:
+    """End a node as an operator does, and start one with an empty data directory."""
+    node = bench.service.nodes[0]
+    node.stop()
+    time.sleep(_CALM_S)
+    bench.service.empty_data(node)
+    node.start()
+    wait_until(lambda: _is_answering(bench.service, bench.service.ports[1]), _RECOVERED_S)
+    time.sleep(_CALM_S)
+
+
 def _freeze_node(bench: Bench) -> None:
     node = bench.service.nodes[2]
     node.send(signal.SIGSTOP)
@@ -161,4 +172,5 @@ FAULTS: dict[str, Callable[[Bench], None]] = {
     "all of etcd killed 40 s": _kill_etcd,
     "node killed": _kill_node,
     "node frozen 25 s": _freeze_node,
+    "node replaced": _replace_node,
 }

@@ -64,7 +64,7 @@ class Service:
         self.key = ""
 
     def start(self) -> None:
-        data = self._place / "node0"
+        data = self._place / "data1"
         command = [_find_wikiholt(), "--data", data, "key", "create", "--operator"]
         made = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_START_S)
         self.key = next(word for word in made.stdout.split() if len(word) > 30)
@@ -77,6 +77,14 @@ class Service:
     def stop(self) -> None:
         for program in (self.proxy, *self.nodes):
             program.stop()
+
+    def empty_data(self, node: Program) -> None:
+        """Delete what a node has on disk, except its settings."""
+        for path in (self._place / node.name.replace("node", "data")).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != "wikiholt.toml":
+                path.unlink()
 
     def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, key: str = "", port: int = 0
@@ -97,7 +105,7 @@ class Service:
         return Answer(response.status, document, text[:300].decode(errors="replace"))
 
     def _make_node(self, number: int, address: str) -> Program:
-        data = self._place / f"node{number}"
+        data = self._place / f"data{number + 1}"
         data.mkdir()
         settings = _SETTINGS.format(address=address, repositories=self._place / "repositories")
         (data / "wikiholt.toml").write_text(settings)

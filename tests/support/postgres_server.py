@@ -129,6 +129,11 @@ class PostgresServer:
         command += ["--dbname", server.get_dsn()]
         subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
 
+    def dump_schema(self, address: str) -> None:
+        """Dump the definitions of a database, to nowhere."""
+        command = [self._bin / "pg_dump", "--schema-only", "--file=/dev/null", "--dbname", address]
+        subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=600)
+
     def fail_over(self) -> None:
         """End the server as in a crash, and promote its standby, which answers at the same address."""
         self.stop(signal.SIGQUIT)
