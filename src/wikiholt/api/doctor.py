@@ -83,7 +83,7 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
         advice = "see docs/engines.md; searches use exact scores meanwhile" if fault else ""
         yield CheckResult(service.components.vector_engine.name, not fault, fault or "responds correctly", advice)
     if service.components.databases is not None:
-        yield from _check_databases(service.components.databases)
+        yield from check_databases(service.components.databases)
     wikis: Sequence[Wiki] = ()
     try:
         wikis = service.list_wikis()
@@ -99,7 +99,7 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
             yield CheckResult(f"wiki {wiki.slug}", False, error.message, error.hint)
 
 
-def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
+def check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
     """Check that the databases are reachable, of a supported version, and of the current schema."""
     try:
         statuses, unfinished = databases.get_statuses(), databases.find_unfinished_moves()
@@ -151,7 +151,7 @@ def _check_orphans(service: WikiService) -> Iterator[CheckResult]:
     try:
         orphans = service.list_unregistered_indexes()
     except WikiholtError:
-        return  # _check_databases has reported an unavailable database
+        return  # check_databases has reported an unavailable database
     if service.components.databases is None:
         for wiki_id in orphans:
             detail = f"{service.components.store.get_directory(wiki_id)} belongs to no wiki"

@@ -7,22 +7,34 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
 
 from tests.support.postgres_server import PostgresServer, run_postgres
 from tests.support.wait import wait_until
+from wikiholt.api.doctor import check_databases
+from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import DatabaseUnavailable, InvalidSetting, StorageError
 from wikiholt.index.postgres import primary
 from wikiholt.index.postgres.address import DatabaseAddress
+from wikiholt.index.postgres.admin import PostgresDatabaseAdmin
+from wikiholt.index.postgres.assignments import ASSIGNMENT_TABLES
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.index.postgres.errors import translate_errors
 from wikiholt.index.postgres.pool import ConnectionPool, Login, RoleConnections
 from wikiholt.index.postgres.primary import Primaries, Timeline, find_replication_fault
+from wikiholt.index.postgres.store import PostgresStore
+from wikiholt.wikis.home_tables import REGISTRY_TABLES
+
+if TYPE_CHECKING:
+    from wikiholt.domain.storage_protocols import DatabaseAdmin
 
 SELECT = "SELECT 1"
+NOTHING_CONFIRMED = "no standby confirms writes: a failover loses the writes that were acknowledged last"
 
 
 def connect_to(*servers: PostgresServer) -> DatabaseAddress:
@@ -156,22 +168,29 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(
         wait_until(is_refused, "the server waits for its standby")
 
 
-def test_doctor_finds_standbys_that_confirm_nothing(pool: ConnectionPool) -> None:
+def test_doctor_finds_standbys_that_confirm_nothing(tmp_path: Path) -> None:
     with run_postgres() as server:
-        alone, two = connect_to(server), connect_to(server, server)
-        faults = []
-        with psycopg.connect(alone.conninfo, autocommit=True) as connection:
-            faults += [find_replication_fault(connection, alone), find_replication_fault(connection, two)]
-            connection.execute("SET synchronous_commit TO off")
-            faults.append(find_replication_fault(connection, alone))
-            connection.execute("RESET synchronous_commit")
-            configure(server, "synchronous_standby_names", "db2")
-            wait_until(lambda: not find_replication_fault(connection, two))
-    assert [fault.partition(":")[0] for fault in faults] == [
-        "",
-        "no standby confirms writes",
-        "synchronous_commit is off",
-    ]
+        address = server.create_database()
+        both = address + f",{tmp_path}"
+        found = [list_replication_faults(address, tmp_path), list_replication_faults(both, tmp_path)]
+        assert found == [[], [(False, NOTHING_CONFIRMED)]], "one server has nothing to fail over to"
+        with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
+            connection.execute("ALTER ROLE operator SET synchronous_commit TO off")
+        ((is_fine, detail),) = list_replication_faults(address, tmp_path)
+        assert not is_fine
+        assert detail.startswith("synchronous_commit is off")
+        configure(server, "synchronous_standby_names", "db2")
+        with psycopg.connect(address) as connection:
+            connection.execute("SET synchronous_commit TO on")
+            assert find_replication_fault(connection, DatabaseAddress.parse(both)) == ""
+
+
+def test_doctor_only_recommends_that_the_standby_of_another_database_confirms() -> None:
+    fault = "no standby confirms writes"
+    statuses = [DatabaseStatus(name, "", True, 1.0, 1, replication_fault=fault) for name in ("home", "b")]
+    checks = [check for check in check_databases(cast("DatabaseAdmin", FakeAdmin(statuses))) if fault in check.detail]
+    assert [(check.subject, check.ok) for check in checks] == [("database home", False), ("database b", True)]
+    assert "docs/scale.md#failover" in checks[0].advice
 
 
 @pytest.mark.parametrize("code", ["25006", "57P01", "57P02", "57P03", "25P03", "08006"])
@@ -215,6 +234,29 @@ def test_a_new_cluster_at_the_same_address_is_accepted() -> None:
         address, primaries = connect_to(server), Primaries()
         primaries._newest[address.location] = Timeline(1, 7)
         primaries.connect(address).close()
+
+
+@dataclass
+class FakeAdmin:
+    """The databases of an administrator: their state, and no moves."""
+
+    statuses: list[DatabaseStatus]
+
+    def get_statuses(self) -> list[DatabaseStatus]:
+        return self.statuses
+
+    def find_unfinished_moves(self) -> list[str]:
+        return []
+
+
+def list_replication_faults(address: str, scratch: Path) -> list[tuple[bool, str]]:
+    """What doctor says about replication, in a process that starts now."""
+    catalog, pool = Catalog(address, (REGISTRY_TABLES, ASSIGNMENT_TABLES)), ConnectionPool(2)
+    admin = PostgresDatabaseAdmin(catalog, pool, PostgresStore(catalog, pool, scratch), scratch, 5)
+    try:
+        return [(check.ok, check.detail) for check in check_databases(admin) if "loses" in check.detail]
+    finally:
+        admin.close()
 
 
 @contextmanager

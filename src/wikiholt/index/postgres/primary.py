@@ -160,7 +160,7 @@ class Primaries:
 def commit(session: PrimarySession) -> None:
     """Commit the open transaction. Raises DatabaseUnavailable if no standby has confirmed it in time.
 
-    A server that is told to stop waiting for its standby only warns: a failover can lose the transaction.
+    A server that is cancelled while it waits for its standby commits and warns: a failover can lose the transaction.
     """
     warnings = list[str | None]()
 
