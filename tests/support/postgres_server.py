@@ -39,16 +39,23 @@ class PostgresServer:
     It runs as nobody where the tests run as root, for PostgreSQL wants no root.
     """
 
-    def __init__(self, place: Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, place: Path, options: Mapping[str, str] | None = None, primary: "PostgresServer | None" = None
+    ) -> None:
+        """With `primary`, its standby, with its passwords."""
         self.place = place
         self._options = _OPTIONS | dict(options or {})
         self.port = 0
         self.data = place / "data"
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-        self._secret = secrets.token_hex(8)
-        self._bin = find_postgres_binaries(place, copy=self._user is not None)
+        self._secret = primary._secret if primary else secrets.token_hex(8)
+        self._bin = primary._bin if primary else find_postgres_binaries(place, copy=self._user is not None)
         self._child: subprocess.Popen[bytes] | None = None
-        self._init_cluster()
+        if primary:
+            self._own(place)
+            self._copy(primary, self.data, "--write-recovery-conf")
+        else:
+            self._init_cluster()
 
     def get_dsn(self, database: str = "postgres", user: str = OPERATOR, secret: str | None = None) -> str:
         """The address of a database; every user needs a password, as in earnest."""
@@ -113,18 +120,9 @@ class PostgresServer:
         """Copy the server as a standby, which has nothing of what the server writes from now on."""
         self._copy(self, self.place / "standby")
 
-    def follow(self, server: "PostgresServer") -> None:
-        """Become a standby of a server, with its passwords, and start."""
-        shutil.rmtree(self.data)
-        self._copy(server, self.data, "--write-recovery-conf")
-        self._secret = server._secret
-        subprocess.run(["touch", self.data / "standby.signal"], check=True, user=self._uid)
-        self.start()
-
     def _copy(self, server: "PostgresServer", directory: Path, *options: str) -> None:
         directory.mkdir(mode=0o700)
-        if self._user is not None:
-            os.chown(directory, self._user.pw_uid, self._user.pw_gid)
+        self._own(directory)
         command = [self._bin / "pg_basebackup", "--pgdata", directory, "--checkpoint=fast", "--no-sync", *options]
         command += ["--dbname", server.get_dsn()]
         subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
@@ -143,6 +141,12 @@ class PostgresServer:
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute("SELECT pg_promote()")
 
+    def _own(self, *paths: Path) -> None:
+        """Give files to the user that the server runs as."""
+        self.place.chmod(0o755)
+        for path in paths if self._user is not None else ():
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+
     @property
     def _uid(self) -> int | None:
         return self._user.pw_uid if self._user else None
@@ -157,10 +161,7 @@ class PostgresServer:
         data, password = self.data, self.place / "password"
         data.mkdir()
         password.write_text(self._secret)
-        self.place.chmod(0o755)
-        if self._user is not None:
-            for each in (self.place, data, password):
-                os.chown(each, self._user.pw_uid, self._user.pw_gid)
+        self._own(self.place, data, password)
         made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
         made += [
             "--locale=C.UTF-8",
@@ -206,13 +207,17 @@ def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Com
 
 
 @contextmanager
-def run_postgres(options: Mapping[str, str] | None = None, *, start: bool = True) -> Iterator[PostgresServer]:
-    """A server for as long as the block lasts; `options` are settings of it other than those of tests."""
+def run_postgres(
+    options: Mapping[str, str] | None = None, primary: PostgresServer | None = None
+) -> Iterator[PostgresServer]:
+    """A server for as long as the block lasts; `options` are settings of it other than those of tests.
+
+    With `primary`, it is its standby.
+    """
     place = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        server = PostgresServer(place, options)
-        if start:
-            server.start()
+        server = PostgresServer(place, options, primary)
+        server.start()
         try:
             yield server
         finally:

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -79,28 +79,28 @@ def test_an_address_with_more_hosts_than_ports_is_refused() -> None:
         DatabaseAddress.parse("host=a,b,c port=1,2 dbname=d")
 
 
-def test_a_standby_is_never_used_whatever_the_order_of_hosts(pool: ConnectionPool) -> None:
-    with run_postgres() as first, run_copy(first) as second:
-        one = open_connections(connect_to(second, first), pool)
+def test_a_standby_is_never_used_whatever_the_order_of_hosts(pool: ConnectionPool, pg: PostgresServer) -> None:
+    with run_postgres(primary=pg) as second:
+        one = open_connections(connect_to(second, pg), pool)
         with one.write_transaction() as connection:
-            connection.execute("CREATE TABLE t (n int4)")
+            connection.execute("CREATE TEMP TABLE t (n int4)")
         only = open_connections(connect_to(second), pool)
         with pytest.raises(DatabaseUnavailable), only.read_connection():
             pass
 
 
 def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(
-    pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool, pg: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(primary, "LOOK_S", 0.05)
-    with run_postgres() as first, run_copy(first) as second:
-        both = open_connections(connect_to(first, second), pool)
+    with run_postgres(primary=pg) as second:
+        both = open_connections(connect_to(pg, second), pool)
 
         def get_host() -> str:
             with both.read_connection() as connection:
                 return connection.info.host
 
-        assert get_host() == str(first.place)
+        assert get_host() == str(pg.place)
         promote(second)
         wait_until(lambda: get_host() == str(second.place), seconds=20)
         # The former primary still runs, and is refused also when no other host answers.
@@ -109,13 +109,15 @@ def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(
             pass
 
 
-def test_a_frozen_primary_is_left_within_seconds(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_primary_is_left_within_seconds(
+    pool: ConnectionPool, pg: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(primary, "SILENCE_S", 0.5)
-    with run_postgres() as first, run_copy(first) as second:
-        both = open_connections(connect_to(first, second), pool)
+    with run_postgres(primary=pg) as second:
+        both = open_connections(connect_to(pg, second), pool)
         with both.read_connection() as connection:
-            assert connection.info.host == str(first.place)
-        pids = list_processes(first)
+            assert connection.info.host == str(pg.place)
+        pids = list_processes(pg)
         began = time.monotonic()
         try:
             with both.read_connection() as connection:
@@ -151,38 +153,29 @@ def test_a_commit_that_no_standby_confirms_is_not_acknowledged(
     pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(primary, "CONFIRM_S", 0.3)
-    with run_postgres() as server:
+    with run_postgres({"synchronous_standby_names": "nobody"}) as server:
         connections = open_connections(connect_to(server), pool)
-        with connections.write_transaction() as connection:
+        with (
+            pytest.raises(DatabaseUnavailable, match="confirmed"),
+            connections.write_transaction() as connection,
+        ):
             connection.execute("CREATE TABLE t (n int4)")
-        configure(server, "synchronous_standby_names", "nobody")
-
-        def is_refused() -> bool:
-            try:
-                with connections.write_transaction() as connection:
-                    connection.execute("INSERT INTO t VALUES (1)")
-            except DatabaseUnavailable as error:
-                return "confirmed" in error.message
-            return False
-
-        wait_until(is_refused, "the server waits for its standby")
+        with connections.read_connection() as connection:
+            assert find_replication_fault(connection, connect_to(server, server)) == "", "writes wait for a standby"
 
 
-def test_doctor_finds_standbys_that_confirm_nothing(tmp_path: Path) -> None:
-    with run_postgres() as server:
-        address = server.create_database()
-        both = address + f",{tmp_path}"
-        found = [list_replication_faults(address, tmp_path), list_replication_faults(both, tmp_path)]
-        assert found == [[], [(False, NOTHING_CONFIRMED)]], "one server has nothing to fail over to"
-        with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
-            connection.execute("ALTER ROLE operator SET synchronous_commit TO off")
-        ((is_fine, detail),) = list_replication_faults(address, tmp_path)
-        assert not is_fine
-        assert detail.startswith("synchronous_commit is off")
-        configure(server, "synchronous_standby_names", "db2")
-        with psycopg.connect(address) as connection:
-            connection.execute("SET synchronous_commit TO on")
-            assert find_replication_fault(connection, DatabaseAddress.parse(both)) == ""
+def test_doctor_finds_standbys_that_confirm_nothing(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+    both = f"{database},{tmp_path}"
+    found = [list_replication_faults(database, tmp_path), list_replication_faults(both, tmp_path)]
+    assert found == [[], [(False, NOTHING_CONFIRMED)]], "one server has nothing to fail over to"
+    with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:
+        connection.execute("ALTER ROLE operator SET synchronous_commit TO off")
+        try:
+            ((is_fine, detail),) = list_replication_faults(database, tmp_path)
+        finally:
+            connection.execute("ALTER ROLE operator RESET synchronous_commit")
+    assert not is_fine
+    assert detail.startswith("synchronous_commit is off")
 
 
 def test_doctor_only_recommends_that_the_standby_of_another_database_confirms() -> None:
@@ -228,12 +221,11 @@ def test_other_threads_run_while_a_host_is_silent() -> None:
         assert counts[0] > 20
 
 
-def test_a_new_cluster_at_the_same_address_is_accepted() -> None:
+def test_a_new_cluster_at_the_same_address_is_accepted(pg: PostgresServer) -> None:
     """As after pg_upgrade, which begins with timeline 1 again."""
-    with run_postgres() as server:
-        address, primaries = connect_to(server), Primaries()
-        primaries._newest[address.location] = Timeline(1, 7)
-        primaries.connect(address).close()
+    address, primaries = connect_to(pg), Primaries()
+    primaries._newest[address.location] = Timeline(1, 7)
+    primaries.connect(address).close()
 
 
 @dataclass
@@ -259,29 +251,9 @@ def list_replication_faults(address: str, scratch: Path) -> list[tuple[bool, str
         admin.close()
 
 
-@contextmanager
-def run_copy(server: PostgresServer) -> Iterator[PostgresServer]:
-    """A standby of a server, with a place of its own."""
-    with run_postgres(start=False) as copy:
-        copy.follow(server)
-        yield copy
-
-
 def promote(server: PostgresServer) -> None:
     with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
         connection.execute("SELECT pg_promote()")
-
-
-def configure(server: PostgresServer, name: str, value: str) -> None:
-    with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
-        connection.execute(f"ALTER SYSTEM SET {name} TO '{value}'")  # type: ignore[call-overload]
-        connection.execute("SELECT pg_reload_conf()")
-
-        def is_loaded() -> bool:
-            with psycopg.connect(server.get_dsn()) as new:
-                return new.execute("SELECT current_setting(%s)", (name,)).fetchone() == (value,)
-
-        wait_until(is_loaded)
 
 
 def list_processes(server: PostgresServer) -> list[int]:
