@@ -109,15 +109,13 @@ def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(
             pass
 
 
-def test_a_frozen_primary_is_left_within_seconds(
-    pool: ConnectionPool, pg: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frozen_primary_is_left_within_seconds(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(primary, "SILENCE_S", 0.5)
-    with run_postgres(primary=pg) as second:
-        both = open_connections(connect_to(pg, second), pool)
+    with run_postgres() as first, run_postgres(primary=first) as second:
+        both = open_connections(connect_to(first, second), pool)
         with both.read_connection() as connection:
-            assert connection.info.host == str(pg.place)
-        pids = list_processes(pg)
+            assert connection.info.host == str(first.place)
+        pids = list_processes(first)
         began = time.monotonic()
         try:
             with both.read_connection() as connection:
