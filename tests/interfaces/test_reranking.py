@@ -70,6 +70,13 @@ def test_one_setting_reranks_unless_the_answer_is_clear_and_options_override_it(
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
+@pytest.mark.model
+def test_the_command_line_reranks_without_a_setting(run: CommandRunner) -> None:
+    search = ("search", "-w", "night", "how long are copies kept", "--mode", "semantic", "--json")
+    assert run(*search).parse()["reranked"]
+    assert not run("--set", "rerank.model=", *search).parse()["reranked"]
+
+
 def test_a_reranker_on_a_server_changes_the_order_and_its_failure_degrades_the_search(run: CommandRunner) -> None:
     with serve_model() as model:
         options = ("--set", "rerank.model=openai:m", "--set", f"rerank.url={model.url}", "--set", RERANK_BUDGET_OPTION)
@@ -93,7 +100,7 @@ def test_a_reranker_on_a_server_changes_the_order_and_its_failure_degrades_the_s
 
 
 def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: CommandRunner) -> None:
-    code, out, err = run("search", "-w", "night", "copies", "--rerank")
+    code, out, err = run("--set", "rerank.model=", "search", "-w", "night", "copies", "--rerank")
     assert (code, out) == (2, "")
     assert "rerank.model" in err
 

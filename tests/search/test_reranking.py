@@ -11,7 +11,7 @@ from tests.search.candidate_fixtures import Row, make_rows
 from tests.search.rerank_fixtures import PAGES, RerankFixture, ReversingReranker, TimedOutReranker, get_ranking
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Reranker
-from wikiholt.domain.search import SearchMode
+from wikiholt.domain.search import SearchInterface, SearchMode
 from wikiholt.errors import InvalidQuery, ModelMissing
 from wikiholt.search.ranking import (
     Candidates,
@@ -24,7 +24,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
 )
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, reorder_candidates, should_rerank
+from wikiholt.search.reranking import RERANK_DEPTH, RerankConfig, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.handle import WikiHandle
 
@@ -190,9 +190,24 @@ def test_a_name_is_reranked_only_on_request() -> None:
     name, words = (make_query_shape(terms, len(terms)) for terms in (["boiler", "room"], ["a", "b", "c", "d", "e"]))
     assert not should_rerank(SearchRequest("boiler room"), candidates, verdict, name)
     assert should_rerank(SearchRequest("boiler room", rerank=True), candidates, verdict, name)
-    assert should_rerank(SearchRequest("many words"), candidates, verdict, words)
+    assert not should_rerank(SearchRequest("many words"), candidates, verdict, words)
     question = make_query_shape(["boiler"], 3)
     assert should_rerank(SearchRequest("where is boiler"), candidates, verdict, question)
+
+
+def test_the_automatic_reranker_is_for_english_wikis_on_the_command_line_and_for_agents() -> None:
+    config = RerankConfig(_raise_missing_model, 1.0, interfaces=frozenset({SearchInterface.CLI, SearchInterface.MCP}))
+    asked, unasked = SearchRequest("where", rerank=True), SearchRequest("where")
+    for interface in (SearchInterface.CLI, SearchInterface.MCP):
+        assert config.limit(unasked, interface, "english") == unasked
+        assert config.limit(asked, interface, "german") == asked
+        for language in ("german", "english+german"):
+            assert config.limit(unasked, interface, language).rerank is False
+    for interface in (SearchInterface.HTTP, SearchInterface.OTTERWIKI):
+        assert config.limit(unasked, interface, "english").rerank is False
+        with pytest.raises(InvalidQuery, match="no reranker"):
+            config.limit(asked, interface, "english")
+    assert replace(config, interfaces=None).limit(unasked, SearchInterface.HTTP, "german") == unasked
 
 
 def test_a_clear_answer_does_not_load_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:

@@ -90,7 +90,6 @@ _BY_MODULE = {
         "table",
     ),
     "index/sqlite/integrity.py": ("execute(sql)", "execute(sql.format(name))", "field_sum", "found", "name"),
-    "index/sqlite/older_index.py": ("execute(sql)",),
     "index/sqlite/packed_vectors.py": ("execute(sql)",),
     "index/sqlite/queries.py": ("condition", "conditions", "execute(sql)"),
     "index/sqlite/schema.py": (
@@ -104,13 +103,9 @@ _BY_MODULE = {
         "execute(_convert_placeholders(statement))",
         "execute(copy)",
         "execute(statement)",
-        "format_row_check_sql('revoked')",
-        "format_row_check_sql(table)",
-        "table",
     ),
     "wikis/query_log_table.py": ("', '.join('?' * len(_FIELDS))", "execute(statement)", "newest"),
     "wikis/registry_store.py": ("column", "columns", "execute(statement)", "placeholders", "table", "tail"),
-    "wikis/registry_upgrade.py": ("', '.join(columns)", "table"),
     "wikis/small_store.py": (
         "execute(statement)",
         "self._tables.synchronous",

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, cast
 
 from wikiholt import models
 from wikiholt.api.backends import Backend, get_repositories_directory, open_backend
-from wikiholt.api.models import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
+from wikiholt.api.models import (
+    choose_reranker,
+    load_embedder,
+    make_embedder_loader,
+    make_identity_getter,
+    make_scale_getter,
+)
 from wikiholt.api.settings.definitions import Settings, WikiSettings
 from wikiholt.api.settings.settings_loader import load_settings
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.protocols import KeywordCache, Source
-from wikiholt.domain.search import QueryRetention
+from wikiholt.domain.search import QueryRetention, SearchInterface
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
@@ -154,7 +160,7 @@ class Application:
     scheduler: "Scheduler"
     settings: Settings
     has_local_search: bool
-    """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
+    """Whether a search only computes, and waits for no database, other process or remote model."""
     worker: "WorkerParts | None" = None
 
     def open_session(self, grant: Grant) -> WikiSession:
@@ -226,7 +232,8 @@ def open_application(
         ),
         scheduler=scheduler,
         settings=settings,
-        has_local_search=not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        has_local_search=not (settings.store or is_remote_model(settings.model))
+        and settings.rerank_model in ("", AUTO)
         and settings.vectors != "chroma",
         worker=worker,
     )
@@ -278,8 +285,12 @@ def _find_repositories(
 
 
 def build_reranking(settings: Settings) -> RerankConfig | None:
-    """The configured reranker, loaded on first use, and its time budget; None if none is set. Raises InvalidSetting."""
-    model, threads = settings.rerank_model, settings.threads or None
+    """The configured reranker, loaded on first use, and its time budget; None if none is set. Raises InvalidSetting.
+
+    The automatic one reads English only, and takes too long for services with many searches at once.
+    """
+    model, threads = choose_reranker(settings), settings.threads or None
+    interfaces = frozenset({SearchInterface.CLI, SearchInterface.MCP}) if settings.rerank_model == AUTO else None
     if not model:
         return None
     if is_remote_model(model):
@@ -293,7 +304,7 @@ def build_reranking(settings: Settings) -> RerankConfig | None:
         identity = model  # loading it reports the error
     # After a failure, searches go on without it instead of waiting for another attempt.
     reranker = Lazy(lambda: models.load_reranker(model, threads=threads), retry_delay_s=60.0)
-    return RerankConfig(reranker, settings.rerank_budget / 1000, identity)
+    return RerankConfig(reranker, settings.rerank_budget / 1000, identity, interfaces)
 
 
 def build_answer_writer(settings: Settings) -> "AnswerWriter | None":

@@ -24,6 +24,7 @@ from wikiholt.models.model_files import (
     resolve_model_name,
 )
 from wikiholt.models.remote_references import REMOTE_PREFIX, RemoteOptions, is_remote_model
+from wikiholt.text.dialect import AUTO
 from wikiholt.wikis.service import WikiService
 
 _RETRY_DELAY_S = 10.0
@@ -206,10 +207,17 @@ def _iter_models(directory: Path) -> Iterator[KnownModel]:
         yield KnownModel(name, "remote", dimensions=references.dimensions, path=path, identifiers=(name,))
 
 
+def choose_reranker(settings: Settings) -> str:
+    """The reranker of an installation; empty if there is none. The automatic one belongs to the default model."""
+    if settings.rerank_model != AUTO:
+        return settings.rerank_model
+    return models.DEFAULT_RERANKER if settings.model == models.DEFAULT_MODEL else ""
+
+
 def _find_users(settings: Settings, service: WikiService) -> Mapping[str, list[str]]:
     """What uses each model: settings, and wikis whose index was built with it."""
     users: dict[str, list[str]] = {}
-    named = {"model": settings.model, "rerank.model": settings.rerank_model}
+    named = {"model": settings.model, "rerank.model": choose_reranker(settings)}
     if is_remote_model(settings.model):
         named["embedding.local_model"] = settings.embedding_local_model
     for setting, name in named.items():

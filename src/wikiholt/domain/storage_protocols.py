@@ -64,15 +64,7 @@ class VectorSource(Protocol):
         """The intact vectors of chunks whose embedded text has one of these hashes, by hash."""
 
 
-class KeptIndex(VectorSource, Protocol):
-    """An index that is not used any more, of which vectors are taken over."""
-
-    def get_state(self) -> IndexState: ...
-
-    def close(self) -> None: ...
-
-
-class WikiIndex(KeptIndex, Protocol):
+class WikiIndex(VectorSource, Protocol):
     """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
@@ -265,7 +257,7 @@ class IndexStore(Protocol):
     def quarantine(self, wiki_id: str, reason: str) -> str:
         """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it."""
 
-    def open_quarantined(self, wiki_id: str) -> KeptIndex | None:
+    def open_quarantined(self, wiki_id: str) -> WikiIndex | None:
         """Open the last quarantined index to take over its vectors; None if that is not possible."""
 
     def open_backup(self, file: Path) -> WikiIndex:

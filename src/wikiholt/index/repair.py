@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from wikiholt.domain.index import FloatArray, HealthCondition, IndexHealth
-from wikiholt.domain.storage_protocols import IndexStore, KeptIndex, VectorSource, WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
 from wikiholt.errors import IndexUnavailable, NoCommits
 from wikiholt.index.index_backups import IndexBackups
 
@@ -123,7 +123,7 @@ class IndexRepair:
                             sources.append(KeptVectors(index))
             yield sources
 
-    def _open_quarantined(self) -> KeptIndex | None:
+    def _open_quarantined(self) -> WikiIndex | None:
         return self._store.open_quarantined(self._wiki_id)
 
     def _open_backup(self) -> WikiIndex | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wikiholt.models.reranker import OnnxReranker
 
 DEFAULT_MODEL = "wikiholt-1"
+DEFAULT_RERANKER = "wikiholt-rerank-1"
 
 
 def load_embedder(
@@ -68,6 +69,7 @@ def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxRera
 
 __all__ = [
     "DEFAULT_MODEL",
+    "DEFAULT_RERANKER",
     "RERANKER",
     "RemoteOptions",
     "identify_model",

@@ -15,6 +15,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable, InvalidQuery, ModelError, ModelMismatch
 from wikiholt.search.ranking import QueryShape, make_query_shape
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import make_missing_error
 from wikiholt.search.spell_check import SpellingCorrector
 from wikiholt.search.synonyms import Synonyms
 from wikiholt.text.analysis import TOKEN_PATTERN
@@ -104,7 +105,7 @@ def check_query(query: Query, *, has_words: bool, has_reranker: bool) -> None:
     if not has_word_or_symbol(query.text):
         raise InvalidQuery("the query contains no word", hint="use letters or digits")
     if query.request.rerank and not has_reranker:
-        raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
+        raise make_missing_error()
 
 
 class QueryInterpreter:

@@ -7,14 +7,14 @@ only lengthens the list. If the reranker is late or fails, the results keep thei
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wikiholt.domain.protocols import Reranker
-from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
+from wikiholt.domain.search import SearchInterface, SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import ModelError, WikiholtError
+from wikiholt.errors import InvalidQuery, ModelError, WikiholtError
 from wikiholt.search.ranking import (
     LOGIT_WEIGHT,
     Candidates,
@@ -34,9 +34,6 @@ RERANK_DEPTH = 10
 UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the wiki has an answer with at least the first probability, and its first page is the
 one wanted with less than the second: a clear answer does not change, and a hopeless one does not become right."""
-
-MAX_NAME_WORDS = 4
-"""A query of up to this number of words without a function word is a name, which the reranker judges poorly."""
 
 NAME_WEIGHTS = {SearchMode.HYBRID: 0.2, SearchMode.SEMANTIC: 1.0}
 """How much a logit for the name of a page counts, relative to one for its passage.
@@ -60,6 +57,22 @@ class RerankConfig:
     timeout_s: float
     identity: str = ""
     """Differs between rerankers that may produce different orders."""
+    interfaces: frozenset[SearchInterface] | None = None
+    """The interfaces that have it, for English wikis unless a search asks for it; None means all of all wikis."""
+
+    def limit(self, request: SearchRequest, interface: SearchInterface | None, language: str) -> SearchRequest:
+        """The request, without reranking where it is not for. Raises InvalidQuery if the interface does not have it."""
+        if self.interfaces is None:
+            return request
+        if request.rerank and interface is not None and interface not in self.interfaces:
+            raise make_missing_error()
+        is_for = request.rerank or (interface in self.interfaces and language == "english")
+        return request if is_for else replace(request, rerank=False)
+
+
+def make_missing_error() -> InvalidQuery:
+    """The error for a search that asks for a reranker where there is none."""
+    return InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
 
 class PageReranker:
@@ -114,7 +127,7 @@ def should_rerank(request: SearchRequest, candidates: Candidates, verdict: Verdi
     """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
     if request.rerank is not None or request.mode is not SearchMode.HYBRID or not len(candidates):
         return bool(len(candidates)) and request.rerank is not False
-    if not shape.function_words and shape.brevity >= 1 / MAX_NAME_WORDS:
+    if not shape.function_words:  # a name, which the reranker judges poorly
         return False
     lowest, highest = UNCLEAR_LIKELIHOODS
     (first,) = with_likelihoods(candidates[:1], verdict)["likelihood"]

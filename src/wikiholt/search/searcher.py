@@ -17,7 +17,7 @@ import numpy as np
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
-from wikiholt.domain.search import Confidence, Hit, PageFilter, SearchMode, SearchResult, StoredPage
+from wikiholt.domain.search import Confidence, Hit, PageFilter, SearchInterface, SearchMode, SearchResult, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, PageNotFound, SourceMissing, WikiholtError
 from wikiholt.search.answers import PASSAGES_PER_PAGE, SentenceJudge, build_answer, resolve_follow_up
@@ -115,6 +115,7 @@ class Searcher:
         self._language = language
         self._scale = scale
         self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
+        self._rerank_config = rerank_config
         self._synonym_rules = synonym_rules
         self._make_interpreter = partial(QueryInterpreter, index, language, get_lexicon)
         self._interpreter = self._make_interpreter(SynonymRules(tuple(synonym_rules)))
@@ -132,13 +133,20 @@ class Searcher:
         return self._query_embedder.start(to_plain_query(parse_fields(request.query).text))
 
     def search(
-        self, request: SearchRequest, *, known: IndexVersion | None = None, started: StartedQuery | None = None
+        self,
+        request: SearchRequest,
+        interface: SearchInterface | None = None,
+        *,
+        known: IndexVersion | None = None,
+        started: StartedQuery | None = None,
     ) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found.
 
         The model runs until its vector is needed, if the query was started before.
         """
         began = time.perf_counter() if started is None else started.began
+        if self._rerank_config is not None:
+            request = self._rerank_config.limit(request, interface, self._language)
         fields = parse_fields(request.query)
         with self._index.open_search():
             reader = self._open_reader(known)

@@ -27,43 +27,25 @@ from wikiholt.wikis.registry_schema import (
     CREATE_REVOKED,
     CREATE_STATE,
     TABLE_COLUMNS,
-    format_row_check_sql,
 )
 from wikiholt.wikis.small_store import ResultRows, StoreConnection, Value, make_text_error
 
-_EMPTY_OLD_CHECKSUM = "0" * 32
-# The first nine steps are the registry of version 2. The others upgrade it: marks become a column and the table
-# `revoked`, and the agents' grants are approved again.
 REGISTRY_TABLES = TableSet(
     "registry",
     (
         'CREATE TABLE wikis (id text PRIMARY KEY, slug text COLLATE "C" NOT NULL UNIQUE, source text NOT NULL,'
-        " settings text NOT NULL, created_at text NOT NULL)",
-        "CREATE TABLE hosts (host text PRIMARY KEY, wiki_id text NOT NULL)",
+        " settings text NOT NULL, created_at text NOT NULL, repository text NOT NULL, row_check text NOT NULL)",
+        "CREATE TABLE hosts (host text PRIMARY KEY, wiki_id text NOT NULL, row_check text NOT NULL)",
         "CREATE INDEX hosts_of_a_wiki ON hosts (wiki_id)",
         'CREATE TABLE keys (id text COLLATE "C" PRIMARY KEY, wiki_id text, scope text NOT NULL, label text NOT NULL,'
-        ' created_at text COLLATE "C" NOT NULL, expires_at text, digest text NOT NULL)',
+        ' created_at text COLLATE "C" NOT NULL, expires_at text, digest text NOT NULL, row_check text NOT NULL)',
         "CREATE INDEX keys_of_a_wiki ON keys (wiki_id)",
-        "CREATE TABLE marks (name text PRIMARY KEY, value text NOT NULL)",
-        "CREATE TABLE sealed (one int4 PRIMARY KEY CHECK (one = 1), digest text NOT NULL)",
-        f"INSERT INTO sealed VALUES (1, '{_EMPTY_OLD_CHECKSUM}')",
         "CREATE TABLE sign_ins (digest text PRIMARY KEY, client text NOT NULL, person text NOT NULL,"
         ' created_at text COLLATE "C" NOT NULL, expires_at text COLLATE "C" NOT NULL)',
         "CREATE INDEX sign_ins_of_a_client ON sign_ins (client)",
-        "ALTER TABLE wikis ADD repository text NOT NULL DEFAULT ''",
-        "UPDATE wikis SET repository = value FROM marks WHERE name = 'repository-' || id",
-        *(f"ALTER TABLE {table} ADD row_check text NOT NULL DEFAULT ''" for table in ("wikis", "hosts", "keys")),
-        *(f"UPDATE {table} SET row_check = {format_row_check_sql(table)}" for table in ("wikis", "hosts", "keys")),
         CREATE_REVOKED,
-        "INSERT INTO revoked SELECT 'fact', 'first-key', '' FROM marks WHERE name = 'keyed'",
-        "INSERT INTO revoked SELECT 'fact', 'started-empty', '' FROM marks WHERE name = 'rebuilt'",
-        "INSERT INTO revoked SELECT 'wiki', left(encode(sha256(convert_to(substr(name, 8), 'UTF8')), 'hex'), 32), ''"
-        " FROM marks WHERE substr(name, 1, 7) = 'struck-'",
-        f"UPDATE revoked SET row_check = {format_row_check_sql('revoked')}",
         CREATE_STATE,
         "INSERT INTO state SELECT 'version', md5(random()::text)",
-        "DROP TABLE sealed",
-        "DROP TABLE marks",
         CREATE_GRANTS,
     ),
 )

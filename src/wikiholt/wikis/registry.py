@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,8 +99,7 @@ class Registry:
                 shared.registry, revoked_list, shared.leftovers, where="The registry in PostgreSQL"
             )
             return
-        upgrade = partial(_upgrade_file, path, revoked_list, self._backup_directory)
-        file = SmallStoreFile(path, REGISTRY_TABLES, timeout_s, fill=write_version, upgrade=upgrade)
+        file = SmallStoreFile(path, REGISTRY_TABLES, timeout_s, fill=write_version)
         leftovers = LeftoverData(path.parent / "wikis", directory)
         self._store = RegistryStore(file, revoked_list, leftovers, where=f"The registry {path}")
 
@@ -372,12 +371,6 @@ def _parse_row(row: RegistryRow) -> Wiki:
 def _make_not_found_error(slug: str) -> WikiNotFound:
     shown = slug if len(slug) <= _MAX_SHOWN_CHARS else slug[:_MAX_SHOWN_CHARS] + "…"
     return WikiNotFound(f"There is no wiki {shown!r}.", hint="`wikiholt list` shows all wikis.", slug=shown)
-
-
-def _upgrade_file(path: Path, revoked_list: RevokedList, backups: Path) -> None:
-    from wikiholt.wikis.registry_upgrade import upgrade_registry  # noqa: PLC0415 - needed once
-
-    upgrade_registry(path, revoked_list, backups)
 
 
 # Import of another registry's rows.

@@ -14,14 +14,22 @@ from functools import partial
 from pathlib import Path
 
 from wikiholt.domain.wiki import BackupReason, Key, RegistryBackup
-from wikiholt.errors import BackupNotFound, Busy, Conflict, IndexCorrupt, IndexMissing, WikiholtError
+from wikiholt.errors import (
+    BackupNotFound,
+    Busy,
+    Conflict,
+    IndexCorrupt,
+    IndexMissing,
+    IndexTooNew,
+    StorageError,
+    WikiholtError,
+)
 from wikiholt.index.backup_directory import BackupDirectory, BackupFile, PendingBackup
 from wikiholt.wikis.keys import parse_key
-from wikiholt.wikis.registry_schema import REGISTRY_TABLES, TABLE_COLUMNS, RegistryRows
-from wikiholt.wikis.registry_store import RegistryStore, is_revoked, read_version, replace_rows
-from wikiholt.wikis.registry_upgrade import open_copy, read_registry_file
+from wikiholt.wikis.registry_schema import REGISTRY_TABLES, RESTORE_HINT, TABLE_COLUMNS, RegistryRows
+from wikiholt.wikis.registry_store import RegistryReader, RegistryStore, is_revoked, read_version, replace_rows
 from wikiholt.wikis.revoked_list import FIRST_KEY, STARTED_EMPTY, RevokedEntry
-from wikiholt.wikis.small_store import write_file
+from wikiholt.wikis.small_store import connect, write_file
 
 _LOG = logging.getLogger(__name__)
 
@@ -192,17 +200,46 @@ class RegistryBackups:
     def _verify_backup(self, backup_file: BackupFile) -> tuple[RegistryBackup, RegistryRows | None]:
         fault = self._directory.find_fault(backup_file)
         try:
-            rows = None if fault else read_registry_file(backup_file.file)
+            rows = None if fault else _read_registry_file(backup_file.file)
         except WikiholtError as error:
             rows, fault = None, error.message
         return _make_backup(backup_file, rows, fault), rows
+
+
+def _open_copy(file: Path) -> sqlite3.Connection:
+    """Open a backup, which has no writer."""
+    if not file.is_file() or file.is_symlink():
+        raise IndexCorrupt("it is not a regular file", hint="move it away")
+    return connect(file, "mode=ro&immutable=1")
+
+
+def _read_registry_file(file: Path) -> RegistryRows:
+    """The rows of a backup, verified. Raises IndexCorrupt, IndexTooNew and StorageError."""
+    try:
+        with closing(_open_copy(file)) as connection:
+            return _read_rows(connection)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise IndexCorrupt(f"it is damaged ({type(error).__name__})", hint="use another backup") from error
+    except OSError as error:
+        raise StorageError(f"it cannot be read ({error.strerror or error})", hint="check the disk") from error
+
+
+def _read_rows(connection: sqlite3.Connection) -> RegistryRows:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if application != REGISTRY_TABLES.application_id or version < REGISTRY_TABLES.version or result != "ok":
+        raise IndexCorrupt("it is damaged, or not a registry of this version", hint=RESTORE_HINT)
+    if version > REGISTRY_TABLES.version:
+        raise IndexTooNew("it was written by a newer Wikiholt", hint="use that Wikiholt, or a newer one")
+    return RegistryReader(connection, ()).read_rows()
 
 
 def _commit(draft: PendingBackup, copied: _RegistryCopy, reason: str, taken_at: datetime | None = None) -> BackupFile:
     """Write and verify a backup. Raises IndexCorrupt."""
     rows = copied.rows
     write_file(draft.file, REGISTRY_TABLES, partial(replace_rows, rows=rows, version=copied.version))
-    if read_registry_file(draft.file) != rows:
+    if _read_registry_file(draft.file) != rows:
         raise IndexCorrupt("the copy of the registry differs from it", hint="check the disk, then try again")
     return draft.commit(f"w{len(rows['wikis'])}-k{len(rows['keys'])}", reason, taken_at)
 
@@ -230,7 +267,7 @@ def _make_backup(backup_file: BackupFile, rows: RegistryRows | None, fault: str 
 def _read_file_version(file: Path) -> str | None:
     """The version of the registry in a backup; None if it cannot be read."""
     try:
-        with closing(open_copy(file)) as connection:
+        with closing(_open_copy(file)) as connection:
             return read_version(connection)
     except (sqlite3.Error, UnicodeDecodeError, WikiholtError):  # a damaged file may yield any value
         return None

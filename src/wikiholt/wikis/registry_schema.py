@@ -58,15 +58,9 @@ _SEPARATOR, _NULL = "\x1f", "\x1e"
 
 
 def compute_row_check(table: str, row: RegistryRow) -> str:
-    """The checksum of a row: a flipped bit must not give a key to another wiki. PostgreSQL computes it too."""
+    """The checksum of a row: a flipped bit must not give a key to another wiki."""
     text = _SEPARATOR.join((table, *(_NULL if value is None else value for value in row)))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def format_row_check_sql(table: str) -> str:
-    """The expression with which PostgreSQL computes the checksum of a row."""
-    columns = ", ".join(f"coalesce({column}, E'\\x1e')" for column in TABLE_COLUMNS[table])
-    return f"left(encode(sha256(convert_to(concat_ws(E'\\x1f', '{table}', {columns}), 'UTF8')), 'hex'), 32)"
 
 
 def get_value(table: str, row: RegistryRow, column: str) -> str | None:

@@ -113,14 +113,12 @@ class SmallStoreFile:
         timeout_s: float = 10.0,
         *,
         fill: Callable[[StoreConnection], None] = lambda _: None,
-        upgrade: Callable[[], None] | None = None,
     ) -> None:
-        """`fill` writes the first rows of a new file; `upgrade` replaces a file of an older version."""
+        """`fill` writes the first rows of a new file."""
         self.path = path
         self._tables = tables
         self._timeout_s = timeout_s
         self._fill = fill
-        self._upgrade = upgrade
         self._reads: dict[int, _Reads] = {}
         """Those of this process, and of its parent before a fork: a thread that no longer exists may hold that lock."""
         self._reader: tuple[tuple[int, object], sqlite3.Connection] | None = None
@@ -179,8 +177,8 @@ class SmallStoreFile:
                 )
             if fault != "ok":
                 raise self._make_damage_error(fault)
-            if version < self._tables.version and self._upgrade is not None:
-                self._upgrade()
+            if version < self._tables.version:
+                raise self._make_damage_error(f"its version {version} is too old")
         for draft in self.path.parent.glob(f".{self.path.name}.*"):  # of killed processes, with secrets
             with suppress(OSError):
                 if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:

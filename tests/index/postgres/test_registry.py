@@ -18,7 +18,7 @@ from tests.wikis.sign_in_cases import SignInCases
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.index.backup_directory import BackupPolicy
-from wikiholt.index.postgres.catalog import Catalog, TableSet
+from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.wikis.home_tables import (
     REGISTRY_TABLES,
     describe_leftover_schemas,
@@ -274,30 +274,6 @@ def test_a_node_whose_lists_are_missing_gets_them_from_the_database(
     started = open_node(empty, tmp_path)
     assert started.keys.find_by_token(token) is None
     assert len((tmp_path / "revoked").read_text().splitlines()) == 2
-
-
-def test_a_database_of_version_2_is_upgraded(pg: PostgresServer, tmp_path: Path) -> None:
-    address = pg.create_database()
-    older = TableSet("registry", REGISTRY_TABLES.steps[:10])
-    with closing(Catalog(address, (older,))) as home, home.write_transaction() as connection:
-        connection.execute(
-            "INSERT INTO wikis VALUES ('aaaaaaaa', 'garden', '/srv', '{\"a\": \"\u00fc\"}', '2026-01-01')"
-        )
-        connection.execute("INSERT INTO hosts VALUES ('garden.example', 'aaaaaaaa')")
-        connection.execute(
-            "INSERT INTO keys VALUES ('abcdefghijkl', NULL, 'admin', 'a', '2026-01-01T00:00:00+00:00', NULL, 'x')"
-        )
-        for mark in (("keyed", "2026"), ("repository-aaaaaaaa", "marked 7"), ("struck-bbbbbbbb", "2026")):
-            connection.execute("INSERT INTO marks VALUES (%s, %s)", mark)
-    with closing(Catalog(address, (REGISTRY_TABLES,))) as home, closing(open_node(home, tmp_path)) as registry:
-        garden = registry.get("garden")
-        assert (garden.settings, garden.repository) == ({"a": "ü"}, "marked 7")
-        assert registry.find_by_host("garden.example") == garden
-        assert registry.keys.find_valid("abcdefghijkl") == registry.keys.list()[0]
-        assert registry.keys.has_ever_had_any()
-        assert (registry.revoked_list.has_wiki("bbbbbbbb"), registry.revoked_list.has_wiki("aaaaaaaa")) == (True, False)
-        assert registry.get_version()
-    pg.drop_database(address)
 
 
 @pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])

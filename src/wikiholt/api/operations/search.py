@@ -88,7 +88,7 @@ class SearchParameters(FacetParameters):
     )
     rerank: Flag | None = Field(
         None,
-        description="Whether the reranker rescores the best pages; default: with rerank.model, for unclear answers.",
+        description="Whether the reranker rescores the best pages; default: for unclear answers, by rerank.model.",
     )
 
     explain: Flag = Field(False, description="Whether each hit says in one line why it is there.")

@@ -20,7 +20,6 @@ from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.index.sqlite import schema, wiki_directory
 from wikiholt.index.sqlite.connections import open_immutable, translate_os_errors
 from wikiholt.index.sqlite.index import SqliteIndex
-from wikiholt.index.sqlite.older_index import OlderIndex
 from wikiholt.index.sqlite.vectors import CodesChoice, choose_quantized
 from wikiholt.index.sqlite.wiki_directory import GenerationFiles, GenerationOrigin, lock_file
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
@@ -153,12 +152,10 @@ class SqliteStore:
             self._get_generations(wiki_id).quarantine(directory)
         return name
 
-    def open_quarantined(self, wiki_id: str) -> SqliteIndex | OlderIndex | None:
+    def open_quarantined(self, wiki_id: str) -> SqliteIndex | None:
         for file in sorted(self.get_directory(wiki_id).glob("broken-*/g??????.sqlite"), reverse=True):
             with suppress(IndexUnavailable, Busy):
                 return SqliteIndex(file, wiki_id, check=False)
-            with suppress(IndexUnavailable, Busy):
-                return OlderIndex(file, wiki_id)
         return None
 
     def open_backup(self, file: Path) -> SqliteIndex:

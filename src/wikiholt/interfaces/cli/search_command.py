@@ -45,7 +45,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
-        help="whether the reranker scores the best pages again (default: for unclear answers, if rerank.model is set)",
+        help="whether the reranker scores the best pages again (default: for unclear answers)",
     )
     parser.add_argument("--explain", action="store_true", help="say in one line why each hit is there")
     text = "do not combine pages with nearly the same passage into one hit"
@@ -274,5 +274,5 @@ def _load_models(service: WikiService, request: SearchRequest) -> None:
         return
     with suppress(ModelError):
         service.load_embedder()
-        if request.rerank is not False:
+        if request.rerank:
             service.load_reranker()
