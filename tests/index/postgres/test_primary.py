@@ -87,6 +87,8 @@ def test_a_standby_is_never_used_whatever_the_order_of_hosts(pool: ConnectionPoo
         only = open_connections(connect_to(second), pool)
         with pytest.raises(DatabaseUnavailable), only.read_connection():
             pass
+        with pytest.raises(psycopg.OperationalError):  # the login itself is not rejected
+            pool.primaries.connect(connect_to(second))
 
 
 def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(
