@@ -103,7 +103,18 @@ def test_sessions_of_a_former_primary_are_left_when_another_was_promoted(
                 return connection.info.host
 
         assert get_host() == str(pg.place)
+        listener = both.open_dedicated()
+        listener.execute("LISTEN wikiholt")
         promote(second)
+
+        def is_left() -> bool:
+            try:
+                list(listener.notifies(timeout=0))
+            except psycopg.OperationalError:
+                return True
+            return False
+
+        wait_until(is_left, seconds=20)
         wait_until(lambda: get_host() == str(second.place), seconds=20)
         # The former primary still runs, and is refused also when no other host answers.
         second.stop()

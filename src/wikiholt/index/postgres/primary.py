@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import psycopg
 from psycopg.pq import PGconn, Ping
@@ -64,8 +64,10 @@ class PrimarySession(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(self._watch(gen), interval, timeout)
 
     def _watch(self, statement: Generator[Any, Any, _T]) -> Generator[Any, Any, _T]:
-        """Run a statement. Raises OperationalError if it gets no answer because its server is not the primary now."""
+        """Run a statement. Raises OperationalError if its server is not the primary now, also if it is only silent."""
         check_at = time.monotonic() + SILENCE_S
+        if self.primaries.is_outdated(self):
+            self._leave()
         try:
             wanted = next(statement)
             while True:
@@ -75,13 +77,16 @@ class PrimarySession(psycopg.Connection[tuple[Any, ...]]):
                     self.cancel_safe(timeout=_CANCEL_S)
                 if not ready and time.monotonic() > check_at:
                     if not self.primaries.is_current(self):
-                        self.pgconn.finish()
-                        raise psycopg.OperationalError("the server does not answer, or is no longer the primary")
+                        self._leave()
                     check_at = time.monotonic() + SILENCE_S
                 wanted = statement.send(ready)
         except StopIteration as ended:
             result: _T = ended.value
             return result
+
+    def _leave(self) -> NoReturn:
+        self.pgconn.finish()
+        raise psycopg.OperationalError("the server does not answer, or is no longer the primary")
 
 
 class Primaries:
@@ -129,9 +134,11 @@ class Primaries:
         """Ask the hosts if that was not done lately: in a thread, because one may be silent."""
         location = session.address.location
         age_s = time.monotonic() - self._looked_at.get(location, -math.inf)
-        if age_s < LOOK_S or len(session.address.hosts) == 1:
+        if age_s < LOOK_S:
             return
         self._looked_at[location] = time.monotonic()
+        if len(session.address.hosts) == 1:
+            return
         thread = Thread(target=self.is_current, args=(session,), name="wikiholt-primary", daemon=True)
         thread.start()
         if age_s > 2 * LOOK_S:
@@ -143,11 +150,12 @@ class Primaries:
 
     def _open(self, address: DatabaseAddress, host: DatabaseAddress) -> PrimarySession:
         session = PrimarySession.connect(host.conninfo, autocommit=True)
-        session.primaries, session.address, session.host, session.timeline = self, address, host, Timeline()
+        newest = self._newest.get(address.location, Timeline())
+        session.primaries, session.address, session.host, session.timeline = self, address, host, newest
         try:
             with suppress(psycopg.errors.InsufficientPrivilege):  # of a managed service
                 session.timeline = Timeline(*(session.execute(_SELECT_TIMELINE).fetchone() or ()))
-            newest = self._newest.get(address.location, Timeline())
+            newest = self._newest.get(address.location, newest)
             if newest.system == session.timeline.system and newest.number > session.timeline.number:
                 raise psycopg.OperationalError("the server is a former primary")
         except BaseException:
