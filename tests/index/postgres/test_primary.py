@@ -234,9 +234,10 @@ def test_other_threads_run_while_a_host_is_silent() -> None:
 
 def test_a_new_cluster_at_the_same_address_is_accepted(pg: PostgresServer) -> None:
     """As after pg_upgrade, which begins with timeline 1 again."""
-    address, primaries = connect_to(pg), Primaries()
+    address, primaries = connect_to(pg, pg), Primaries()
     primaries._newest[address.location] = Timeline(1, 7)
-    primaries.connect(address).close()
+    with primaries.connect(address) as session:
+        assert session.execute(SELECT).fetchone() == (1,)
 
 
 @dataclass

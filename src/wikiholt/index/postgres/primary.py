@@ -153,8 +153,9 @@ class Primaries:
         newest = self._newest.get(address.location, Timeline())
         session.primaries, session.address, session.host, session.timeline = self, address, host, newest
         try:
-            with suppress(psycopg.errors.InsufficientPrivilege):  # of a managed service
-                session.timeline = Timeline(*(session.execute(_SELECT_TIMELINE).fetchone() or ()))
+            if len(address.hosts) > 1:
+                with suppress(psycopg.errors.InsufficientPrivilege):  # of a managed service
+                    session.timeline = Timeline(*(session.execute(_SELECT_TIMELINE).fetchone() or ()))
             newest = self._newest.get(address.location, newest)
             if newest.system == session.timeline.system and newest.number > session.timeline.number:
                 raise psycopg.OperationalError("the server is a former primary")
