@@ -70,7 +70,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     from wikiholt.wikis.postgres_query_log import PostgresQueryLog  # noqa: PLC0415
 
     catalog = Catalog(settings.store, (home_tables.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES))
-    pool = ConnectionPool(settings.postgres_connections)
+    pool = ConnectionPool(settings.postgres_connections, primaries=catalog.pool.primaries)
     processes = settings.serve_workers + (settings.serve_workers > 1)  # with several workers, the scheduler is another
     # Separate from the indexes of the file store. It contains caches and mirrors, which are deleted with the wiki.
     scratch = settings.data / "scratch"

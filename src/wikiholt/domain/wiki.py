@@ -77,6 +77,9 @@ class Key:
 
 # Databases.
 
+HOME_DATABASE = "home"
+"""The database of the setting `store`, with the registry."""
+
 
 MAX_WIKIS = 10_000
 """How many wikis a database may have unless another limit is set. More were not measured."""
@@ -99,6 +102,8 @@ class DatabaseStatus:
     error: str = ""
     shortage: str = ""
     """Why the server's connections do not suffice for the nodes; empty if they do."""
+    replication_fault: str = ""
+    """Why acknowledged writes can be lost; empty if they cannot."""
 
 
 # Backups of an index and of the registry.

@@ -16,6 +16,7 @@ from wikiholt.index.postgres.assignments import COUNT_NODES, find_connection_sho
 from wikiholt.index.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.index.postgres.locks import TimeoutCounter
 from wikiholt.index.postgres.pool import ConnectionPool
+from wikiholt.index.postgres.primary import find_replication_fault
 from wikiholt.index.postgres.store import PostgresStore
 from wikiholt.index.sqlite.wiki_directory import list_wiki_directories
 
@@ -136,11 +137,12 @@ class PostgresDatabaseAdmin:
         self._catalog.close()
 
     def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int) -> DatabaseStatus:
-        server = vector = problem = shortage = ""
+        server = vector = problem = shortage = fault = ""
         try:
             with database.connections.read_connection() as connection:
                 server, vector = connection.execute(_SELECT_VERSIONS).fetchone() or ("", "")
                 shortage = find_connection_shortage(connection, nodes, self._wiki_connections)
+                fault = find_replication_fault(connection, database.address)
         except WikiholtError as error:
             cause = " ".join(str(error.__cause__ or "").split())
             problem = f"{error.message}: {cause}" if cause else error.message
@@ -155,6 +157,7 @@ class PostgresDatabaseAdmin:
             vector,
             problem,
             shortage,
+            fault,
         )
 
 

@@ -11,14 +11,13 @@ from threading import Lock
 
 from psycopg import sql
 
-from wikiholt.domain.wiki import MAX_WIKIS
+from wikiholt.domain.wiki import HOME_DATABASE, MAX_WIKIS
 from wikiholt.errors import Conflict, DatabaseUnavailable, InvalidSetting
 from wikiholt.index.postgres import locks
 from wikiholt.index.postgres.address import DatabaseAddress
 from wikiholt.index.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.index.postgres.provision import prepare_database, require_rights
 
-HOME_DATABASE = "home"
 CATALOG_SCHEMA = "wikiholt"
 _MAX_CONNECTIONS = 8
 _CATALOG_LOCK_ID = "home"

@@ -14,9 +14,10 @@ from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from wikiholt.domain.wiki import HOME_DATABASE
 from wikiholt.errors import Conflict, DatabaseUnavailable, IndexUnavailable
 from wikiholt.index.postgres import locks, provision
-from wikiholt.index.postgres.catalog import HOME_DATABASE, Catalog, CatalogDatabase
+from wikiholt.index.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.index.postgres.errors import make_missing_error
 from wikiholt.index.postgres.locks import retry_lock_timeouts
 from wikiholt.index.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
