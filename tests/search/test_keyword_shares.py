@@ -152,3 +152,13 @@ def test_shares_of_a_query_with_related_terms_are_in_order() -> None:
     shares = compute(KeywordQuery(("pair",)), related=("pump",))
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
     assert {1, 2, 20} <= set(shares)
+
+
+def test_compounds_that_begin_with_a_word_count_less_than_those_that_end_with_it() -> None:
+    query, request = KeywordQuery(("pair",)), SearchRequest("typed")
+    close, longer = (
+        compute_shares(SCORES, Query(request, query, related_terms=related))
+        for related in (RelatedTerms(("pump",)), RelatedTerms((), ("pump",)))
+    )
+    assert longer[20] == pytest.approx(0.4 * close[20])
+    assert longer[20] > 0
