@@ -25,7 +25,7 @@ def make_passages(count: int = 120) -> tuple[np.ndarray, list[int], list[dict[in
     [
         ([0, 0, 3], [0, 1, 2], [0, 0, 3]),
         ([5] * 8, [0, 0, 1, 1, 2, 2, 3, 3], [5] * 4),
-        ([1, *[2] * 5], [0, 1, 1, 2, 3, 4], [1, 2, 2, 2, 2]),
+        ([1, *[2] * 9], [0, 1, 1, 2, 3, 4, 4, 5, 6, 7], [1, *[2] * 7]),
     ],
 )
 def test_a_page_has_few_parts_of_neighbouring_passages(
