@@ -61,9 +61,10 @@ lint: $(READY)       ## ruff, mypy, import-linter
 check: $(READY) lint ## The same, and an audit of what is installed
 	$(BIN)/python tools/audit.py
 
-gate: $(READY)       ## The long forms: 700 crashes, 10,000 requests, every test with all its examples
+gate: $(READY)       ## The long forms: 700 crashes, 12 failovers, 10,000 requests, every test with all its examples
 	$(BIN)/python -m tests.crash --rounds 500
 	$(BIN)/python -m tests.crash --store postgres --rounds 200
+	$(BIN)/python -m bench.failover --wikis 20 || test $$? -eq 77  # 77: etcd, Patroni or HAProxy is not installed
 	FULL_TESTS=1 GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/isolation/test_isolation_http.py
 	FULL_TESTS=1 $(PYTEST) $(GROUPED) --timeout 1800
 

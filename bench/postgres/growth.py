@@ -12,7 +12,7 @@ import psycopg
 
 from bench.embedders import CachingEmbedder
 from bench.many_wikis.repositories import make_slug
-from bench.measures import get_percentiles_ms, measure_seconds
+from bench.measures import get_percentiles_ms, measure_seconds, read_private_mb
 from bench.postgres.load import read_tree_cpu_s
 from bench.postgres.parts import ReportPart
 from bench.postgres.server import get_disk_bytes, get_pid, run_server
@@ -21,8 +21,9 @@ from bench.report import make_head
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.search import SearchMode
+from wikiholt.domain.wiki import HOME_DATABASE
 from wikiholt.index.pipeline import TextPipeline
-from wikiholt.index.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
+from wikiholt.index.postgres.catalog import CATALOG_SCHEMA
 from wikiholt.index.postgres.generations import create_generation
 from wikiholt.index.postgres.placements import reserve_placement, write_condition
 from wikiholt.index.postgres.store import PostgresStore
@@ -39,6 +40,14 @@ BATCH = 50
 """Wikis per transaction, of those whose on-boarding is not timed."""
 FILLED = 60
 REMOVED = 40
+_NAPTIME_S = 5
+_SETTINGS = {"autovacuum": "on", "autovacuum_naptime": f"{_NAPTIME_S}s", "max_locks_per_transaction": "1024"}
+"""pg_dump locks every table."""
+_IDLE_PASSES = 4
+_CATALOG_MB = """
+SELECT (SELECT count(*) FROM pg_class), (SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+  WHERE relkind = 'r' AND relnamespace = 'pg_catalog'::regnamespace) / 1e6
+"""
 _RELATIONS = """
 SELECT count(*) FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace
 WHERE n.nspname LIKE 'w\\_%' OR (n.nspname = 'pg_toast' AND r.oid >= 16384)
@@ -54,11 +63,12 @@ def run(stages: Sequence[int]) -> None:
         "",
         make_head(
             "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s "
-            "| after SIGQUIT s | search warm | search cold |"
+            "| after SIGQUIT s | search warm | search cold | search warm p95 | pg_class rows | catalogs MB "
+            "| pg_dump --schema-only s | idle autovacuum CPU ms a pass | MB a backend |"
         ),
     )
     embedder = CachingEmbedder(FakeEmbedder(DIMENSIONS))
-    with run_server() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    with run_server(**_SETTINGS) as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
         before = get_disk_bytes(server)
         try:
@@ -120,6 +130,7 @@ def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: in
     for number, name in enumerate(recent[:FILLED]):
         side.fill(name, _make_pages(side.embedder, number))
     warm, cold = _search(side, recent[:FILLED])
+    catalog = _measure_catalog(side, server)
     removed = [measure_seconds(side.store.delete, side.get_id(name)) for name in recent[-REMOVED:]]
     return [
         _format(removed),
@@ -130,7 +141,24 @@ def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: in
         f"{crash:.1f}",
         _format(warm),
         _format(cold),
+        f"{get_percentiles_ms(warm)[1]:.1f}",
+        *catalog,
     ]
+
+
+def _measure_catalog(side: Side, server: PostgresServer) -> list[str]:
+    """What the number of relations costs besides requests."""
+    address = server.get_dsn(str(psycopg.conninfo.conninfo_to_dict(side.address)["dbname"]))
+    with psycopg.connect(address, autocommit=True) as connection:
+        rows, megabytes = connection.execute(_CATALOG_MB).fetchone() or (0, 0)
+        backends = connection.execute("SELECT pid FROM pg_stat_activity WHERE usename ~ '^w_'").fetchall()
+    memory = [read_private_mb(pid, ("Private_",)) for (pid,) in backends]
+    dump = measure_seconds(server.dump_schema, address)
+    time.sleep(_NAPTIME_S)  # the passes that have something to do
+    cpu = read_tree_cpu_s(get_pid(server))
+    time.sleep(_NAPTIME_S * _IDLE_PASSES)
+    idle = (read_tree_cpu_s(get_pid(server)) - cpu) / _IDLE_PASSES
+    return [f"{rows:,}", f"{megabytes:.0f}", f"{dump:.1f}", f"{idle * 1e3:.0f}", f"{statistics.median(memory):.1f}"]
 
 
 def _checkpoint(side: Side, server: PostgresServer) -> tuple[int, float]:

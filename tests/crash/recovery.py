@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -102,6 +102,7 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     assert result.recovery_path != "rebuilt", "the index was not damaged, but it was rebuilt"
     assert_converged(case, wiki, report.revision)
     _check_backups(service, wiki, case)
+    _check_views(wiki)
     service.close()
     return asdict(result)
 
@@ -173,6 +174,19 @@ def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -
     wiki.wait_for_caches(TIMEOUT_S)  # a cache that is being written is not a leftover
     left = [str(file) for file in list_files(case.data) if get_file_kind(file, case.data) == LEFTOVER]
     assert not left, f"leftover files were not removed: {left}"
+
+
+def _check_views(wiki: WikiHandle) -> None:
+    """A view that counts as complete is intact and contains its commit; any other is built again."""
+    for view in wiki.past.list_views():
+        wiki.past.build(view.revision)
+    for view in wiki.past.list_views():
+        with closing(wiki.past._open_store(view.revision).open(wiki.wiki.id)) as index:
+            assert view.is_complete
+            assert not (faults := index.check()), faults
+            tree = {file: entry.blob for file, entry in wiki._config.source.read_tree(view.revision).items()}
+            problems = {problem.file: problem.blob for problem in index.get_problems()}
+            assert dict(index.get_page_blobs()) | problems == tree
 
 
 def _check_removed(service: WikiService, case: RecoveryCase) -> None:

@@ -63,6 +63,11 @@ def test_after_any_failure_the_next_start_serves_and_one_sync_repairs_the_index(
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
 
 
+def test_an_index_of_a_past_commit_is_complete_or_built_again() -> None:
+    done = run_gate("--operation", "past", "--failure", "kill at a step", "--rounds", "1", "--seed", "3", "--quiet")
+    assert "1 rounds, 0 faults" in done.stdout, done.stdout[-5000:] + done.stderr[-3000:]
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_crash_test_finds_an_injected_bug(bug: str) -> None:

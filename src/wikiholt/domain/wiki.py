@@ -50,6 +50,8 @@ class Scope(StrEnum):
     """What a key grants; each scope includes the ones before it."""
 
     READ = "read"
+    PAST = "past"
+    """Also search the wiki as it was, with what was removed."""
     WRITE = "write"
     ADMIN = "admin"
 
@@ -75,6 +77,13 @@ class Key:
 
 # Databases.
 
+HOME_DATABASE = "home"
+"""The database of the setting `store`, with the registry."""
+
+
+MAX_WIKIS = 10_000
+"""How many wikis a database may have unless another limit is set. More were not measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
@@ -86,12 +95,15 @@ class DatabaseStatus:
     """Whether the database accepts new wikis."""
     weight: float
     wikis: int
+    max_wikis: int
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""
     error: str = ""
     shortage: str = ""
     """Why the server's connections do not suffice for the nodes; empty if they do."""
+    replication_fault: str = ""
+    """Why acknowledged writes can be lost; empty if they cannot."""
 
 
 # Backups of an index and of the registry.

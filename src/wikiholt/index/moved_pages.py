@@ -62,6 +62,7 @@ def _may_move(pipeline: TextPipeline, file: str, old_file: str) -> bool:
         get_extension(file) == get_extension(old_file)
         and not is_code(file)
         and not pipeline.dialect.has_note_markup
+        and not pipeline.dialect.has_routes
         and len(split_languages(pipeline.language)) == 1
         and not pipeline.is_hidden(file)
         and not pipeline.is_hidden(old_file)

@@ -37,9 +37,9 @@ _VENDORED_CODE = re.compile(
 """Source code of other projects, and code that a compiler wrote."""
 DEFAULT_EXTENSION = ".md"
 """The extension that the path of a page omits."""
-_LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
+LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
-_EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
+_EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, LINK_EXTENSIONS))})\Z", re.IGNORECASE)
 FILE_KINDS: Mapping[str, tuple[str, ...]] = {
     "docs": DOCUMENT_EXTENSIONS,
     "none": (),
@@ -124,7 +124,7 @@ def describe_skipped_files(counts: Mapping[str, int]) -> str:
 def get_page_path(file: str) -> str:
     """The file name without `.md`; unchanged if two files would get the same path, or only dots would remain."""
     stem = file.removesuffix(DEFAULT_EXTENSION)
-    if stem == file or stem.rpartition("/")[2] in ("", ".", "..") or stem.lower().endswith(_LINK_EXTENSIONS):
+    if stem == file or stem.rpartition("/")[2] in ("", ".", "..") or stem.lower().endswith(LINK_EXTENSIONS):
         return file
     return stem
 

@@ -67,7 +67,7 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
     metadata = front.metadata
     if dialect.has_note_markup and (full_name := find_namespace_name(file)):
         metadata = replace(metadata, aliases=(*metadata.aliases, full_name))
-    if dialect.has_routes and (routes := find_routes(file, front.fields)):
+    if dialect.has_routes and (routes := find_routes(file, front.fields, has_ids=dialect.has_components)):
         metadata = replace(metadata, aliases=tuple(dict.fromkeys((*metadata.aliases, *routes))))
     return Page(
         file=file,

@@ -15,8 +15,11 @@ _DEFAULT_PARAMETERS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
     "application_name": "wikiholt",
+    "target_session_attrs": "primary",
 }
-"""With these a host that disappears is noticed within seconds instead of hours."""
+"""With these a host that disappears is noticed within seconds instead of hours, and a standby is never used."""
+_PRIMARY_ATTRIBUTES = ("primary", "read-write")
+_HOST_PARAMETERS = ("host", "hostaddr", "port")
 _CREDENTIAL_PARAMETERS = {"user", "password", "passfile", "sslcert", "sslkey", "sslpassword"}
 _LOCATION_PARAMETERS = ("host", "hostaddr", "port", "dbname")
 
@@ -42,16 +45,44 @@ class DatabaseAddress:
                 "that is not the address of a PostgreSQL database", hint="write postgresql://user:secret@host/database"
             ) from None
         parameters = {name: str(value) for name, value in parsed.items() if value is not None}
-        if not parameters.get("port", "1").replace(",", "").isdigit() or not parameters.get("dbname"):
+        ports = parameters.get("port", "").replace(",", "")  # a host without one has the default port
+        if (ports and not ports.isdigit()) or not parameters.get("dbname"):
             raise InvalidSetting(
                 "the address has no database name, or its port is not a number",
                 hint="write postgresql://user:secret@host/database",
             ) from None
-        return cls(tuple(sorted((_DEFAULT_PARAMETERS | parameters).items())))
+        address = cls(tuple(sorted((_DEFAULT_PARAMETERS | parameters).items())))
+        if dict(address.parameters)["target_session_attrs"] not in _PRIMARY_ATTRIBUTES:
+            raise InvalidSetting(
+                "the address allows a standby, which answers with an older state and takes no writes",
+                hint="leave target_session_attrs out, or set it to read-write",
+            )
+        if len(set(map(len, address._list_hosts().values())) - {1}) > 1:
+            raise InvalidSetting(
+                "the address has more hosts than ports, or fewer",
+                hint="write postgresql://user:secret@host1:5432,host2:5432/database",
+            )
+        return address
 
     @property
     def conninfo(self) -> str:
         return conninfo.make_conninfo(**dict(self.parameters))
+
+    @property
+    def hosts(self) -> list["DatabaseAddress"]:
+        """The same address for each of its hosts."""
+        lists = self._list_hosts()
+        rest = {name: value for name, value in self.parameters if name not in lists}
+        return [
+            DatabaseAddress(
+                tuple(sorted((rest | {name: each[number % len(each)] for name, each in lists.items()}).items()))
+            )
+            for number in range(max(map(len, lists.values()), default=1))
+        ]
+
+    def _list_hosts(self) -> dict[str, list[str]]:
+        """The values for each host, by parameter; one value is for all hosts."""
+        return {name: value.split(",") for name, value in self.parameters if name in _HOST_PARAMETERS}
 
     @property
     def location(self) -> str:

@@ -55,6 +55,15 @@ def make_unavailable_error(error: Exception | None = None) -> DatabaseUnavailabl
     )
 
 
+def make_unconfirmed_error() -> DatabaseUnavailable:
+    _LOG.warning("no standby has confirmed a transaction; check the replication of the database")
+    return DatabaseUnavailable(
+        "no standby has confirmed the change, which may be kept or lost",
+        retry_after=RETRY_AFTER_S,
+        hint="try again in a moment",
+    )
+
+
 def make_connections_error() -> TooManyConnections:
     return TooManyConnections(
         "too many connections: the server accepts no more",
@@ -109,9 +118,10 @@ def _to_error(error: psycopg.Error, *, lost: bool) -> WikiholtError | None:
 _ERRORS_BY_CODE: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]], ...] = (
     (("57014",), lambda _: IndexUnavailable("the database took too long", hint="request less at once")),
     (("53300",), lambda _: make_connections_error()),
-    (("08", "57P"), make_unavailable_error),
+    # 25P03, 25P04: the server ended a session that was too long in a transaction. 25006: it is a standby.
+    (("08", "57P", "25P03", "25P04", "25006"), make_unavailable_error),
     (
-        ("531", "532", "534", "58", "25006"),
+        ("531", "532", "534", "58"),
         lambda error: StorageError(
             f"the database does not accept writes (code {error.sqlstate})",
             hint="check its free disk space and its settings",

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Condition
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg import sql
-from psycopg.pq import ConnStatus, PGconn, Ping, TransactionStatus
+from psycopg.pq import ConnStatus, TransactionStatus
 
 from wikiholt.errors import (
     Busy,
@@ -44,9 +44,10 @@ from wikiholt.index.postgres.locks import (
     WIKI_LOCK_TIMEOUT_S,
     TimeoutCounter,
 )
+from wikiholt.index.postgres.primary import LoginRejected, Primaries, PrimarySession, commit
 
 _T = TypeVar("_T")
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = PrimarySession
 
 _MAX_USES = 5000
 """A PostgreSQL backend caches every table it has used, so operator sessions must be replaced from time to time."""
@@ -59,10 +60,6 @@ _IDLE_TRANSACTION_TIMEOUT_S = 15
 """The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
 """Connections inherited by a forked child. Closing them would close those of the parent."""
-
-
-class LoginRejected(Exception):
-    """The server is reachable and rejects the login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class PooledConnection:
     """A connection with its usage data."""
 
     login: Login
-    connection: Connection
+    connection: PrimarySession
     uses: int = 0
     idle_since: float = 0.0
 
@@ -95,8 +92,10 @@ class ConnectionPool:
         wait_timeout_s: float = 10.0,
         statement_timeout_s: float = 30.0,
         lock_timeout_s: float | None = None,
+        primaries: Primaries | None = None,
     ) -> None:
-        """`lock_timeout_s` overrides the default lock timeouts of all logins."""
+        """`lock_timeout_s` overrides the default lock timeouts of all logins. Pools of a process share `primaries`."""
+        self.primaries = primaries or Primaries()
         self._max_connections = max(1, max_connections)
         self._wait_timeout_s = wait_timeout_s
         self._statement_timeout_s = statement_timeout_s
@@ -120,7 +119,7 @@ class ConnectionPool:
             _INHERITED.append(self._idle)
             self._reset()
         while (pooled := self._acquire_slot(login)) is not None:
-            if _is_alive(pooled):
+            if not self.primaries.is_outdated(pooled.connection) and _is_alive(pooled):
                 return pooled
             self.discard(pooled)
         try:
@@ -130,7 +129,7 @@ class ConnectionPool:
             raise
         return PooledConnection(login, connection)
 
-    def _connect_with_room(self, login: Login) -> Connection:
+    def _connect_with_room(self, login: Login) -> PrimarySession:
         """Connect. If the server has no connection left, close one that is idle and try again."""
         made_room = False
         for delay_s in _ROOM_DELAYS_S:
@@ -180,7 +179,7 @@ class ConnectionPool:
         for pooled in closing:
             pooled.connection.close()
 
-    def connect(self, login: Login) -> Connection:
+    def connect(self, login: Login) -> PrimarySession:
         """Open a connection outside the pool. Fails at once if the location was unreachable a moment ago."""
         location = login.address.location
         with self._changed:
@@ -191,20 +190,23 @@ class ConnectionPool:
                 self._unreachable_until[location] = time.monotonic() + _CONNECT_TRY_S
         try:
             connection = self._connect(login)
+        except LoginRejected:  # a rejected role must not affect other roles
+            self._mark_reachable(location)
+            raise
         except psycopg.Error as error:
-            answering = _is_answering(login.address, error)
-            with self._changed:
-                if answering:  # a rejected role must not affect other roles
-                    self._unreachable_until.pop(location, None)
-                else:
-                    self._unreachable_until[location] = time.monotonic() + _RETRY_DELAY_S
             if is_connection_limit(error):
+                self._mark_reachable(location)
                 self.refusal_counter.record("connections", location)
                 raise make_connections_error() from error
-            raise LoginRejected(str(error)) if answering else make_unavailable_error(error) from error
+            with self._changed:
+                self._unreachable_until[location] = time.monotonic() + _RETRY_DELAY_S
+            raise make_unavailable_error(error) from error
+        self._mark_reachable(location)
+        return connection
+
+    def _mark_reachable(self, location: str) -> None:
         with self._changed:
             self._unreachable_until.pop(location, None)
-        return connection
 
     def close(self) -> None:
         """Close idle connections now, and connections in use when they are released."""
@@ -260,8 +262,8 @@ class ConnectionPool:
                 self._idle.append(pooled)
             self._changed.notify_all()
 
-    def _connect(self, login: Login) -> Connection:
-        connection: Connection = psycopg.connect(login.address.conninfo, autocommit=True)
+    def _connect(self, login: Login) -> PrimarySession:
+        connection = self.primaries.connect(login.address)
         path = sql.SQL(", ").join(sql.Identifier(schema) for schema in login.search_path)
         statements: list[sql.Composable] = [sql.SQL("SET search_path TO {}").format(path)]
         if not login.is_operator:
@@ -330,7 +332,7 @@ class RoleConnections:
             begin += f"; SET LOCAL statement_timeout TO '{statement_timeout_s:.3f}s'"
         with self._borrow(begin, polling=lock_timeout_s is not None) as connection:
             yield connection
-            connection.execute("COMMIT")
+            commit(connection)
 
     def open_dedicated(self) -> Connection:
         """Open an autocommit connection outside the pool, for LISTEN. The caller closes it."""
@@ -414,10 +416,3 @@ def _is_alive(pooled: PooledConnection) -> bool:
     except (psycopg.Error, OSError, ValueError):
         return False
     return True
-
-
-def _is_answering(address: DatabaseAddress, error: psycopg.Error) -> bool:
-    """Whether the server accepts connections, though not this one."""
-    if isinstance(error, psycopg.errors.ConnectionTimeout):
-        return False
-    return PGconn.ping(address.conninfo.encode()) == Ping.OK

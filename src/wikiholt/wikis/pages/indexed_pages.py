@@ -1,6 +1,6 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from wikiholt.domain.index import Recipe
@@ -52,6 +52,19 @@ class IndexedPages:
         where.validate()
         with self._open_index() as index:
             return index.get_facets(where, properties)
+
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        """The first number in one of these properties of each page that has one, by path."""
+        with self._open_index() as index:
+            return index.get_numbers(properties)
+
+    def get_revision(self) -> str | None:
+        """The indexed revision; None if there is no index."""
+        try:
+            with self._open_index() as index:
+                return index.get_state().revision
+        except IndexMissing:
+            return None
 
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""

@@ -172,12 +172,12 @@ class PageReader:
     # The file of a path.
 
     def get_pipeline(self) -> TextPipeline:
-        """The pipeline of the wiki, with the dialect of its index if that was detected."""
-        if not self._pipeline.detects_dialect:
+        """The pipeline of the wiki, with what was detected for its index."""
+        if not (self._pipeline.detects_dialect or self._pipeline.detects_languages):
             return self._pipeline
         try:
             with self._open_index() as index:
-                return self._pipeline.with_dialect_of(index.get_state().recipe)
+                return self._pipeline.with_detected(index.get_state().recipe)
         except IndexUnavailable:
             return self._pipeline
 
