@@ -73,7 +73,7 @@ format: $(READY)     ## Put the code in order
 	$(BIN)/ruff format .
 
 # All but `gpu`: PyTorch takes gigabytes.
-EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp oidc models multilingual,--extra $(extra))
+EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp oidc models multilingual code ocr,--extra $(extra))
 
 lock: $(READY)       ## Write requirements.lock again from pyproject.toml
 	$(BIN)/pip install --quiet uv

@@ -4,7 +4,8 @@
 
 *First answer* is the end of the first search in a folder that Wikiholt does not know (`--no-wait`), and *all meaning* when
 its background process has embedded every passage. *Later* is the median of further searches from the shell. Peers get the
-same question: ripgrep its longest word, markdown-vault-mcp and qmd (by words, which needs no model) with a new index each. CPU is
+same question: ripgrep its longest word, markdown-vault-mcp and qmd (by words, which needs no model) with a new index each. Without
+ripgrep-all (`rga`), ripgrep itself is measured. CPU is
 user and system time of the command, and of the background process for *all meaning*.
 """
 
@@ -35,14 +36,16 @@ def main() -> None:
     parser.add_argument("--qmd", type=Path, help="the program qmd")
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
-    titles = "| folder | pages | first answer s (CPU) | all meaning s (CPU) | later s (CPU) | peers: first, later s |"
+    titles = (
+        "| folder | pages | first answer s (CPU) | all meaning s (CPU) | later s (CPU) | peers: first, later s (CPU) |"
+    )
     rows = [make_head(titles)]
     for folder in arguments.folders:
         with tempfile.TemporaryDirectory() as place:
             own = measure_wikiholt(folder, Path(place), arguments.rounds)
             peers = [measure_ripgrep(folder, arguments.rounds)]
             peers += [measure_qmd(arguments.qmd, folder, Path(place), arguments.rounds)] if arguments.qmd else []
-            peers += [measure_vault(arguments.vault, folder, Path(place))] if arguments.vault else []
+            peers += [measure_vault(arguments.vault, folder, Path(place), arguments.rounds)] if arguments.vault else []
         rows.append(f"| {folder.name} | {own} | {'; '.join(peers)} |")
         print(rows[-1], flush=True)
     load = f"Load of the machine at the end: {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."
@@ -73,27 +76,35 @@ def measure_ripgrep(folder: Path, rounds: int) -> str:
     if program is None:
         return "ripgrep is not installed"
     command = [program, "-i", "-c", max(_WORDS, key=len), "."]
-    times = [run(command, folder)[0] for _ in range(rounds)]
-    return f"{Path(program).name} {times[0]:.2f}, {statistics.median(times):.2f}"
+    return measure_peer(Path(program).name, [command], folder, rounds)
 
 
 def measure_qmd(program: Path, folder: Path, place: Path, rounds: int) -> str:
     environment = {"XDG_CACHE_HOME": str(place / "qmd"), "XDG_CONFIG_HOME": str(place / "qmd-config")}
-    began = time.monotonic()
-    run([str(program), "collection", "add", str(folder), "--name", "notes"], folder, environment)
-    search = [str(program), "search", QUESTION]
-    run(search, folder, environment)
-    first = time.monotonic() - began
-    later = statistics.median(run(search, folder, environment)[0] for _ in range(rounds))
-    return f"qmd (words) {first:.1f}, {later:.2f}"
+    add = [str(program), "collection", "add", str(folder), "--name", "notes"]
+    return measure_peer("qmd (words)", [add, [str(program), "search", QUESTION]], folder, rounds, environment)
 
 
-def measure_vault(python: Path, folder: Path, place: Path) -> str:
+def measure_vault(python: Path, folder: Path, place: Path, rounds: int) -> str:
     environment = {"MARKDOWN_VAULT_MCP_SOURCE_DIR": str(folder), "MARKDOWN_VAULT_MCP_STATE_PATH": str(place / "vault")}
-    program = python.with_name("markdown-vault-mcp")
-    first, _, answer = run([str(program), "search", QUESTION], folder, environment)
-    later = run([str(program), "search", QUESTION], folder, environment)[0]
-    return f"markdown-vault-mcp {first:.1f}, {later:.1f}" if answer else "markdown-vault-mcp: no answer"
+    search = [str(python.with_name("markdown-vault-mcp")), "search", QUESTION]
+    return measure_peer("markdown-vault-mcp (words)", [search], folder, rounds, environment)
+
+
+def measure_peer(
+    name: str,
+    commands: Sequence[Sequence[str]],
+    folder: Path,
+    rounds: int,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """The seconds of all commands, and of the last one again."""
+    first = [run(command, folder, environment) for command in commands]
+    later = [run(commands[-1], folder, environment) for _ in range(rounds)]
+    found = "" if later[-1][2].strip() else ", found nothing"
+    wall, cpu = (statistics.median(each[position] for each in later) for position in (0, 1))
+    first_wall, first_cpu = (sum(each[position] for each in first) for position in (0, 1))
+    return f"{name} {first_wall:.2f} ({first_cpu:.2f}), {wall:.2f} ({cpu:.2f}){found}"
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> tuple[float, float, Any]:

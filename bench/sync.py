@@ -1,6 +1,8 @@
 """Sync times on a real wiki of 14,593 pages with its history.
 
-    python -m bench.sync [--corpus BUNDLE] [--write]
+    python -m bench.sync [--corpus BUNDLE] [--copies] [--write]
+
+With `--copies`, only edits are measured, in a wiki of 15,000 pages that are copies of 150, so that few texts are embedded.
 
 The index is kept in bench/data: the first run embeds everything (minutes), later runs measure the rest again and
 keep the figures of the first sync.
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages
+from bench.corpus import BareWiki, list_pages, make_smaller, open_clone, read_pages, run_git
 from bench.measures import measure_seconds
 from bench.report import DATA, make_head, make_parser, publish
 from wikiholt.api.bootstrap import open_service
@@ -32,8 +34,12 @@ REPLAYED = 100
 
 def main() -> None:
     parser = make_parser(__doc__, "sync", "corpus")
+    parser.add_argument("--copies", action="store_true", help="only edits, in a wiki of copies")
     arguments = parser.parse_args()
     large = open_clone(arguments.corpus)
+    if arguments.copies:
+        print("\n".join(measure_edits_of_copies(make_copies(large, DATA / "many.git", 150, 100))))
+        return
     small, some = (
         make_smaller(large, DATA / f"mdn-{name}.git", count) for name, count in (("small", 150), ("some", 770))
     )
@@ -190,6 +196,51 @@ def run_edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[st
     return [
         f"| one edited page found again, {chunks['mdn']:,} chunks beside {chunks['mdn-small']:,} | {large_ms:.0f} ms beside "
         f"{small_ms:.0f} ms: {large_ms / small_ms:.2f} × |"
+    ]
+
+
+def make_copies(wiki: BareWiki, to: Path, pages: int, copies: int) -> BareWiki:
+    """A wiki in which each of some pages of this one is in as many directories."""
+    if not (to / "HEAD").exists():
+        chosen = make_smaller(wiki, to.with_name(f"{to.stem}-once.git"), pages)
+        lines = chosen.run_git("ls-tree", "-r", "HEAD").splitlines()
+        run_git(Path(), "init", "-q", "--bare", "-b", "main", str(to))
+        (to / "objects/info/alternates").write_text(str((wiki.path / "objects").resolve()) + "\n")
+        made = BareWiki(to)
+        entries = [line.replace("\t", f"\tcopy{number}/", 1) for number in range(copies) for line in lines]
+        made.run_git("update-index", "--index-info", stdin="\n".join(entries) + "\n")
+        made.set_head(made.run_git("commit-tree", made.run_git("write-tree"), "-m", "copies"))
+    return BareWiki(to)
+
+
+def measure_edits_of_copies(wiki: BareWiki) -> list[str]:
+    """One edit, found again, and twenty in a row; CPU time is that of this process, without git."""
+    service = open_service(DATA / "many")
+    if not service.list_wikis():
+        service.add("many", str(wiki.path.resolve()), {})
+    handle = service.get_handle("many")
+    handle.sync()
+    turn = 0
+
+    def edit() -> tuple[float, float]:
+        nonlocal turn
+        turn += 1
+        word = f"quokka{turn}"
+        wiki.write_page("copy1/bench.md", f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
+        began, cpu = time.perf_counter(), time.process_time()
+        handle.sync()
+        assert word in handle.search(SearchRequest(word)).hits[0].snippet.text
+        return time.perf_counter() - began, time.process_time() - cpu
+
+    for _ in range(4):
+        edit()
+    single, row = [edit() for _ in range(9)], [edit() for _ in range(20)]
+    service.close()
+    wall, cpu = (statistics.median(each[position] for each in single) * 1e3 for position in (0, 1))
+    all_wall, all_cpu = (sum(each[position] for each in row) * 1e3 for position in (0, 1))
+    return [
+        f"| one edit of 15,000 pages found again | {wall:.0f} ms, CPU {cpu:.0f} ms |",
+        f"| twenty in a row | {all_wall:,.0f} ms, CPU {all_cpu:,.0f} ms: {all_cpu / cpu:.1f} × one |",
     ]
 
 

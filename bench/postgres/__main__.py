@@ -1,6 +1,6 @@
 """PostgreSQL as the store, compared with the embedded store and with one table for all wikis.
 
-    python -m bench.postgres shared|roles|small|growth|large|phrases|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
+    python -m bench.postgres shared|roles|small|growth|large|phrases|nodes|affinity|takeover|agreement [--wikis 1000] [--rounds N] [--write]
 
 Every part starts its own servers (fsync on, 1 GB of shared buffers) and removes them; its result is kept in
 bench/data/postgres, and `--write` (or `report --write`) joins all parts that were run into bench/results/postgres.md.
@@ -10,7 +10,7 @@ Compared ways run in turns. The machine is shared: compare ratios, not milliseco
 import argparse
 from collections.abc import Callable
 
-from bench.postgres import agreement, growth, large, nodes, phrases, roles, shared, small, takeover
+from bench.postgres import affinity, agreement, growth, large, nodes, phrases, roles, shared, small, takeover
 from bench.postgres.parts import write_results
 
 
@@ -26,6 +26,7 @@ def main() -> None:
         "large": lambda given: large.run(given.sizes),
         "phrases": lambda _: phrases.run(),
         "nodes": lambda _: nodes.run(),
+        "affinity": lambda _: affinity.run(),
         "takeover": lambda _: takeover.run(),
         "agreement": lambda _: agreement.run(),
     }

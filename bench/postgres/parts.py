@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from bench.report import DATA, describe_machine, format_load, write_result
 
 SAVED_RESULTS = DATA / "postgres"
-ORDER = ("shared", "roles", "small", "growth", "large", "phrases", "nodes", "takeover", "agreement")
+ORDER = ("shared", "roles", "small", "growth", "large", "phrases", "nodes", "affinity", "takeover", "agreement")
 """Files of a part begin with its name; `small` has one for each number of wikis."""
 
 

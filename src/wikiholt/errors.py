@@ -134,6 +134,12 @@ class BackupNotFound(NotFound):
     code = "backup-not-found"
 
 
+class RevisionNotFound(NotFound):
+    """A tag, branch, commit or date of a wiki's past that its repository does not have."""
+
+    code = "revision-not-found"
+
+
 class QueryLogNotFound(NotFound):
     """The query log is disabled and empty."""
 
@@ -174,6 +180,13 @@ class Busy(Conflict):
     """Another process holds the lock."""
 
     code = "busy"
+
+
+class ViewPending(Busy):
+    """The index of a past commit is being built."""
+
+    code = "view-pending"
+    status = 503
 
 
 class LockTimeout(Busy):

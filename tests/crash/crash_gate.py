@@ -16,7 +16,7 @@ from tests.crash.failures import FAILURES, GIT_OPERATIONS, Failure, can_fail
 from tests.crash.file_damage import get_file_kind
 from tests.crash.injected_bugs import inject_bug
 from tests.crash.operations import OPERATIONS, SERVE
-from tests.crash.random_edits import create_pages, make_random_edits
+from tests.crash.random_edits import add_documents, create_pages, make_random_edits
 from tests.crash.recovery import RecoveryCase, check_recovery
 from tests.crash.seed_data import create_seed_data
 from tests.support.git_repository import Repository
@@ -89,6 +89,8 @@ class CrashGate:
             if subject == "folder":
                 self._bind_directory()
             round_.changes = make_random_edits(upstream, rng)
+            if operation == "documents":
+                add_documents(upstream, rng)
             before = self._read_other_wikis(subject, unchanged_only=round_.served)
             inject_bug(self._bug)
             outcome = failure.run_processes(self._tokens, self._operator, round_.number)

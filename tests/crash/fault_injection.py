@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.crash.child_process import ChildChannel
@@ -39,7 +40,9 @@ class InjectedFault:
 class FaultInjector:
     """Counts the steps of this process and injects the fault at the chosen one."""
 
-    def __init__(self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None) -> None:
+    def __init__(
+        self, channel: ChildChannel, fault: InjectedFault, window: tuple[type | ModuleType, str] | None
+    ) -> None:
         self._channel = channel
         self._fault = fault
         self._synced: set[int] = set()
@@ -115,7 +118,7 @@ class FaultInjector:
             resource.setrlimit(resource.RLIMIT_FSIZE, (amount, hard))
 
 
-def _wrap_method(channel: ChildChannel, owner: type, name: str) -> None:
+def _wrap_method(channel: ChildChannel, owner: type | ModuleType, name: str) -> None:
     """Mark in the channel when this method starts and ends."""
     original = getattr(owner, name)
 

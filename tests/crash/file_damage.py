@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-_ID = r"wikis/[a-z0-9]{8,64}"
+_ID = r"wikis/[a-z0-9]{8,64}(?:/past/[0-9a-f]{40}/[a-z0-9]{8,64})?"
+"""The directory of an index: a wiki's own, or that of one of its past commits."""
 _SQLITE = r"(?:-wal|-shm|-journal)?"
 _PATTERNS = {
     "settings": r"wikiholt\.toml",
@@ -27,6 +28,7 @@ _PATTERNS = {
     "keywords": rf"{_ID}/g\d{{6}}\.keywords",
     "lock": rf"{_ID}/(?:write|mirror|files)\.lock",
     "job": rf"{_ID}/reindex\.json",
+    "view use": r"wikis/[a-z0-9]{8,64}/past/[0-9a-f]{40}/used",
     "health": rf"{_ID}/health\.json",
     "history": rf"{_ID}/history\.json",
     "wanted": rf"{_ID}/wanted\.json",
@@ -49,7 +51,7 @@ _LEFTOVER_PATTERNS = (
     rf"{_ID}/(?:reindex|health|history|wanted)\.json\.[0-9a-f]+",
     rf"{_ID}/wikiholt\.(?:pending|new)",
     rf"{_ID}/mirror\.new/.*",
-    r"wikis/\.dropped-[^/]+/.*",
+    r"wikis/(?:[a-z0-9]{8,64}/past/[0-9a-f]{40}/)?\.dropped-[^/]+/.*",
     rf"backups/[a-z0-9]+/\.making-[0-9a-f]+\.sqlite{_SQLITE}",
     r"backups/\.dropped-[^/]+/.*",
     rf"\.registry\.sqlite\.[0-9a-f]+{_SQLITE}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import ModuleType
 
 from tests.crash.child_process import ChildChannel
 from tests.crash.random_edits import make_page
@@ -15,12 +16,13 @@ from wikiholt.errors import Busy, PageNotFound
 from wikiholt.folder.source import DirectorySource
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.source import GitSource
-from wikiholt.index import batch
+from wikiholt.index import batch, pipeline
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.index.sync import Syncer
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.wiki_pages import WikiPages
+from wikiholt.wikis.past_views import PastViews
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
@@ -61,6 +63,17 @@ def _run_first_sync(context: OperationContext) -> None:
             file.unlink(missing_ok=True)
     wiki.sync(words_only=True)
     wiki.sync()
+
+
+def _build_view(context: OperationContext) -> None:
+    """Index an older commit, with the vectors of today's index, and delete the view of another one."""
+    batch._MAX_BATCH_TEXTS = 8
+    handle = context.service.get_handle("victim")
+    handle.sync()
+    commits = [entry.commit.revision for entry in context.service.get_source(handle.wiki).read_log(8)]
+    for commit in context.rng.sample(commits, min(2, len(commits))):
+        handle.past.build(commit)
+    handle.past.remove(context.rng.choice(handle.past.list_views()).revision)
 
 
 def _run_reindex(context: OperationContext) -> None:
@@ -171,7 +184,7 @@ class Operation:
     """`steps` is the approximate number of steps from the start of the window to the end of the operation."""
 
     task: OperationTask
-    window: tuple[type, str] | None
+    window: tuple[type | ModuleType, str] | None
     steps: int
     concurrent: tuple[str, ...] = ("sync", "back up", "write pages", "register", "reindex")
     """Operations that another process may run at the same time."""
@@ -202,6 +215,8 @@ OPERATIONS = {
         partial(_write_pages, slug="folder"), (DirectorySource, "commit"), 900, _BESIDE_DIRECTORY, subject="folder"
     ),
     "register": Operation(_change_registry, None, 150),
+    "past": Operation(_build_view, (PastViews, "build"), 2000, ("register", "write pages")),
+    "documents": Operation(_run_sync, (pipeline, "convert_document"), 25),
 }
 SERVE = "serve"
 """The operation that is not in OPERATIONS: `wikiholt serve`, with clients that send random requests."""

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from tests.support.documents import make_docx, make_pdf, make_picture
 from tests.support.git_repository import Repository
 
 TOPICS = ("boiler", "garden", "ledger", "printer", "router", "sauna", "tractor", "violin")
@@ -67,6 +68,26 @@ def _rename(repository: Repository, rng: Random) -> None:
 def _bad_pages(repository: Repository, rng: Random) -> None:
     bad = (b"\x00\xff" * 50, b"---\ntitle: [broken\n---\ntext", b"x" * 300_000, b"---\ntitle: 2024\n---\n\xe9\xff")
     repository.commit({f"bad-{rng.randrange(100)}.md": rng.choice(bad) for _ in range(3)}, "Spoil")
+
+
+def add_documents(repository: Repository, rng: Random) -> None:
+    """Commit new and changed documents of every kind of reader, most of them intact."""
+    word = f"{COMMON_WORD} {rng.choice(TOPICS)}"
+    made: dict[str, bytes] = {
+        "paper.pdf": make_pdf([f"A {word}", "Page two"], "The paper"),
+        "scan.pdf": make_pdf(["", ""]),
+        "plan.docx": make_docx([("", f"The {word}")]),
+        "pump.py": f"def start_{rng.choice(TOPICS)}():\n    return '{word}'\n".encode(),
+        "plan.png": make_picture(),
+    }
+    files: dict[str, str | bytes | None] = {}
+    for number in range(rng.randrange(2, 5)):
+        name, data = rng.choice(sorted(made.items()))
+        if rng.random() < 0.3:
+            start = rng.randrange(len(data))
+            data = rng.choice((data[:start], data[:start] + rng.randbytes(20) + data[start + 20 :]))
+        files[f"papers/{number}-{name}"] = data
+    repository.commit(files, "Documents")
 
 
 def _rewrite(repository: Repository, rng: Random) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -102,6 +102,7 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     assert result.recovery_path != "rebuilt", "the index was not damaged, but it was rebuilt"
     assert_converged(case, wiki, report.revision)
     _check_backups(service, wiki, case)
+    _check_views(wiki)
     service.close()
     return asdict(result)
 
@@ -175,6 +176,19 @@ def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -
     assert not left, f"leftover files were not removed: {left}"
 
 
+def _check_views(wiki: WikiHandle) -> None:
+    """A view that counts as complete is intact and contains its commit; any other is built again."""
+    for view in wiki.past.list_views():
+        wiki.past.build(view.revision)
+    for view in wiki.past.list_views():
+        with closing(wiki.past._open_store(view.revision).open(wiki.wiki.id)) as index:
+            assert view.is_complete
+            assert not (faults := index.check()), faults
+            tree = {file: entry.blob for file, entry in wiki._config.source.read_tree(view.revision).items()}
+            problems = {problem.file: problem.blob for problem in index.get_problems()}
+            assert dict(index.get_page_blobs()) | problems == tree
+
+
 def _check_removed(service: WikiService, case: RecoveryCase) -> None:
     service.remove_leftovers()  # finishes the removal that a killed process started
     others = {wiki.id for wiki in service.list_wikis()}
@@ -213,7 +227,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
     shutil.rmtree(fresh_directory, ignore_errors=True)
     store = SqliteStore(fresh_directory)
     embedder = SlowEmbedder(case.model, 0.0)
-    Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
+    Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000, reads_pictures=True), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
     try:
         assert not (faults := index.check()), faults

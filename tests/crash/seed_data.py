@@ -19,7 +19,8 @@ def create_seed_data(
     if (directory / "folder").exists():
         sources["folder"] = str(directory / "folder")
     for slug, source in sources.items():
-        service.add(slug, source, {"kind": "directory"} if slug == "folder" else {})
+        settings = {"kind": "directory"} if slug == "folder" else {}
+        service.add(slug, source, settings | {"files": "docs,code,pictures"} if slug == "victim" else settings)
         wiki = service.get_handle(slug)
         wiki.fetch()
         wiki.sync()

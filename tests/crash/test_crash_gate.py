@@ -30,8 +30,8 @@ from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
 
-ROUNDS, SEED = choose(50, 14), 2024
-"""14 rounds have each operation and each failure."""
+ROUNDS, SEED = choose(50, 15), 2024
+"""15 rounds have each operation and each failure."""
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "the index was not damaged, but it was found so"),
     "unsynced vectors": ("sync", "power cut", "the index was not damaged, but it was found so"),
@@ -61,6 +61,11 @@ def test_after_any_failure_the_next_start_serves_and_one_sync_repairs_the_index(
     done = run_gate("--rounds", str(ROUNDS), "--seed", str(SEED), "--each", "--quiet")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
+
+
+def test_an_index_of_a_past_commit_is_complete_or_built_again() -> None:
+    done = run_gate("--operation", "past", "--failure", "kill at a step", "--rounds", "1", "--seed", "3", "--quiet")
+    assert "1 rounds, 0 faults" in done.stdout, done.stdout[-5000:] + done.stderr[-3000:]
 
 
 @pytest.mark.timeout(1800)

@@ -11,7 +11,7 @@ INTERNALS = {
     "markdown-it-py": ("text/inline.py", "from markdown_it.common.utils import normalizeReference"),
     "onnxruntime": ("models/model_loader.py", "session._model_bytes"),
     "rich": ("interfaces/cli/terminal_markdown.py", "from rich.markdown import"),
-    "uvicorn": ("interfaces/cli/http_server.py", "from uvicorn.protocols.http.h11_impl import H11Protocol"),
+    "uvicorn": ("interfaces/cli/http_server.py", "from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol"),
 }
 """For each package, a module and what it uses."""
 

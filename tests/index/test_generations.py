@@ -254,8 +254,8 @@ def test_a_pipeline_is_read_back_from_the_recipe_of_an_index() -> None:
 def test_the_detected_dialect_of_an_index_of_another_version_is_kept() -> None:
     detected = TextPipeline(dialect=DIALECTS["obsidian"], detects_dialect=True).build_recipe(FakeEmbedder())
     older = replace(detected, pipeline=json.dumps(json.loads(detected.pipeline) | {"text_version": 1}))
-    assert TextPipeline(detects_dialect=True).with_dialect_of(older).dialect.name == "obsidian"
-    assert TextPipeline().with_dialect_of(older) == TextPipeline()
+    assert TextPipeline(detects_dialect=True).with_detected(older).dialect.name == "obsidian"
+    assert TextPipeline().with_detected(older) == TextPipeline()
 
 
 @pytest.mark.model

@@ -44,6 +44,7 @@ PARTS = (
     "[[a\tb]]\n\n",
     "#tag and key:: value\n\n",
     LONG_TEXT[:900] + "\n\n",
+    "---\nslug: well\nlang: de\n---\n",
 )
 PIPELINES = (
     *(TextPipeline(dialect=dialect) for dialect in DIALECTS.values()),

@@ -19,17 +19,21 @@ WANTED = PageFilter(
     "runbooks",
     datetime(2026, 5, 31, tzinfo=UTC),
     tuple(map(parse_condition, CONDITIONS)),
+    ("german", "japanese"),
 )
 
 
 def test_every_interface_builds_the_same_filter() -> None:
     values = {"q": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "since": "2026-05-31", "where": CONDITIONS}
+    values["language"] = ["de-AT", "日本語"]
     assert SearchParameters.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
     assert SearchParameters.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
     arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks", "where": CONDITIONS}
+    arguments["language"] = values["language"]
     call = get_tools()["search"].parse({**arguments, "since": "2026-05-31"}, 1000)
     assert call.parameters.to_filter() == WANTED
     line = "search w x --tag a --tag b --category Ops --category Dev --path runbooks --since 2026-05-31"
+    line += " --language de --language Japanese"
     options = build_parser().parse_args([*line.split(), *(part for text in CONDITIONS for part in ("--where", text))])
     assert build_filter(lambda param: getattr(options, param.option.removeprefix("--"))) == WANTED
 
@@ -45,3 +49,8 @@ def test_nothing_given_is_an_empty_filter_and_an_empty_date_is_refused() -> None
     assert SearchParameters.model_validate({"q": "x"}).to_filter() == PageFilter()
     with pytest.raises(InvalidQuery, match="is not a date"):
         build_filter(lambda param: "" if param.field == "updated_since" else None)
+
+
+def test_a_language_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InvalidQuery, match="'xx' is not a known language"):
+        SearchParameters.model_validate({"q": "x", "language": "xx"}).to_filter()

@@ -67,7 +67,7 @@ class ApiRoute:
 
     @property
     def needs_more_than_reading(self) -> bool:
-        names = ("backup", "backups", "restore", "report", "duplicates")
+        names = ("backup", "backups", "restore", "report", "duplicates", "past", "past/search")
         return self.path in {f"/api/v1/{name}" for name in names}
 
 
@@ -407,6 +407,7 @@ class _ValueGenerator:
             "limit": ["1", "50", "0"],
             "offset": ["0", "1", "99999"],
             "fresh": ["true", "false"],
+            "at": ["HEAD", about.heads[0], self._me.heads[0][:8], "today", "0" * 40],
             "at_least": [about.heads[0], self._me.heads[0], "0" * 40],
             "raw": ["true", "false"],
             "since": ["7d", "2020-01-01", "never"],

@@ -79,7 +79,8 @@ def builder(env: ServedEnvironment) -> RequestBuilder:
 
 def _make_query(route: ApiRoute) -> str:
     if "q" in route.query:
-        return "?q=pump&n=100" if "n" in route.query else "?q=pump"
+        at = "&at=HEAD" if "at" in route.query else ""
+        return f"?q=pump&n=100{at}" if "n" in route.query else "?q=pump"
     return "?path=Home" if route.path.endswith("similar") else ""
 
 

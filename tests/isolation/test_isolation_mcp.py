@@ -20,6 +20,7 @@ CANARY, SECRET = "betacanary", "hiddenbeta"
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"query": CANARY, "n": 100},
     "ask": {"query": CANARY},
+    "search_past": {"query": CANARY, "at": "HEAD", "n": 100},
     "fetch": {"id": "Home"},
     "read_page": {"paths": ["Home", f"{SECRET}/Page"]},
     "list_pages": {},

@@ -12,6 +12,7 @@ from wikiholt.search.index_reader import KeywordScores
 from wikiholt.search.query import Query
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.bm25 import compute_idf, compute_max_score
+from wikiholt.text.compounds import RelatedTerms
 
 PAGE_COUNT = 50
 LONG_PAGE = 7
@@ -51,7 +52,7 @@ def compute(
     identifiers: tuple[str, ...] = (),
     related: tuple[str, ...] = (),
 ) -> dict[int, float]:
-    found = Query(SearchRequest("typed"), query, identifiers=identifiers, related_terms=related)
+    found = Query(SearchRequest("typed"), query, identifiers=identifiers, related_terms=RelatedTerms(related))
     return compute_shares(scores or SCORES, found)
 
 
@@ -151,3 +152,13 @@ def test_shares_of_a_query_with_related_terms_are_in_order() -> None:
     shares = compute(KeywordQuery(("pair",)), related=("pump",))
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
     assert {1, 2, 20} <= set(shares)
+
+
+def test_compounds_that_begin_with_a_word_count_less_than_those_that_end_with_it() -> None:
+    query, request = KeywordQuery(("pair",)), SearchRequest("typed")
+    close, longer = (
+        compute_shares(SCORES, Query(request, query, related_terms=related))
+        for related in (RelatedTerms(("pump",)), RelatedTerms((), ("pump",)))
+    )
+    assert longer[20] == pytest.approx(0.4 * close[20])
+    assert longer[20] > 0

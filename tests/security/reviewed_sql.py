@@ -102,7 +102,6 @@ _BY_MODULE = {
     "wikis/home_tables.py": (
         "execute(_convert_placeholders(statement))",
         "execute(copy)",
-        "execute(statement)",
     ),
     "wikis/query_log_table.py": ("', '.join('?' * len(_FIELDS))", "execute(statement)", "newest"),
     "wikis/registry_store.py": ("column", "columns", "execute(statement)", "placeholders", "table", "tail"),

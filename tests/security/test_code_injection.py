@@ -17,6 +17,7 @@ STATIC = SRC / "interfaces" / "web" / "static"
 STARTS_PROGRAMS = {
     "git/process.py": "git, for all reads and writes of a repository",
     "git/remote.py": "git on the network, with limits of its own",
+    "git/vector_ref.py": "git with the credentials of the user; a constant script limits its files",
     "api/doctor.py": "git --version",
     "index/chroma/server.py": "Python, for the child in which Chroma runs",
     "documents/conversion.py": "reads a document in a process of its own",

@@ -14,11 +14,13 @@ from typing import ClassVar
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from tests.support.served_application import serve_application
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import wait_until
-from wikiholt.interfaces.cli.http_server import TimeoutProtocol
+from wikiholt.interfaces.cli.http_server import MAX_HEAD_BYTES, TimeoutProtocol
 from wikiholt.interfaces.cli.log_output import SafeFormatter
 
 WRITES = (
@@ -141,6 +143,41 @@ def test_an_incomplete_request_times_out(tmp_path: Path, beginning: bytes) -> No
         received = read_until_closed(slow)
         assert received.count(b"HTTP/1.1 200") <= beginning.count(b"\r\n\r\nGET"), "only a complete request is answered"
         wait_until(lambda: answers(port))
+
+
+def test_a_head_of_any_size_is_not_kept_in_memory(tmp_path: Path) -> None:
+    beginnings = [b"GET /healthz", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "]
+    chunked = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    beginnings.append(chunked + b"1\r\nx\r\n0\r\nX-Long: ")
+    with serve_application(tmp_path) as served, run_server(served.app, http=TimeoutProtocol, ws="none") as url:
+        for beginning in beginnings:
+            with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=60) as client:
+                sent = 0
+                with suppress(ConnectionError):
+                    client.sendall(beginning)
+                    while sent < 100 * MAX_HEAD_BYTES:
+                        sent += client.send(b"x" * MAX_HEAD_BYTES)
+                assert sent < 100 * MAX_HEAD_BYTES, "the connection is closed"
+        assert httpx.get(f"{url}/healthz", headers={"X-Long": "x" * (MAX_HEAD_BYTES // 2)}).status_code == 200
+
+
+def test_fields_after_a_body_are_no_headers() -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        seen.extend(scope["headers"])
+        await PlainTextResponse("read")(scope, receive, send)
+
+    with (
+        run_server(app, http=TimeoutProtocol, ws="none") as url,
+        socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=60) as client,
+    ):
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+        client.sendall(b"1\r\nx\r\n0\r\nX-Forwarded-User: admin\r\n\r\n")
+        assert read_until_closed(client).endswith(b"read")
+    assert [name for name, _ in seen] == [b"host", b"transfer-encoding", b"connection"]
 
 
 def test_connections_beyond_the_limit_are_closed_and_later_ones_accepted(tmp_path: Path) -> None:

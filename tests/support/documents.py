@@ -52,6 +52,17 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
+def make_picture(text: str = "", kind: str = "PNG", size: tuple[int, int] = (60, 30)) -> bytes:
+    """A picture of a text in black on white, or a PDF with this picture. Without a text it is a gray area."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.new("RGB", size, "white" if text else "gray")
+    ImageDraw.Draw(picture).text((12, 20), text, fill="black", font=ImageFont.load_default(28))
+    out = BytesIO()
+    picture.save(out, kind)
+    return out.getvalue()
+
+
 def make_archive(members: Mapping[str, str | bytes]) -> bytes:
     """A zip archive with these members."""
     out = BytesIO()

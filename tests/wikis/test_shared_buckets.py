@@ -70,7 +70,7 @@ def test_kinds_do_not_share_buckets(table: BucketTable) -> None:
 
 
 def test_two_limiters_count_together(table: BucketTable) -> None:
-    limiters = [RateLimiter(1, 1, shared_buckets=table.open_buckets) for _ in range(2)]
+    limiters = [RateLimiter(1, 1, table=table) for _ in range(2)]
     for number in range(int(SIZE.capacity)):
         limiters[number % 2].check("the-key", "")
     for limiter in limiters:

@@ -12,7 +12,6 @@ from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.sqlite.faiss_codes import make_codes_choice
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.wikis.query_log_table import QueryLogTable
-from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, open_no_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry, SharedTables
 from wikiholt.wikis.registry_store import LeftoverData
 from wikiholt.wikis.sqlite_query_log import SqliteQueryLog
@@ -37,8 +36,6 @@ class Backend:
     open_copy: Callable[[WikiIndex], "LocalCopy | None"] = lambda _: None
     """Opens this node's copy of an index; None if the index itself is searched."""
     databases: DatabaseAdmin | None = None
-    open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets
-    """Opens the shared rate-limit buckets; None if each process counts its own requests."""
     open_assignments: Callable[[], NodeAssignments | None] = lambda: None
     """Opens the assignment of wikis to nodes; None if there is only one node."""
 
@@ -72,9 +69,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     from wikiholt.wikis import home_tables  # noqa: PLC0415
     from wikiholt.wikis.postgres_query_log import PostgresQueryLog  # noqa: PLC0415
 
-    catalog = Catalog(
-        settings.store, (home_tables.REGISTRY_TABLES, home_tables.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
-    )
+    catalog = Catalog(settings.store, (home_tables.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES))
     pool = ConnectionPool(settings.postgres_connections, primaries=catalog.pool.primaries)
     processes = settings.serve_workers + (settings.serve_workers > 1)  # with several workers, the scheduler is another
     # Separate from the indexes of the file store. It contains caches and mirrors, which are deleted with the wiki.
@@ -105,7 +100,6 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         open_copy=store.open_copy if settings.vectors != "store" else lambda _: None,
         databases=PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
-        open_buckets=lambda kind, size: home_tables.PostgresBuckets(catalog, kind, size),
         open_assignments=lambda: assignments.PostgresAssignments(
             catalog, settings.postgres_lease, settings.postgres_connections * processes
         ),

@@ -47,14 +47,21 @@ from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
+from wikiholt.text.language_names import DEFAULT_LANGUAGE
 from wikiholt.text.markdown import AnchorStyle
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
+from wikiholt.text.page_names import (
+    CODE_EXTENSIONS,
+    MARKDOWN_EXTENSIONS,
+    PAGE_EXTENSIONS,
+    PICTURE_EXTENSIONS,
+    get_file_extensions,
+)
 from wikiholt.wikis.access import AccessPolicy, Grant
 from wikiholt.wikis.handle import WikiHandle
-from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
+from wikiholt.wikis.live_index import Components, SearchLoad, ViewLimits, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, open_no_buckets
+from wikiholt.wikis.rate_limit import BucketTable, RateLimiter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import WikiSession
@@ -104,6 +111,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         reranking=build_reranking(settings),
         answer_writer=build_answer_writer(settings),
         identity=make_identity_getter(settings),
+        view_limits=ViewLimits(settings.past_views, settings.past_max_bytes),
         search_load=SearchLoad((settings.threads or count_available_cores()) // 2),
     )
     return WikiService(
@@ -181,7 +189,7 @@ class WorkerParts:
     """What a worker process shares with the other processes of its service."""
 
     assignments: NodeAssignments
-    open_buckets: Callable[[str, BucketSize], TokenBuckets | None]
+    buckets: BucketTable
     get_counters: "Callable[[], SchedulerCounters]"
 
 
@@ -204,16 +212,16 @@ def open_application(
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    open_buckets = backend.open_buckets if backend else open_no_buckets
     if worker is not None:
         assignments: NodeAssignments | None = worker.assignments
-        open_buckets = open_buckets if settings.store else worker.open_buckets
     else:
         assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     scheduler = _build_scheduler(
         settings, roots, service, only_slug, assignments, publishes_state=publishes_state, on_demand=on_demand
     )
     service.listen_for_damage(scheduler.request_repair)
+    if only_slug is None and not on_demand:
+        service.registry.follow(settings.postgres_registry_age)
     return Application(
         service=service,
         access=AccessPolicy(
@@ -228,7 +236,7 @@ def open_application(
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,
             settings.limit_address_per_minute,
-            shared_buckets=open_buckets,
+            table=worker.buckets if worker is not None else None,
         ),
         scheduler=scheduler,
         settings=settings,
@@ -330,19 +338,25 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     """The configuration of a wiki: its own settings, with the general settings as defaults."""
     own = WikiSettings.parse(wiki.settings)
     dialect = _get_dialect(own, settings)
+    language, others = own.language or settings.language, own.languages or settings.languages
+    # In Otterwiki, text that is not Markdown is attached to a page.
+    texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
+    extensions = (*texts, *get_file_extensions(own.files))
+    _require_readers(extensions)
+    reads_pictures = not set(PICTURE_EXTENSIONS).isdisjoint(extensions)
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
-        language=join_languages(own.language or settings.language, own.languages or settings.languages),
+        language=join_languages(DEFAULT_LANGUAGE if language == AUTO else language, others),
+        # Who lists further languages wants these.
+        detects_languages=language == AUTO and not others,
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,
         dialect=dialect or GFM,
         detects_dialect=dialect is None,
+        reads_pictures=reads_pictures,
     )
-    # In Otterwiki, text that is not Markdown is attached to a page.
-    texts = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
-    extensions = (*texts, *get_file_extensions(own.files))
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":
@@ -359,6 +373,15 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
     writes_answers = own.ask_model == "true" if own.ask_model else settings.ask_every_wiki
     url, checks = own.url or settings.url, settings.search_stale_check
     return WikiConfig(source, pipeline, url, checks, logs, rules, own.synonyms, writes_answers)
+
+
+def _require_readers(extensions: Sequence[str]) -> None:
+    """Raise MissingDependency if files with these extensions need a library that is not installed."""
+    readers = (("code", CODE_EXTENSIONS, "tree_sitter"), ("pictures", PICTURE_EXTENSIONS, "rapidocr"))
+    for kind, needing, library in readers:
+        if not set(needing).isdisjoint(extensions) and importlib.util.find_spec(library) is None:
+            message = f"The setting files names {kind}, but {library} is not installed."
+            raise MissingDependency(message, hint=make_extra_hint("ocr" if kind == "pictures" else kind))
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

@@ -125,6 +125,9 @@ def check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
             advice = "let the standby confirm: see docs/scale.md#failover" if is_home else ""
             yield CheckResult(subject, not is_home, status.replication_fault + note, advice)
         yield from _check_wiki_login(databases, status)
+    if all(status.error or not status.open or status.wikis >= status.max_wikis for status in statuses):
+        advice = "`wikiholt database add` adds a database (docs/scale.md#cells)"
+        yield CheckResult("databases", False, "no database has room for a new wiki", advice)
     if unfinished:
         detail = f"leftovers of unfinished moves: {len(unfinished)}"
         yield CheckResult("databases", False, detail, "if no move is running, `wikiholt database sweep` deletes them")

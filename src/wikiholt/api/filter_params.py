@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wikiholt.api.documents.common import parse_since
+from wikiholt.domain.dates import parse_since
 from wikiholt.domain.search import PageFilter
+from wikiholt.text.language_names import parse_language
 from wikiholt.text.properties import CONDITION_PATTERN, parse_condition
 
 
@@ -37,7 +38,7 @@ FILTER_PARAMS = (
     FilterParam(
         "tags",
         "tag",
-        description="Only pages with all of these tags.",
+        description="Only pages with all these tags.",
         option="--tag",
         metavar="TAG",
         help="only with this tag; repeatable",
@@ -46,7 +47,7 @@ FILTER_PARAMS = (
     FilterParam(
         "categories",
         "category",
-        description="Only pages in one of these categories.",
+        description="Only pages in these categories.",
         option="--category",
         metavar="NAME",
         help="only in this category; repeatable",
@@ -55,7 +56,7 @@ FILTER_PARAMS = (
     FilterParam(
         "path_prefix",
         "prefix",
-        description="Only pages at or below this path; names of folders must be complete, in the same case.",
+        description="Only pages at or below this path, in the same case.",
         option="--path",
         metavar="PREFIX",
         help="only pages at or below this path",
@@ -63,7 +64,7 @@ FILTER_PARAMS = (
     FilterParam(
         "updated_since",
         "since",
-        description="Only pages changed since: 2026-05-31, a date with time, yesterday, or 7d, 12h, 3w ago.",
+        description="Only pages changed since: 2026-05-31, yesterday, 7d.",
         option="--since",
         metavar="WHEN",
         help="only pages updated since a date (2024-05-31), yesterday, 7d, 12h, 3w or '2 weeks ago'",
@@ -74,14 +75,23 @@ FILTER_PARAMS = (
     FilterParam(
         "properties",
         "where",
-        description="Only pages whose frontmatter matches all of these: status=draft, priority>=3, "
-        "due<2026-01-01, owner!=ann.",
+        description="Only pages whose frontmatter matches all: status=draft, priority>=3, due<2026-01-01.",
         option="--where",
         metavar="CONDITION",
         help="only pages whose frontmatter matches: status=draft, 'priority>=3', 'due<2026-01-01'; repeatable",
         is_list=True,
         parse=parse_condition,
         pattern=CONDITION_PATTERN,
+    ),
+    FilterParam(
+        "languages",
+        "language",
+        description="Only pages in these languages: de.",
+        option="--language",
+        metavar="NAME",
+        help="only pages in this language: de, german; repeatable",
+        is_list=True,
+        parse=parse_language,
     ),
 )
 

@@ -10,7 +10,7 @@ from wikiholt.api.doctor import CheckResult
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import IndexMissing, WikiholtError
+from wikiholt.errors import DatabaseUnavailable, IndexMissing, WikiholtError
 from wikiholt.index.keywords.keyword_file import read_keyword_file_owner
 from wikiholt.index.sqlite.schema import get_owner
 from wikiholt.index.sqlite.vector_file import read_vector_header
@@ -33,9 +33,9 @@ def check_isolation(service: WikiService, slug: str) -> list[CheckResult]:
     subject = f"wiki {slug}"
     try:
         checks = list(_list_checks(service, service.registry.get(slug)))
+        faults = [(name, fault) for name, find_fault in checks if (fault := _run_check(find_fault))]
     except WikiholtError as error:
         return [CheckResult(subject, False, error.message, error.hint)]
-    faults = [(name, fault) for name, find_fault in checks if (fault := _run_check(find_fault))]
     if not faults:
         return [CheckResult(subject, True, f"all its data is its own ({len(checks)} checks)")]
     return [CheckResult(subject, False, f"{name}: {fault}", _ADVICE) for name, fault in faults]
@@ -46,6 +46,8 @@ def _run_check(find_fault: Callable[[], str]) -> str:
         return find_fault()
     except FileNotFoundError:
         return ""  # a running service has removed it
+    except DatabaseUnavailable:  # no sign of a leak
+        raise
     except WikiholtError as error:
         return error.message
     except (OSError, sqlite3.Error) as error:
@@ -60,13 +62,15 @@ def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     databases = service.components.databases
     if databases is not None:
         yield "rights in PostgreSQL", partial(_check_roles, databases, wiki)
+        yield "other databases", partial(_check_strays, databases, wiki)
     for backup in handle.backups.list():
         yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
     directory = store.get_directory(wiki.id)
-    for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+    views = directory.glob(f"past/*/{wiki.id}/*")
+    for file in sorted([*directory.iterdir(), *views]) if directory.is_dir() else ():
         get_file_owner = _choose_reader(file.name)
         if get_file_owner is not None:
-            yield file.name, partial(_check_file, file, get_file_owner, wiki)
+            yield str(file.relative_to(directory)), partial(_check_file, file, get_file_owner, wiki)
 
 
 def _check_rows(handle: WikiHandle) -> str:
@@ -80,6 +84,11 @@ def _check_rows(handle: WikiHandle) -> str:
 def _check_roles(databases: DatabaseAdmin, wiki: Wiki) -> str:
     roles = databases.list_unexpected_roles(wiki.id)
     return f"other roles can use its schema or its role: {', '.join(roles)}" if roles else ""
+
+
+def _check_strays(databases: DatabaseAdmin, wiki: Wiki) -> str:
+    strays = databases.find_strays(wiki.id)
+    return f"its schema is also in {', '.join(strays)}, where nothing reads or updates it" if strays else ""
 
 
 def _choose_reader(name: str) -> Callable[[Path], str] | None:

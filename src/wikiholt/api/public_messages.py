@@ -25,6 +25,7 @@ from wikiholt.errors import (
     SourceError,
     StorageError,
     SyncFailed,
+    ViewPending,
     WikiholtError,
     WikiNotFound,
 )
@@ -54,6 +55,7 @@ _PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
         f"Try again later, or use a key. {OPERATOR_HINT}",
     ),
     MissingDependency: ("An optional dependency of the service is not installed.", OPERATOR_HINT),
+    ViewPending: ("The wiki at this commit is being indexed.", "Try again in a few seconds."),
     WikiholtError: ("Internal error.", OPERATOR_HINT),
 }
 _COMMAND_PATTERN = re.compile(r"\bwikiholt (?!mcp\b)[a-z]")

@@ -37,8 +37,15 @@ class MarkdownWriter:
             prefix + escape("\n".join(line.strip() for line in text.split("\n") if line.strip())), bool(text.strip())
         )
 
-    def add_code(self, text: str) -> None:
-        self._add("``````\n" + _CONTROL.sub("", text.strip("\n")) + "\n``````", bool(text.strip()))
+    def add_name(self, level: int, name: str) -> None:
+        """Add a heading that is a name in source code."""
+        self._blocks.append(f"{'#' * min(max(level, 1), 6)} `{' '.join(name.replace('`', '').split())[:200]}`")
+
+    def add_code(self, text: str, info: str = "") -> None:
+        longest = max(map(len, re.findall("`{6,}", text)), default=5)
+        fence = "`" * (longest + 1)
+        shown = text if info else text.strip("\n")
+        self._add(f"{fence}{info}\n" + _CONTROL.sub("", shown) + f"\n{fence}", bool(text.strip()))
 
     def add_rows(self, rows: list[list[str]]) -> None:
         """Add a table; its first row is the header."""

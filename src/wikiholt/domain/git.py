@@ -59,6 +59,23 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class PastCommit:
+    """A commit of the repository, by the name that a caller gave it; `date` is the committer date."""
+
+    name: str
+    revision: str
+    date: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LaterFile:
+    """What became of a file after a commit: where it is now, or else the commit that removed it, if that is known."""
+
+    file: str | None
+    removal: Commit | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """One commit of the wiki, with the page files it touched."""
 

@@ -12,7 +12,9 @@ from wikiholt.domain.git import (
     FileEdit,
     FileHistories,
     FileVersion,
+    LaterFile,
     LogEntry,
+    PastCommit,
     TreeChange,
     TreeEntry,
 )
@@ -88,8 +90,11 @@ class Source(Protocol):
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
         """The entry of a page file at the revision, or None if there is no such page. Cheap in any wiki."""
 
-    def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The files directly in a folder (empty for the root) that are not pages, by name; none if it is missing."""
+    def list_attached_files(self, folder: str, revision: str, *, hidden: bool = False) -> Mapping[str, AttachedFile]:
+        """The files directly in a folder (empty for the root) that are not pages, by name; none if it is missing.
+
+        A folder whose name begins with a dot has none, unless `hidden` is set.
+        """
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, following renames; empty for an unknown file."""
@@ -118,6 +123,22 @@ class Source(Protocol):
 
     def check_readable(self) -> None:
         """Raise the error that keeps the pages from being read. A source without commits is accepted."""
+
+    def open_past(self) -> "Past":
+        """The past of the pages. Raises InvalidSource if the source has none."""
+
+
+class Past(Protocol):
+    """The commits of a source before HEAD."""
+
+    def find_commit(self, name: str) -> PastCommit:
+        """The commit of a tag, a branch, a commit id or a date. Raises RevisionNotFound."""
+
+    def pin(self, commit: str) -> Source:
+        """The same source, which nobody writes, with this commit as HEAD."""
+
+    def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
+        """What became of those of these files of a commit that differ at HEAD."""
 
 
 class SourceWatcher(Protocol):

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.errors import InvalidQuery
 
 MAX_FILTER_VALUES = 50
@@ -62,6 +63,8 @@ class PageFilter:
     path_prefix: str = ""
     updated_since: datetime | None = None
     properties: tuple[PropertyCondition, ...] = ()
+    languages: tuple[str, ...] = ()
+    """Languages of pages, one of which a page has; see `text.language_names`."""
     titles: tuple[str, ...] = ()
     """Texts that a name of the page contains, ignoring case and accents."""
     path_key: str = ""
@@ -84,7 +87,12 @@ class PageFilter:
 
     def _validate_values(self) -> None:
         properties = tuple(text for condition in self.properties for text in (condition.name, condition.text))
-        lists = (("tags", self.tags), ("categories", self.categories), ("conditions", self.properties))
+        lists: tuple[tuple[str, tuple[object, ...]], ...] = (
+            ("tags", self.tags),
+            ("categories", self.categories),
+            ("conditions", self.properties),
+            ("languages", self.languages),
+        )
         for label, values in lists:
             if len(values) > MAX_FILTER_VALUES:
                 raise InvalidQuery(f"the filter names {len(values)} {label}", hint=f"use at most {MAX_FILTER_VALUES}")
@@ -92,6 +100,7 @@ class PageFilter:
             ("tag", self.tags),
             ("category", self.categories),
             ("path", (self.path_prefix,)),
+            ("language", self.languages),
             ("title", (*self.titles, self.path_key)),
             ("property", properties),
         ):
@@ -266,6 +275,8 @@ class Hit:
     """Why it is there, if the request asks for it."""
     also_on: tuple[PassagePlace, ...] = ()
     """Pages further down whose passages are nearly the same, if the request collapses them."""
+    later: LaterFile | None = None
+    """What became of the file of a page of the past; None if it is the same today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +331,8 @@ class SearchResult:
     """The share of the passages that are found by their meaning. Below 1, no hit has a confidence."""
     seconds_left: float | None = None
     """The time until all are; None if it is unknown."""
+    at: PastCommit | None = None
+    """The commit of a search in the past."""
 
 
 # Query log.

@@ -170,6 +170,12 @@ class WikiIndex(VectorSource, Protocol):
     def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         """The values to filter by among the pages that match, and those of these frontmatter properties."""
 
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        """The first number in one of these frontmatter properties of each page that has one, by path."""
+
+    def count_languages(self) -> Mapping[str, int]:
+        """The number of pages in each language, the most frequent first; no hidden ones."""
+
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         """The pages whose frontmatter changes their place among the hits, by path; no hidden ones."""
 
@@ -296,20 +302,26 @@ class DatabaseAdmin(Protocol):
     def finish_move(self, wiki_id: str) -> None:
         """Remove the data left by an interrupted move. Raises Busy while the wiki is being moved."""
 
-    def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
-        """Set up a database and open it for new wikis. Raises InvalidSetting and DatabaseUnavailable."""
+    def add(self, name: str, address: str, weight: float, max_wikis: int = ...) -> DatabaseStatus:
+        """Set up a database and open it for up to `max_wikis` wikis. Raises InvalidSetting and DatabaseUnavailable."""
 
     def remove(self, name: str) -> None:
         """Unregister a database without changing its data. Raises Conflict while it has wikis."""
 
-    def set_open(self, name: str, *, accept_new: bool) -> None:
-        """Set whether the database accepts new wikis."""
+    def set_open(self, name: str, *, accept_new: bool, max_wikis: int | None = None) -> None:
+        """Set whether the database accepts new wikis, and how many it may have."""
 
     def get_database_name(self, wiki_id: str) -> str | None:
         """The name of a wiki's database; None if it has no index yet."""
 
-    def move(self, wiki_id: str, to: str) -> bool:
-        """Move a wiki to another database while it serves searches; returns False if it is already there."""
+    def find_strays(self, wiki_id: str) -> Sequence[str]:
+        """The databases that have data of a wiki which is placed in another one."""
+
+    def move(self, wiki_id: str, to: str, max_mb_per_s: float = ...) -> bool:
+        """Move a wiki to another database while it serves searches; returns False if it is already there.
+
+        Raises Conflict if that database is full.
+        """
 
     def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
         """Remove local caches and mirrors of all wikis except these.

@@ -50,6 +50,8 @@ class Scope(StrEnum):
     """What a key grants; each scope includes the ones before it."""
 
     READ = "read"
+    PAST = "past"
+    """Also search the wiki as it was, with what was removed."""
     WRITE = "write"
     ADMIN = "admin"
 
@@ -79,6 +81,10 @@ HOME_DATABASE = "home"
 """The database of the setting `store`, with the registry."""
 
 
+MAX_WIKIS = 10_000
+"""How many wikis a database may have unless another limit is set. More were not measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
     """The status of one database. `address` has no secrets; `error` says why the database did not answer, if so."""
@@ -89,6 +95,7 @@ class DatabaseStatus:
     """Whether the database accepts new wikis."""
     weight: float
     wikis: int
+    max_wikis: int
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""

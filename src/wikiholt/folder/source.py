@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 from wikiholt.domain.git import (
     AttachedFile,
@@ -223,7 +224,13 @@ class DirectorySource:
         files = (file for file, _ in self._walk(build_matcher(_SKIPPED_DIRECTORIES)))
         return count_ignored(self._ignore, filter(self._files.has_page_name, files))
 
-    def list_attached_files(self, folder: str, revision: str) -> dict[str, AttachedFile]:  # noqa: ARG002
+    def list_attached_files(
+        self,
+        folder: str,
+        revision: str,  # noqa: ARG002
+        *,
+        hidden: bool = False,
+    ) -> dict[str, AttachedFile]:
         """The attachable files in a directory on disk now, by name."""
         if "\0" in folder or "\\" in folder or (folder and not {"", ".", ".."}.isdisjoint(folder.split("/"))):
             return {}
@@ -231,7 +238,9 @@ class DirectorySource:
         for name in list_names(self._root, folder):
             file = f"{folder}/{name}" if folder else name
             is_text = not any("\ud800" <= char <= "\udfff" for char in name) and "\\" not in name
-            if is_text and self._files.is_attachable(file) and (stamp := find_stamp(self._root, file)) is not None:
+            if not is_text or not self._files.is_attachable(file, hidden=hidden):
+                continue
+            if (stamp := find_stamp(self._root, file)) is not None:
                 files[name] = AttachedFile(make_attachment_id(stamp, file), stamp.size)
         return files
 
@@ -314,6 +323,13 @@ class DirectorySource:
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:  # noqa: ARG002
         return {}
+
+    def open_past(self) -> NoReturn:
+        """Always raises InvalidSource: nobody keeps what the files were before."""
+        raise InvalidSource(
+            "This wiki is a directory without git, so it has no past.",
+            hint="Put it under version control with `git init`, commit the pages, and add it again.",
+        )
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:  # noqa: ARG002
         return []

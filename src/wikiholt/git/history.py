@@ -126,6 +126,18 @@ def _read_file_commits(
         return commits, process.wait() == 0
 
 
+def read_last_deletion(git: GitRunner, file: str, since: str, revision: str) -> Commit | None:
+    """The newest commit after `since` that removed the file; None if there is none."""
+    options = ("-z", "--raw", "-c", "--no-renames", "--diff-filter=D", "-1", "--no-notes", _NO_SUBMODULES)
+    with git.start("log", *options, _HEADER_FORMAT, f"{since}..{revision}", "--", file) as process:
+        for token, is_file in _iter_tokens(_iter_fields(process, _MAX_LOG_BYTES)):
+            if not is_file:
+                return _parse_commit(token)
+        if process.wait() != 0:
+            raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Check it with `git fsck`.")
+    return None
+
+
 def read_page_log(
     git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int, *, all_commits: bool = False
 ) -> list[LogEntry]:
@@ -372,6 +384,12 @@ def _walk_renames(git: GitRunner, commits: Sequence[str]) -> tuple[list[list[_Re
         return list(similar.values()), True
     exact, _ = _collect_renames(git, "-M100%", commits)
     return list((exact | similar).values()), False
+
+
+def find_renames_of_commit(git: GitRunner, commit: str) -> dict[str, str]:
+    """The new names of the files that a commit renamed, by their old names."""
+    found, _ = _collect_renames(git, "-M", ("--no-walk", commit))
+    return {rename.old: rename.new for rename in found.get(commit, ()) if rename.old}
 
 
 def _collect_renames(git: GitRunner, similarity: str, commits: Sequence[str]) -> tuple[dict[str, list[_Rename]], bool]:

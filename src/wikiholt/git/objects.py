@@ -13,7 +13,7 @@ from itertools import islice
 from wikiholt.domain.git import AttachedFile, Blob, EntryKind, TreeChange, TreeEntry
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
 from wikiholt.git.process import GitProcess, GitRunner
-from wikiholt.text.page_names import MARKDOWN_EXTENSIONS
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, is_vendored_code
 
 # 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
@@ -132,15 +132,17 @@ class PageFiles:
         """Whether a file would be a page if nothing were ignored."""
         name = file.rpartition("/")[2].lower()
         # A file named only `.md` would be a page without a name.
-        return name.endswith(self.extensions) and name not in self.extensions
+        return name.endswith(self.extensions) and name not in self.extensions and not is_vendored_code(file)
 
-    def is_attachable(self, file: str) -> bool:
-        """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored.
+    def is_attachable(self, file: str, *, hidden: bool = False) -> bool:
+        """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored. With
+        `hidden`, the folder may be hidden.
 
         Other text can be both a page and an attachment.
         """
         name = file.rpartition("/")[2]
-        return not name.startswith(".") and not name.lower().endswith(MARKDOWN_EXTENSIONS) and not self.is_ignored(file)
+        is_ignored = self.is_ignored_by_user if hidden else self.is_ignored
+        return not name.startswith(".") and not name.lower().endswith(MARKDOWN_EXTENSIONS) and not is_ignored(file)
 
     def is_other(self, file: str) -> bool:
         """Whether a file is no page because of its name, and not because of the settings."""
@@ -236,8 +238,10 @@ def find_entry(git: GitRunner, file: str, revision: str, pages: PageFiles) -> Tr
     return None if kind == b"tree" else TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
 
 
-def read_attached_files(git: GitRunner, directory: str, revision: str, pages: PageFiles) -> dict[str, AttachedFile]:
-    """The attachable files directly in a directory (empty for the root of the wiki).
+def read_attached_files(
+    git: GitRunner, directory: str, revision: str, pages: PageFiles, *, hidden: bool = False
+) -> dict[str, AttachedFile]:
+    """The attachable files directly in a directory (empty for the root of the wiki), which may be `hidden`.
 
     Symlinks, submodules and names that are not UTF-8 are left out.
     """
@@ -253,7 +257,7 @@ def read_attached_files(git: GitRunner, directory: str, revision: str, pages: Pa
         mode, _, blob, size = description.split()
         name = decode_file_name(raw).rpartition("/")[2]
         file = f"{directory}/{name}" if directory else name
-        if mode in _FILE_MODES and "\\" not in name and pages.is_attachable(file):
+        if mode in _FILE_MODES and "\\" not in name and pages.is_attachable(file, hidden=hidden):
             files[name] = AttachedFile(blob.decode(), int(size))
     return files
 

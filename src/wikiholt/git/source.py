@@ -16,7 +16,9 @@ from wikiholt.domain.git import (
     FileEdit,
     FileHistories,
     FileVersion,
+    LaterFile,
     LogEntry,
+    PastCommit,
     TreeChange,
     TreeEntry,
 )
@@ -56,6 +58,7 @@ from wikiholt.git.objects import (
     read_other_files,
     read_tree,
 )
+from wikiholt.git.past import find_commit, trace_file
 from wikiholt.git.process import GitRunner, WaitLimit
 from wikiholt.git.repository import (
     CheckedObjects,
@@ -73,6 +76,7 @@ from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _HEAD_TIMEOUT_S = 10.0
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
+_MAX_TRACED_FILES = 1000
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -238,8 +242,9 @@ class GitSource:
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
         return find_entry(self._open_git(), file, _validate_commit_id(revision), self._page_files)
 
-    def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
+    def list_attached_files(self, folder: str, revision: str, *, hidden: bool = False) -> Mapping[str, AttachedFile]:
+        commit = _validate_commit_id(revision)
+        return read_attached_files(self._open_git(), folder, commit, self._page_files, hidden=hidden)
 
     def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
         """The commits that touched a page, or all of them, newest first; empty in a repository without commits."""
@@ -268,6 +273,9 @@ class GitSource:
             if has_unfinished_write(self._find_location().git_dir) and not stop():
                 self._make_writer().repair()
         return False
+
+    def open_past(self) -> "GitPast":
+        return GitPast(self)
 
     def check_readable(self) -> None:
         """Read the tree at HEAD; raises the error that prevents it. A repository without commits is fine."""
@@ -310,6 +318,73 @@ class GitSource:
             return has_outside_references(self._path, root, self._checked_objects)
         except OSError as error:
             raise make_unreadable_error(self._path, error) from error
+
+
+class PinnedSource(GitSource):
+    """A repository at a commit. Another source keeps it up to date."""
+
+    def __init__(self, source: GitSource, commit: str) -> None:
+        vars(self).update(vars(source))
+        self._commit = _validate_commit_id(commit)
+
+    def get_head(self) -> str:
+        return self._commit
+
+    def get_head_and_probe(self) -> tuple[str, None]:
+        return self._commit, None
+
+    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:  # noqa: ARG002
+        return False
+
+    def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:  # noqa: ARG002
+        """Always raises NotWritable."""
+        raise NotWritable("The past cannot be changed.", hint="Write the page as it is today.")
+
+
+class GitPast:
+    """The past of a repository. Safe to use from many threads."""
+
+    def __init__(self, source: GitSource) -> None:
+        self._source = source
+        self._traced: dict[tuple[str, str, str], LaterFile] = {}
+        self._changes: tuple[tuple[str, str], Mapping[str, TreeChange]] | None = None
+
+    def find_commit(self, name: str) -> PastCommit:
+        source = self._source
+        return find_commit(source._open_git(), name, source.get_head(), is_shallow=source._is_shallow())
+
+    def pin(self, commit: str) -> PinnedSource:
+        return PinnedSource(self._source, commit)
+
+    def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
+        head = self._source.get_head()
+        changes = self._read_changes(commit, head)
+        return {file: self._trace(changes[file], commit, head) for file in files if file in changes}
+
+    def _read_changes(self, commit: str, head: str) -> Mapping[str, TreeChange]:
+        """The page files that differ between a commit and HEAD. The last ones are remembered."""
+        if self._changes is None or self._changes[0] != (commit, head):
+            changes = self._source.get_changes(commit, head)
+            if changes is None:  # a name is ambiguous
+                old, new = self._source.read_tree(commit), self._source.read_tree(head)
+                changes = [TreeChange(f, old[f], new.get(f)) for f in old if new.get(f) != old[f]]
+            self._changes = (commit, head), {change.file: change for change in changes}
+        return self._changes[1]
+
+    def _trace(self, change: TreeChange, commit: str, head: str) -> LaterFile:
+        if change.new is not None:
+            return LaterFile(change.file)
+        place = (change.file, commit, head)
+        if place not in self._traced:
+            if len(self._traced) >= _MAX_TRACED_FILES:
+                self._traced.clear()
+            self._traced[place] = self._trace_removed(*place)
+        return self._traced[place]
+
+    def _trace_removed(self, file: str, commit: str, head: str) -> LaterFile:
+        pages = self._source._page_files
+        name, removal = trace_file(self._source._open_git(), pages.to_repository_path(file), commit, head)
+        return LaterFile(pages.to_page_file(name) if name is not None else None, removal)
 
 
 def make_page_files(subdirectory: str, extensions: Sequence[str], ignore: Sequence[str]) -> PageFiles:

@@ -14,7 +14,7 @@ from wikiholt.text.bm25 import build_name_terms
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import UPDATED_KEYS, split_frontmatter, to_utc
 from wikiholt.text.links import LinkResolution, depends_on_file, resolve_link_paths
-from wikiholt.text.page_names import get_extension, get_page_path, make_page_name
+from wikiholt.text.page_names import get_extension, get_page_path, is_code, make_page_name
 from wikiholt.text.page_parser import get_title
 
 
@@ -60,7 +60,9 @@ def _may_move(pipeline: TextPipeline, file: str, old_file: str) -> bool:
     """Whether the text is read alike at both files, its metadata is in the frontmatter, and neither is hidden."""
     return (
         get_extension(file) == get_extension(old_file)
+        and not is_code(file)
         and not pipeline.dialect.has_note_markup
+        and not pipeline.dialect.has_routes
         and len(split_languages(pipeline.language)) == 1
         and not pipeline.is_hidden(file)
         and not pipeline.is_hidden(old_file)

@@ -29,7 +29,7 @@ from wikiholt.index.rows import (
     translate_damage,
 )
 from wikiholt.text.links import fold_path, get_last_part, get_other_names
-from wikiholt.text.properties import fold_pinned_query, fold_tag, fold_title, iter_property_values
+from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_tag, fold_title, iter_property_values
 
 SQLITE_SCHEMA_VERSION = 6
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
@@ -154,6 +154,9 @@ def to_stored_page(row: Row) -> StoredPage:
     )
 
 
+LANGUAGE_COUNTS = """SELECT language, count(*) FROM {} WHERE hidden = 0 AND language IS NOT NULL
+GROUP BY language ORDER BY 2 DESC, 1"""
+PAGE_PROPERTIES = "SELECT path, properties FROM {} WHERE properties <> '{{}}'"
 ORDER_COLUMNS = "id, boost, pins"
 """The columns of `to_order_override`."""
 HAS_ALIAS = "alias_keys <> '[]'"
@@ -197,6 +200,20 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
         "boost": float(meta.boost),
         "pins": encode_strings(sorted({fold_pinned_query(pin) for pin in meta.pins})),
     }
+
+
+@translate_damage
+def to_numbers(rows: Iterable[Row], names: Sequence[str]) -> dict[str, float]:
+    """The first number in one of these properties of each page, by path, from rows of `PAGE_PROPERTIES`."""
+    numbers: dict[str, float] = {}
+    for path, encoded in rows:
+        properties = json.loads(encoded)
+        found = (
+            kinds["n"][0] for name in names if (kinds := properties.get(fold_property_name(name))) and "n" in kinds
+        )
+        if (number := next(found, None)) is not None:
+            numbers[path] = number
+    return numbers
 
 
 CONTENTS_COLUMNS = "file, name, hidden, tags, aliases, warnings, properties, chunks"
@@ -351,6 +368,8 @@ class _ClauseBuilder:
                 self._add(f"({column} = ? OR substr({column}, 1, ?) = ?)", prefix, len(prefix) + 1, prefix + "/")
         if where.updated_since is not None:
             self._add("last_updated >= ?", where.updated_since.timestamp())
+        if where.languages:
+            self._add(f"language IN ({', '.join('?' * len(where.languages))})", *where.languages)
         for condition in where.properties:
             self._add_property(condition)
         for title in where.titles:

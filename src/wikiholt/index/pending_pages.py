@@ -1,6 +1,7 @@
 """Pages that are found by their words only: which come first, and how long it takes."""
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,15 @@ from wikiholt.text.links import fold_path
 _WANTED_NOTE = "wanted"
 _MAX_WANTED = 50
 _PAGES_PER_READ = 500
+_BOILERPLATE_NAME = re.compile(
+    r"(licen[cs]e|copying|notice|code[-_]of[-_]conduct|codeowners|contributors|authors|changelog|summary|toc"
+    r"|_?(sidebar|navbar|footer))([-_.].*)?",
+    re.IGNORECASE,
+)
+"""Names of files that many repositories have, and that say little about their subject."""
+_LISTED_LINE = re.compile(r"\s*(\||([-*+]|\d+\.)\s+\[[^\]]*\](\([^)]*\)|\])?\s*$)")
+"""A row of a table, or an item that is only a link."""
+_LISTED_SHARE, _MIN_LINES = 0.9, 10
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -26,7 +36,8 @@ class PendingPages:
 
     @classmethod
     def read(cls, index: WikiIndex) -> "PendingPages":
-        """Read them from the index. Recently changed and much linked pages come first."""
+        """Read them from the index. Recently changed and much linked pages come first, and boilerplate last: licences,
+        navigation, and pages that are only a table or a list of links."""
         page_ids = index.find_pending_page_ids().tolist()
         pages = index.get_pages(page_ids)
         links = Counter(fold_path(link.paths[0]) for link in index.get_links() if link.paths)
@@ -35,13 +46,24 @@ class PendingPages:
         ranks: Counter[int] = Counter()
         for order in (by_links, by_date):
             ranks.update({page_id: place for place, page_id in enumerate(order)})
-        ordered = (pages[page_id] for page_id in sorted(page_ids, key=lambda page_id: ranks[page_id]))
-        lengths = {
-            page_id: sum(len(chunk.text) + len("".join((pages[page_id].name, *chunk.heading_path))) for chunk in chunks)
-            for start in range(0, len(page_ids), _PAGES_PER_READ)
-            for page_id, chunks in index.get_page_chunks(page_ids[start : start + _PAGES_PER_READ]).items()
-        }
-        return cls({page.file: lengths.get(page.page_id, 0) for page in ordered})
+        lengths, boilerplate = dict[int, int](), set[int]()
+        for start in range(0, len(page_ids), _PAGES_PER_READ):
+            for page_id, chunks in index.get_page_chunks(page_ids[start : start + _PAGES_PER_READ]).items():
+                texts = [chunk.text for chunk in chunks]
+                shown = (len("".join((pages[page_id].name, *chunk.heading_path))) for chunk in chunks)
+                lengths[page_id] = sum(map(len, texts)) + sum(shown)
+                if is_boilerplate(pages[page_id].file, "\n".join(texts)):
+                    boilerplate.add(page_id)
+        ordered = sorted(page_ids, key=lambda page_id: (page_id in boilerplate, ranks[page_id]))
+        return cls({pages[page_id].file: lengths.get(page_id, 0) for page_id in ordered})
+
+
+def is_boilerplate(file: str, text: str) -> bool:
+    """Whether few people search for what this page says: its name tells so, or it is a table or a list of links."""
+    if _BOILERPLATE_NAME.fullmatch(file.rpartition("/")[2]):
+        return True
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) >= _MIN_LINES and sum(map(bool, map(_LISTED_LINE.match, lines))) >= _LISTED_SHARE * len(lines)
 
 
 class EmbeddingSpeed:

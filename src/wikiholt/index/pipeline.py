@@ -15,18 +15,20 @@ from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import IndexState, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
-from wikiholt.text.bm25 import build_page_terms
+from wikiholt.text.bm25 import build_page_terms, detect_page_language
 from wikiholt.text.chunks import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, MAX_SAMPLE_PAGES, Dialect, detect_dialect
 from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
+from wikiholt.text.languages import detect_wiki_languages
 from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
-from wikiholt.text.page_names import get_page_path, is_document, is_page_file, make_page_name
+from wikiholt.text.page_names import get_page_path, is_code, is_document, is_page_file, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
+from wikiholt.text.source_lines import to_source_lines
 
-TEXT_VERSION = 15
+TEXT_VERSION = 16
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -80,7 +82,11 @@ class TextPipeline:
     """Patterns of pages that searches never return (see `wikiholt.text.ignore_patterns`)."""
     dialect: Dialect = GFM
     detects_dialect: bool = False
-    """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_dialect_of`)."""
+    """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_detected`)."""
+    detects_languages: bool = False
+    """Whether a sync detects the languages, as the dialect."""
+    reads_pictures: bool = False
+    """Whether the text of pictures is recognized, also of scanned pages of a PDF."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
         settings = {name: getattr(self, name) for name in _SETTING_NAMES}
@@ -91,20 +97,24 @@ class TextPipeline:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
-        settings = _read_settings(recipe)
+        settings = {"reads_pictures": False, **_read_settings(recipe)}
         dialect = DIALECTS.get(settings.get("dialect", ""))
         if settings.pop("text_version", None) != TEXT_VERSION or settings.keys() != _SETTING_NAMES or dialect is None:
             return None
         return cls(**{**settings, "hide": tuple(settings["hide"]), "dialect": dialect})
 
-    def with_dialect_of(self, recipe: Recipe) -> "TextPipeline":
-        """This pipeline with the dialect that was detected for an index, if it detects dialects.
+    def with_detected(self, recipe: Recipe) -> "TextPipeline":
+        """This pipeline with the dialect and the languages that were detected for an index, if it detects them.
 
         The index may be of another version: until it is rebuilt, its pages are still shown in their dialect.
         """
-        settings = _read_settings(recipe) if self.detects_dialect else {}
+        settings, pipeline = _read_settings(recipe), self
         dialect = DIALECTS.get(settings.get("dialect", "")) if settings.get("detects_dialect") else None
-        return replace(self, dialect=dialect) if dialect else self
+        if self.detects_dialect and dialect:
+            pipeline = replace(pipeline, dialect=dialect)
+        if self.detects_languages and settings.get("detects_languages"):
+            pipeline = replace(pipeline, language=settings["language"])
+        return pipeline
 
     def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
         """Parse a page; of a document, its Markdown. Never raises."""
@@ -138,7 +148,7 @@ class TextPipeline:
         data = blob.data or b""
         if not is_document(file):
             return self.parse(file, blob.id, data, task.changed_at)
-        document = convert_document(file, data)
+        document = convert_document(file, data, reads_pictures=self.reads_pictures)
         page = self.parse(file, blob.id, document.text.encode(), task.changed_at)
         if isinstance(page, PageProblem) or not document.warnings:
             return page
@@ -192,6 +202,10 @@ class TextPipeline:
             for chunk in (() if words_only else chunks)
         )
         hashes = tuple(map(hash_text, texts))
+        if is_code(page.file):
+            chunks = to_source_lines(page, chunks)
+        else:
+            page = replace(page, metadata=replace(page.metadata, language=detect_page_language(page, self.language)))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 
     def _get_work_limit(self) -> int:
@@ -259,7 +273,7 @@ def _check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
     return PageProblem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")
 
 
-# Detection of the dialect of a wiki before a sync, if its settings do not name one.
+# Detection of the dialect and the languages of a wiki before a sync, if its settings do not name them.
 
 _MAX_SAMPLE_BYTES = 100_000
 
@@ -292,36 +306,45 @@ class TreeReader:
             self._last = None
 
 
-class DialectDetector:
-    """Detects the dialect of one wiki: in the first sync of a process, and in a small one if its files are others."""
+class PipelineDetector:
+    """Detects the dialect and the languages of one wiki: in the first sync of a process, and in a small wiki if its
+    files are others."""
 
     def __init__(self, source: Source, trees: TreeReader) -> None:
         self._source = source
         self._trees = trees
         self._is_large = False
-        self._last: tuple[tuple[Collection[str], Collection[str]], Dialect] | None = None
+        self._last: tuple[tuple[Collection[str], Collection[str]], TextPipeline] | None = None
         """The pages and the other files of a small wiki at the last detection, and its result."""
 
     def update(self, pipeline: TextPipeline, revision: str, state: IndexState | None) -> TextPipeline:
-        """The pipeline with the dialect of the wiki at this revision, if it detects dialects.
+        """The pipeline with the dialect and the languages of the wiki at this revision, as far as it detects them.
 
         `state` is that of the published index, if it can be read.
         """
-        if not pipeline.detects_dialect or self._is_large:
+        if not (pipeline.detects_dialect or pipeline.detects_languages) or self._is_large:
             return pipeline
         if state is not None:
-            # The indexed dialect stays without clear evidence for another one.
-            pipeline = pipeline.with_dialect_of(state.recipe)
-            if state.revision == revision and _is_detected(state.recipe):
+            # What is indexed stays without clear evidence for something else.
+            pipeline = pipeline.with_detected(state.recipe)
+            if state.revision == revision and _is_detected(state.recipe, pipeline):
                 return pipeline
         tree, other_files = self._trees.read_with_others(revision)
         files = (list(tree), other_files)
-        if self._last == (files, pipeline.dialect):
-            return pipeline  # unless the index has another dialect, because its generation is not complete yet
-        dialect = detect_dialect(map(get_page_path, tree), other_files, self._read_sample(tree), pipeline.dialect)
+        if self._last == (files, pipeline):
+            return pipeline  # unless the index differs, because its generation is not complete yet
+        pages = {file: entry for file, entry in tree.items() if not is_code(file)}
+        texts = list(self._read_sample(pages))
+        if pipeline.detects_dialect:
+            # Source code says which site generator there is, as it does where it is not indexed.
+            others = [*other_files, *filter(is_code, tree)]
+            dialect = detect_dialect(map(get_page_path, pages), others, texts, pipeline.dialect)
+            pipeline = replace(pipeline, dialect=dialect)
+        if pipeline.detects_languages:
+            pipeline = replace(pipeline, language=detect_wiki_languages(texts, pipeline.language))
         self._is_large = len(tree) > MAX_SAMPLE_PAGES
-        self._last = None if self._is_large else (files, dialect)
-        return replace(pipeline, dialect=dialect)
+        self._last = None if self._is_large else (files, pipeline)
+        return pipeline
 
     def _read_sample(self, tree: Mapping[str, TreeEntry]) -> Iterator[str]:
         """The text of some pages, chosen by their names, so that edits hardly change the choice."""
@@ -332,6 +355,11 @@ class DialectDetector:
             yield (blob.data or b"").decode("utf-8", "replace")
 
 
-def _is_detected(recipe: Recipe) -> bool:
+def _is_detected(recipe: Recipe, wanted: TextPipeline) -> bool:
+    """Whether all that this pipeline detects was detected for the index with this recipe."""
     indexed = TextPipeline.from_recipe(recipe)
-    return indexed is not None and indexed.detects_dialect
+    return (
+        indexed is not None
+        and indexed.detects_dialect >= wanted.detects_dialect
+        and indexed.detects_languages >= wanted.detects_languages
+    )

@@ -7,7 +7,7 @@ deleted; the sync fills an empty one from git, with the vectors that are intact.
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -22,6 +22,10 @@ _NOTE_NAME = "health"
 _REPAIR_NOTE = "the index is damaged and is being repaired"
 
 
+OtherVectors = Callable[[], Iterable[Callable[[], WikiIndex | None]]]
+"""Returns functions that open indexes with vectors of the same texts. They raise IndexUnavailable."""
+
+
 class KeptVectors:
     """The intact vectors of a damaged index. What cannot be read counts as missing."""
 
@@ -29,6 +33,8 @@ class KeptVectors:
         self._index = index
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
+        with suppress(IndexUnavailable):
+            return self._index.find_vectors_by_hash(hashes)
         found: dict[bytes, FloatArray] = {}
         for digest in hashes:
             with suppress(IndexUnavailable):
@@ -46,13 +52,16 @@ class IndexRepair:
         store: IndexStore,
         backups: IndexBackups | None = None,
         on_damage: Callable[[], None] = lambda: None,
+        open_others: OtherVectors = tuple,
     ) -> None:
-        """`on_damage` is called when new damage is reported; the wiki then needs a sync."""
+        """`on_damage` is called when new damage is reported; the wiki then needs a sync. `open_others` opens what else
+        has vectors of the wiki's texts."""
         self._wiki_id = wiki_id
         self._slug = slug
         self._store = store
         self._backups = backups
         self._on_damage = on_damage
+        self._open_others = open_others
         self._damage_reported = False
 
     @property
@@ -111,10 +120,10 @@ class IndexRepair:
 
     @contextmanager
     def open_kept_vectors(self, fingerprint: str) -> Iterator[Sequence[VectorSource]]:
-        """The vectors of the last quarantined index and of the newest backup, if they are of this model."""
+        """The vectors of the last quarantined index, of the newest backup and of others, if they are of this model."""
         with ExitStack() as stack:
             sources = []
-            for open_index in (self._open_quarantined, self._open_backup):
+            for open_index in (self._open_quarantined, self._open_backup, *self._open_others()):
                 with suppress(IndexUnavailable):
                     index = open_index()
                     if index is not None:

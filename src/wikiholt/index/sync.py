@@ -31,7 +31,7 @@ from wikiholt.errors import (
 )
 from wikiholt.index.batch import Pause, PauseCheck, SyncPaused, never_pause
 from wikiholt.index.pending_pages import make_wanted_reader
-from wikiholt.index.pipeline import DialectDetector, TextPipeline, TreeReader
+from wikiholt.index.pipeline import PipelineDetector, TextPipeline, TreeReader
 from wikiholt.index.reconciler import (
     RETRY_HINT,
     HistoryWarnings,
@@ -78,7 +78,7 @@ class Syncer:
         self._get_previous_model = get_previous_model
         self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
         self._trees = TreeReader(source)
-        self._dialect_detector = DialectDetector(source, self._trees)
+        self._detector = PipelineDetector(source, self._trees)
         warnings = HistoryWarnings(wiki_id, store)
         self._reconciler = Reconciler(source, self._trees, warnings)
         self._published_reconciler = Reconciler(source, self._trees, warnings)
@@ -139,7 +139,7 @@ class Syncer:
                 published = stack.enter_context(closing(self._store.create(self._wiki_id, recipe)))
             if state is not None and state.recipe != recipe and self._trees.read(revision):
                 return self._build_generation(recipe, revision, published, callbacks, reuse=True)
-            is_new = state is None or state.revision is None
+            is_new = state is None or state.revision is None or bool(state.pending_chunks)
             kept = stack.enter_context(self._repair.open_kept_vectors(recipe.fingerprint)) if is_new else ()
             try:
                 return self._reconciler.reconcile(
@@ -158,8 +158,8 @@ class Syncer:
                 raise
 
     def _update_recipe(self, revision: str, state: IndexState | None) -> Recipe:
-        """The recipe of the configured model, and of the pipeline with the dialect of the wiki."""
-        self._pipeline = self._dialect_detector.update(self._pipeline, revision, state)
+        """The recipe of the configured model, and of the pipeline with the dialect and the languages of the wiki."""
+        self._pipeline = self._detector.update(self._pipeline, revision, state)
         return self._pipeline.build_recipe(self._embedder)
 
     def _rebuild(self, revision: str, callbacks: SyncCallbacks) -> SyncReport:

@@ -16,7 +16,7 @@ from wikiholt.search.query import Query
 from wikiholt.search.ranking import Candidates, TitleMatch, make_candidates, select_first, with_page_evidence
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET
 from wikiholt.search.title_match import score_titles
-from wikiholt.text.bm25 import RELATED_TERM_WEIGHT, compute_max_score, make_name_term
+from wikiholt.text.bm25 import RELATED_TERM_WEIGHTS, compute_max_score, make_name_term
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 """Pages from keyword search, and chunks from vector search, that compete in a search.
@@ -131,11 +131,10 @@ def compute_shares(scores: KeywordScores, query: Query) -> dict[int, float]:
     for variant in query.all_words:
         for page_id, share in _compute_variant_shares(scores, max_scores, variant, query.identifiers).items():
             shares[page_id] = max(shares.get(page_id, 0.0), share)
-    if query.related_terms:
-        best = _sum_max_scores(max_scores, query.words)
-        for hit in scores.search(KeywordQuery(query.related_terms, excluded=query.words.excluded)):
-            share = RELATED_TERM_WEIGHT * hit.score / best if best else 0.0
-            shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + share)
+    best = _sum_max_scores(max_scores, query.words)
+    for terms, weight in zip(query.related_terms, RELATED_TERM_WEIGHTS, strict=True):
+        for hit in scores.search(KeywordQuery(terms, excluded=query.words.excluded)) if terms and best else ():
+            shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + weight * hit.score / best)
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 

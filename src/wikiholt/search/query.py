@@ -19,7 +19,7 @@ from wikiholt.search.reranking import make_missing_error
 from wikiholt.search.spell_check import SpellingCorrector
 from wikiholt.search.synonyms import Synonyms
 from wikiholt.text.analysis import TOKEN_PATTERN
-from wikiholt.text.compounds import find_related_terms, has_compounds
+from wikiholt.text.compounds import RelatedTerms, find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
     QueryVariant,
     build_query_variants,
@@ -56,8 +56,7 @@ class Query:
     """Identifiers that the query contains in parts."""
     synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The words as typed that have synonyms."""
-    related_terms: tuple[str, ...] = ()
-    """Terms of words that are related to words of the query."""
+    related_terms: RelatedTerms = field(default_factory=RelatedTerms)
     lexicon_unavailable: bool = False
     """Whether the lexicon was needed and failed."""
     allowed: IntArray | None = None
@@ -171,33 +170,35 @@ class QueryInterpreter:
         variants = (variant for text in texts for variant in build_query_variants(text, self._language))
         return list(dict.fromkeys(variants))
 
-    def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[tuple[str, ...], bool]:
+    def _find_related(self, text: str, query: KeywordQuery, *, first_parts: bool) -> tuple[RelatedTerms, bool]:
         """Terms related to those of the query, in languages with compounds, and whether the lexicon could tell.
 
         Quoted phrases have none. With `first_parts`, the first part of a compound matches too.
         """
         if query.phrases or not query.terms:
-            return (), True
+            return RelatedTerms(), True
         nouns = find_korean_nouns(text, query, self._language)
 
-        def find_parts() -> tuple[str, ...]:
+        def find_parts() -> RelatedTerms:
             lexicon = self._get_lexicon()
             tokens = get_significant_tokens(text, query, self._language)
-            return (
-                () if lexicon is None else find_related_terms(tokens, self._language, lexicon, first_parts=first_parts)
-            )
+            if lexicon is None:
+                return RelatedTerms()
+            return find_related_terms(tokens, self._language, lexicon, first_parts=first_parts)
 
-        no_parts: tuple[str, ...] = ()
-        parts, is_known = _try_with_lexicon(find_parts, no_parts) if has_compounds(self._language) else ((), True)
-        return tuple(term for term in dict.fromkeys((*nouns, *parts)) if term not in query.terms), is_known
+        parts, is_known = RelatedTerms(), True
+        if has_compounds(self._language):
+            parts, is_known = _try_with_lexicon(find_parts, parts)
+        close = (term for term in dict.fromkeys((*nouns, *parts.close)) if term not in query.terms)
+        return RelatedTerms(tuple(close), tuple(term for term in parts.longer if term not in query.terms)), is_known
 
 
 def _expand(
-    words: KeywordQuery, variants: Sequence[QueryVariant], identifiers: Sequence[str], related: Sequence[str]
+    words: KeywordQuery, variants: Sequence[QueryVariant], identifiers: Sequence[str], related: RelatedTerms
 ) -> KeywordQuery:
     """The words with all other terms that can match a page."""
     variant_terms = (term for variant in variants for term in variant.query.terms)
-    terms = (*related, *identifiers, *variant_terms, *words.terms)
+    terms = (*chain.from_iterable(related), *identifiers, *variant_terms, *words.terms)
     phrases = (*words.phrases, *(phrase for variant in variants for phrase in variant.query.phrases))
     return replace(words, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
 

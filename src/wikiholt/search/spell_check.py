@@ -398,6 +398,11 @@ def is_english_word(word: str) -> bool:
     return word.isascii() and word.isalpha() and f"\n{word}\n".encode() in _read_words()
 
 
+def list_english_words() -> list[str]:
+    """All words of the list."""
+    return _read_words().decode().split()
+
+
 @cache
 def _read_words() -> bytes:
     """The words, each between two line ends. Searching them takes less memory than a set, and little time."""

@@ -180,9 +180,43 @@ class ListingConformance:
         assert find(PageFilter(none_of=(one,))) == ["dev/Coffee", "ops/b"]
         assert find(PageFilter(none_of=(one, ops))) == ["dev/Coffee"]
         assert find(PageFilter(none_of=(PageFilter(categories=("x",)),))) == ["dev/Coffee", "ops/a", "ops/b"]
+        assert find(PageFilter(languages=("x",))) == []
         assert find(PageFilter(titles=("COFF",))) == ["dev/Coffee"]
         assert find(PageFilter(titles=("cafe", "Crème"))) == ["ops/b"]
         assert find(PageFilter(titles=("%",))) == []
+
+    def test_the_numbers_of_properties_are_listed_by_path(self, index: WikiIndex) -> None:
+        pages: Mapping[str, Mapping[str, Sequence[str]]] = {
+            "a": {"nav_order": ["2"], "weight": ["1.5"]},
+            "b": {"Nav order": ["x", "-3", "7"]},
+            "c": {"nav_order": ["first"]},
+            "d": {"other": ["1"]},
+            "e": {},
+        }
+        put_pages(
+            index, *(make_page(f"{name}.md", "x", metadata=_make_metadata(fields)) for name, fields in pages.items())
+        )
+        assert index.get_numbers(["nav_order", "weight"]) == {"a": 2.0, "b": -3.0}
+        assert index.get_numbers(["weight", "nav_order"]) == {"a": 1.5, "b": -3.0}
+        assert index.get_numbers(["none"]) == index.get_numbers([]) == {}
+
+    def test_pages_are_filtered_and_counted_by_language(self, index: WikiIndex) -> None:
+        languages = {"a": "german", "b": "english", "c": "german", "d": "greek", "e": None}
+        metadata = {name: PageMetadata(language=language) for name, language in languages.items()}
+        hidden = make_page("h.md", "x", metadata=PageMetadata(language="dutch", hidden=True))
+        put_pages(index, hidden, *(make_page(f"{name}.md", "x", metadata=data) for name, data in metadata.items()))
+
+        def find(*names: str) -> list[str]:
+            where = PageFilter(languages=names)
+            hits = index.search_keywords(KeywordQuery(terms=("x",)), 10, where)
+            listed = [page.path for page in index.list_pages(where, None)[1]]
+            assert sorted(index.get_pages([hit.page_id])[hit.page_id].path for hit in hits) == listed
+            return listed
+
+        assert find("german") == ["a", "c"]
+        assert find("english", "greek") == ["b", "d"]
+        assert find("french") == []
+        assert list(index.count_languages().items()) == [("german", 2), ("english", 1), ("greek", 1)]
 
     def test_aliases_are_names_and_overrides_are_listed(self, index: WikiIndex) -> None:
         metadata = PageMetadata(aliases=("Old Name", "dir/Other"), boost=2.5, pins=("How  To", "how to"))

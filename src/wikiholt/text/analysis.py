@@ -41,30 +41,30 @@ def find_identifiers(text: str) -> list[str]:
 MAX_TERM_CHARS = 64
 _MAX_CACHED_TOKENS = 200_000
 # marks that belong to the letters around them, in scripts that do not compose into single characters
-_COMBINING_MARKS = (
+COMBINING_MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
     + ("\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0fbc\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u200c\u200d")
 )
 # scripts written without spaces between words
-_UNSPACED_SCRIPTS = f"{CJK_RANGES}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
+UNSPACED_SCRIPTS = f"{CJK_RANGES}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
 # An alternative that begins with a character is tried only before that character, an optional group after every token.
 _SHARP_SUFFIX = r"(?:[+#](?<=\b[a-zA-Z].)(?<![.\-'’·][a-zA-Z].)(?:(?<=#)|\+)(?!\w)|)"
-TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_COMBINING_MARKS}]++\w*+){{0,99999}}){_SHARP_SUFFIX}")
-_SCRIPT_RUN_PATTERN = re.compile(rf"([{_UNSPACED_SCRIPTS}]+)|[^{_UNSPACED_SCRIPTS}]+")
-_TOKEN_PART_PATTERN = re.compile(rf"(?:[^\W_]|[{_COMBINING_MARKS}])+")
+TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{COMBINING_MARKS}]++\w*+){{0,99999}}){_SHARP_SUFFIX}")
+_SCRIPT_RUN_PATTERN = re.compile(rf"([{UNSPACED_SCRIPTS}]+)|[^{UNSPACED_SCRIPTS}]+")
+_TOKEN_PART_PATTERN = re.compile(rf"(?:[^\W_]|[{COMBINING_MARKS}])+")
 _CAMEL_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 _CAMEL_CASE_PATTERN = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _POSSESSIVE_PATTERN = re.compile(r"['’][sS]$")
 _ELISION_PATTERN = re.compile(r"['’]")
 # A single such character can be a word, or a noun that forms a bigram with the particle after it.
 _ONE_CHARACTER_WORD_PATTERN = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
-_LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{_COMBINING_MARKS}])+")
+_LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{COMBINING_MARKS}])+")
 # Letters without a Unicode decomposition, replaced by what is typed on keyboards without them; and letters with two
 # code points.
-_LETTER_REPLACEMENTS = str.maketrans(
-    "øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643"
-) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
-_REPLACED_LETTERS = frozenset(map(chr, _LETTER_REPLACEMENTS))
+LETTER_REPLACEMENTS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
+    {"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""}
+)
+_REPLACED_LETTERS = frozenset(map(chr, LETTER_REPLACEMENTS))
 
 _TokenTerms = tuple[str, tuple[str, ...]]
 """A token's terms, joined by spaces, and further terms that find it: words that differ from their stems, characters of
@@ -109,6 +109,16 @@ class Analyser:
     def get_token_forms(self, token: str) -> tuple[str, ...]:
         """The words of one token that differ from their stems."""
         return self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[1]
+
+    def find_word_stems(self, text: str) -> dict[str, str]:
+        """The term of each word of the text, by the word as a query has it: in lower case, also without accents."""
+        stems: dict[str, str] = {}
+        for token in dict.fromkeys(_find_tokens(text)):
+            for is_unspaced, run, _ in iter_script_runs(token):
+                for word, folded in () if is_unspaced else _split_token(run):
+                    stems[make_word_key(word)] = self._stem(word, folded)
+                    stems.setdefault(folded, normalize_term(self._run_stemmer(folded)))
+        return stems
 
     def _get_token_terms_cached(self, token: str) -> _TokenTerms:
         return self._cache.get(token) or self._analyse_token(token)
@@ -218,6 +228,11 @@ def normalize_term(word: str) -> str:
     return "".join(strip_accents(word).split())[:MAX_TERM_CHARS]
 
 
+def make_word_key(word: str) -> str:
+    """A word in lower case with its accents."""
+    return unicodedata.normalize("NFC", word.lower())
+
+
 def strip_accents(text: str) -> str:
     """A text of any length in lower case without accents."""
     if text.isascii():
@@ -227,7 +242,7 @@ def strip_accents(text: str) -> str:
     for mark in filter(unicodedata.combining, characters):
         decomposed = decomposed.replace(mark, "")
     if not _REPLACED_LETTERS.isdisjoint(characters):
-        decomposed = decomposed.translate(_LETTER_REPLACEMENTS)
+        decomposed = decomposed.translate(LETTER_REPLACEMENTS)
     return unicodedata.normalize("NFKC", decomposed)
 
 

@@ -10,12 +10,9 @@ from hashlib import blake2b
 from wikiholt.domain.page import Page, PageTerms
 from wikiholt.text.analysis import get_analyser, remove_url_schemes, split_languages, strip_accents
 from wikiholt.text.language_names import find_language
-from wikiholt.text.languages import guess_language
-from wikiholt.text.page_names import strip_page_extension
-
-_CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
-_MAX_SAMPLE_CHARS = 20_000
-"""Characters of a page that are used to detect its language."""
+from wikiholt.text.languages import detect_language
+from wikiholt.text.page_names import is_code, strip_page_extension
+from wikiholt.text.source_lines import to_code_words
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -27,8 +24,9 @@ B = 0.75
 PREFIX_WEIGHT = 0.5
 """Weight of a page that matches only a word that begins with the last word of the query."""
 
-RELATED_TERM_WEIGHT = 0.5
-"""Weight of a compound that contains a word of the query, or of a part of a compound in the query."""
+RELATED_TERM_WEIGHTS = (0.5, 0.2)
+"""Weights of compounds that end with a word of the query and of parts of a compound in the query; and of compounds that
+begin with a word of the query."""
 
 JOINERS = "\u200c\u200d"
 """Zero-width joiners, which some scripts write inside words; FTS5 splits at them."""
@@ -89,18 +87,16 @@ def to_terms(text: str, language: str = "english") -> list[str]:
 
 
 def detect_page_language(page: Page, language: str) -> str:
-    """The language to stem a page in, one of the languages of its wiki.
-
-    The language declared by the page counts. If it is not one of the wiki's languages, no query would be analysed in
-    it, so the page is stemmed in the main language; so is a page without a clear language.
-    """
-    main_language, *other_languages = split_languages(language)
-    if not other_languages:
-        return main_language
+    """The language of a page: the one that it declares; else the one that its text clearly shows; else the main one of
+    its wiki."""
     declared = find_language(page.metadata.language) if page.metadata.language else None
-    if declared is not None:
-        return declared if declared in other_languages else main_language
-    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), main_language, other_languages)
+    return declared or detect_language(page.body, split_languages(language))
+
+
+def get_stemming_language(page_language: str, language: str) -> str:
+    """The language to stem a page in: its own, or the main one of its wiki if queries are not read in its own."""
+    languages = split_languages(language)
+    return page_language if page_language in languages else languages[0]
 
 
 def build_page_terms(page: Page, language: str = "english") -> PageTerms:
@@ -110,8 +106,10 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     prefix of a word finds it. `name` covers name, path, tags and aliases, and ends with the terms of the page's
     own names; `body` is the description and the text without link targets.
     """
-    page_language = detect_page_language(page, language)
+    page_language = get_stemming_language(detect_page_language(page, language), language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
+    if is_code(page.file):
+        body = to_code_words(page.body)
     return PageTerms(
         name=build_name_terms(page.name, page.path, page.metadata.tags, page.metadata.aliases, page_language),
         headings=_build_field("\n".join(heading.text for heading in page.headings), page_language),
@@ -132,7 +130,7 @@ def _build_field(text: str, language: str) -> str:
 # The names under which a page is found first: title, file, path and aliases, each as one term.
 
 _SEPARATORS = re.compile("[\\s_/.\\-\u2010-\u2015]+")
-_MARK = "\ue000"
+NAME_MARK = "\ue000"
 """A character that is part of no word, before and after a name: no other term has the same beginning or end."""
 
 
@@ -146,7 +144,7 @@ def make_name_term(text: str) -> str:
     folded = fold_name(text)
     # A hash, because the stores split some characters of names, and limit the length of terms.
     digest = blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{_MARK}{digest}{_MARK}" if folded else ""
+    return f"{NAME_MARK}{digest}{NAME_MARK}" if folded else ""
 
 
 def make_name_terms(name: str, path: str, aliases: Iterable[str]) -> list[str]:

@@ -26,7 +26,7 @@ _PROGRAM_NAMES = """
     wikiholt wpa_cli xargs xcodebuild xdg-open xfs_repair xrandr xxd xz yarn youtube-dl yq yt-dlp yum zcat zfs zpool
     zsh zstd zypper
 """
-_PROGRAMS = frozenset(_PROGRAM_NAMES.split())
+PROGRAMS = frozenset(_PROGRAM_NAMES.split())
 """A hyphen anywhere after one of them begins an option."""
 
 _WORD_NAMES = """
@@ -36,7 +36,7 @@ _WORD_NAMES = """
     reset rg route screen script seq service set sh shutdown sleep snap sort source split start stat strings tail
     tee test time timeout top touch tr tree truncate type ulimit vault vi vlc wait watch which who write zip
 """
-_WORDS = frozenset(_WORD_NAMES.split())
+WORDS = frozenset(_WORD_NAMES.split())
 """Programs that are also ordinary words. A hyphen begins an option if the name is the only word of the query so far."""
 
 _PLAIN_WORD = re.compile(r"[^\W\d_]{2,}|\x00+")
@@ -48,7 +48,7 @@ def find_command(text: str) -> str:
     What is in quotation marks is given as NUL characters.
     """
     words = [word.strip("`$('\"").rpartition("/")[2].casefold() for word in text.split()]
-    program = next((word for word in words if word in _PROGRAMS), "")
+    program = next((word for word in words if word in PROGRAMS), "")
     # Arguments such as "-k2", "." or "f" are no words.
     plain = [word for word in words if _PLAIN_WORD.fullmatch(word)]
-    return program or (plain[0] if len(plain) == 1 and plain[0] in _WORDS else "")
+    return program or (plain[0] if len(plain) == 1 and plain[0] in WORDS else "")

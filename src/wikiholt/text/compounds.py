@@ -6,6 +6,7 @@ a part may change with every page.
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.text.analysis import Analyser, get_analyser, normalize_term, split_languages
@@ -23,7 +24,18 @@ _MIN_CERTAIN_CHARS = 6
 _MAX_TOKEN_CHARS, _MAX_TERMS = 64, 64
 _MAX_CANDIDATES, _MAX_COMPOUNDS = 100, 12
 """Terms that end with a word: how many are checked, and how many of them (those on most pages) are used."""
+_MAX_LONGER = 400
+"""Terms that begin with a word, the first ones of which are read."""
 _LINKING_LETTERS = ("s", "es", "n", "en", "er", "e")
+
+
+class RelatedTerms(NamedTuple):
+    """Terms of words that are related to words of a query. None is both."""
+
+    close: tuple[str, ...] = ()
+    """Compounds that end with a word of the query, which are a kind of it, and parts of a compound in the query."""
+    longer: tuple[str, ...] = ()
+    """Compounds that begin with a word of the query: a Kaffeemaschine has to do with Kaffee."""
 
 
 def has_compounds(language: str) -> bool:
@@ -33,19 +45,21 @@ def has_compounds(language: str) -> bool:
 
 def find_related_terms(
     tokens: Sequence[str], language: str, lexicon: Lexicon, *, first_parts: bool = False
-) -> tuple[str, ...]:
-    """Terms of the wiki that are compounds ending with one of these words, or parts of one of these words.
+) -> RelatedTerms:
+    """Terms of the wiki that are compounds with one of these words at an end, or parts of one of these words.
 
     `first_parts`: of a word that no page has, the first part is sufficient (Müll of Müllabfuhr).
     """
-    terms: dict[str, None] = {}
+    close: set[str] = set()
+    longer: set[str] = set()
     for name in COMPOUNDING_LANGUAGES.intersection(split_languages(language)):
         finder = _CompoundFinder(name, lexicon)
         for token in tokens:
             if token.isalpha() and len(token) <= _MAX_TOKEN_CHARS:
                 parts = finder.split_compound(token) or (finder.find_first_part(token) if first_parts else [])
-                terms.update(dict.fromkeys((*finder.find_compounds(token), *parts)))
-    return tuple(sorted(terms))[:_MAX_TERMS]
+                close.update(finder.find_compounds(token), parts)
+                longer.update(finder.find_longer_compounds(token))
+    return RelatedTerms(tuple(sorted(close))[:_MAX_TERMS], tuple(sorted(longer - close))[:_MAX_TERMS])
 
 
 class _CompoundFinder:
@@ -66,6 +80,17 @@ class _CompoundFinder:
         if word != stem and len(terms) < _MAX_COMPOUNDS:
             terms += [term for term in self._find_by_suffix(word) if self._stem(term) not in terms]
         return sorted(set(terms), key=lambda term: (-self._lexicon.count_pages(term), term))[:_MAX_COMPOUNDS]
+
+    def find_longer_compounds(self, token: str) -> list[str]:
+        """Terms that begin with the word, before another word of the wiki; those on most pages first."""
+        stem = self._stem(token)
+        if len(stem) < _MIN_PART_CHARS or stem in self._stopwords:
+            return []
+        lengths = range(len(stem) + _MIN_PART_CHARS, _MAX_TOKEN_CHARS + 1)
+        found = self._lexicon.find_by_prefix(stem, _MAX_LONGER, lengths)
+        found = sorted(found, key=lambda term: (-self._lexicon.count_pages(term), term))[:_MAX_CANDIDATES]
+        terms = (term for term in found if term.isalpha() and self._stem(term) == term)
+        return [*islice((term for term in terms if self._can_end(term[len(stem) :])), _MAX_COMPOUNDS)]
 
     def _find_by_suffix(self, suffix: str) -> list[str]:
         lengths = range(len(suffix) + _MIN_PART_CHARS, _MAX_TOKEN_CHARS + 1)
@@ -108,6 +133,12 @@ class _CompoundFinder:
         if head in self._stopwords:
             return False
         return is_certain or any(self._find_term(part) for part in _iter_unlinked_heads(head))
+
+    def _can_end(self, tail: str) -> bool:
+        """Whether a compound can end with `tail`: a word of the wiki, or one after linking letters."""
+        tails = (tail, *(tail[len(link) :] for link in _LINKING_LETTERS if tail.startswith(link)))
+        words = (part for part in tails if len(part) >= _MIN_PART_CHARS and part not in self._stopwords)
+        return any(map(self._lexicon.count_pages, words))
 
     def _find_term(self, part: str) -> str | None:
         """The indexed term of this word; None if no page has it."""

@@ -38,7 +38,7 @@ _PAGE_KEYS = frozenset({"title", "search", "hidden", "noindex"})
 
 def to_gfm(text: str, dialect: Dialect) -> str:
     """The text with the inline markup of the dialect replaced by what it displays; code is kept."""
-    if dialect.has_note_markup or dialect.has_admonitions or dialect.link_order is LinkOrder.TARGET_FIRST:
+    if dialect.has_note_markup or dialect.has_routes or dialect.link_order is LinkOrder.TARGET_FIRST:
         return replace_in_prose(text, lambda prose: convert_prose(prose, dialect))
     return text
 
@@ -66,8 +66,9 @@ def convert_prose(text: str, dialect: Dialect) -> str:
 
 def remove_markup(text: str, dialect: Dialect) -> str:
     """The text without markup of the dialect that displays nothing; links, callouts and boxes of tasks are kept."""
+    if dialect.has_routes and "{" in text:
+        text = _ATTRIBUTES.sub("", text)
     if dialect.has_admonitions:
-        text = _ATTRIBUTES.sub("", text) if "{" in text else text
         text = _ICON.sub("", text) if ":" in text else text
     return _remove_note_markup(text) if dialect.has_note_markup else text
 

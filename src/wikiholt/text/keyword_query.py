@@ -1,5 +1,5 @@
-"""Parses queries: words, "quoted phrases", -word, -"a phrase", +word, `tag:`, `path:`, `title:`, OR; and their spelling
-variants. A hyphen excludes a word unless it begins an option: `--word`, one
+"""Parses queries: words, "quoted phrases", -word, -"a phrase", +word, `tag:`, `path:`, `title:`, `lang:`, OR; and their
+spelling variants. A hyphen excludes a word unless it begins an option: `--word`, one
 letter (`-i`), also with digits (`-j4`), a number up to 999, or any word after the name of a program (`ls -la`).
 """
 
@@ -23,6 +23,7 @@ from wikiholt.text.analysis import (
     split_languages,
 )
 from wikiholt.text.command_names import find_command
+from wikiholt.text.language_names import parse_language
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.links import fold_path
 from wikiholt.text.segmentation import CJK_RANGES
@@ -31,7 +32,7 @@ MAX_QUERY_CHARS = 2_000
 _MAX_TERMS = 64
 PHRASE_PATTERN = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
 FIELD_PATTERN = re.compile(
-    r"""(?:(?<=\s)|^)(?P<minus>-?)(?P<name>tag|path|title):(?P<value>["“”„«][^"“”„«»]*["“”»]?|[^\s"“”„«»]\S*)"""
+    r"""(?:(?<=\s)|^)(?P<minus>-?)(?P<name>tag|path|title|lang):(?P<value>["“”„«][^"“”„«»]*["“”»]?|[^\s"“”„«»]\S*)"""
 )
 _HYPHENATED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?![A-Za-z]?\d{{1,3}}(?!\w))(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
 _MIN_LONG_OPTION = 4
@@ -269,7 +270,7 @@ class _Item:
 
     @property
     def is_field(self) -> bool:
-        return self.kind in ("tag", "path", "title")
+        return self.kind in ("tag", "path", "title", "lang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +389,8 @@ def _to_filter(item: _Item) -> PageFilter:
         return PageFilter(tags=(item.value,))
     if item.kind == "title":
         return PageFilter(titles=(item.value,))
+    if item.kind == "lang":
+        return PageFilter(languages=(parse_language(item.value),))
     if item.kind == "path":
         return PageFilter(path_key=fold_path(item.value))
     raise ValueError(f"no filter for the field {item.kind}")

@@ -6,10 +6,11 @@ occurs on most pages of its wiki and so has little weight.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from wikiholt.text.analysis import TOKEN_PATTERN, normalize_term, split_languages
+from wikiholt.text.analysis import TOKEN_PATTERN, join_languages, normalize_term, split_languages
+from wikiholt.text.language_names import DEFAULT_LANGUAGE, LANGUAGES, find_language
 
 _STOPWORDS = {
     "english": """a about an and are as at be been but by can could did do does for from had has have how i if in
@@ -97,8 +98,22 @@ _SCRIPTS = (
     ("japanese", re.compile(r"[\u3040-\u30ff]"), 0.1),
     ("korean", re.compile(r"[\uac00-\ud7ff]"), 0.3),
     ("chinese", re.compile(r"[\u4e00-\u9fff]"), 0.3),
+    ("thai", re.compile(r"[\u0e00-\u0e7f]"), 0.3),
+    ("persian", re.compile("[\u067e\u0686\u0698\u06a9\u06af\u06cc]"), 0.05),
+    ("hindi", re.compile(r"[\u0900-\u097f]"), 0.3),
+    ("hebrew", re.compile(r"[\u0590-\u05ff]"), 0.3),
+    ("vietnamese", re.compile("[\u0103\u0111\u01a1\u01b0\u1ea0-\u1ef9]"), 0.1),
+    ("ukrainian", re.compile("[\u0456\u0457\u0454\u0491]"), 0.03),
 )
 """Languages without spaces between words or without a list, the letters that show them, and their share of a text."""
+_CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
+_MAX_READ_CHARS, _MAX_SAMPLE_CHARS = 20_000, 8_000
+"""Characters of a page that are read, and of its text without code that show its language."""
+_DECLARED = re.compile(r"\A---\n(?:.*\n){0,60}?(?:lang|language|locale):[ ]*+[\"']?([^\s\"']++)")
+_MIN_SHARE = 0.05
+"""The share of a wiki's pages from which its queries are read in their language; half of it for one already used."""
+_MAX_LANGUAGES = 5
+"""Languages in which the queries of a wiki are read."""
 _MIN_STOPWORDS = 4
 """Minimum number of stopwords of a language for a detection."""
 _MIN_QUERY_STOPWORDS = 2
@@ -159,28 +174,93 @@ def is_text_in_other_language(text: str, language: str) -> bool:
     return guess_language(text, language, tuple(_STOPWORDS)) != language
 
 
-def find_main_language(texts: Iterable[str]) -> str:
-    """The language of more than half of these texts, as far as it is clear; "" if there is none."""
-    languages = Counter(filter(None, map(_find_text_language, texts)))
-    (best, count), *_ = [*languages.most_common(1), ("", 0)]
-    return best if 2 * count > languages.total() else ""
+def find_text_language(text: str) -> str:
+    """The language that the text of a page clearly shows; "" if there is none."""
+    sample = _take_sample(text)
+    return _find_by_script(sample) or _find_by_stopwords(_fold_words(sample))
 
 
-def _find_text_language(text: str) -> str:
-    letters = sum(map(str.isalpha, text))
-    for language, pattern, share in _SCRIPTS:
-        if letters and len(pattern.findall(text)) >= share * letters:
-            return language
-    return guess_language(text, "", tuple(_STOPWORDS))
+def detect_language(text: str, languages: Sequence[str]) -> str:
+    """The language that the text of a page clearly shows; else the clearest of these; else the first of these."""
+    sample = _take_sample(text)
+    words = _fold_words(sample)
+    found = _find_by_script(sample) or _find_by_stopwords(words)
+    return found or _choose(_count_stopwords(words), languages) or languages[0]
+
+
+def detect_wiki_languages(texts: Iterable[str], previous: str) -> str:
+    """The languages of the pages with these texts that have a stemmer, joined; the main one is first.
+
+    A language of `previous` stays if it has some pages, and its main language until another one has twice as many.
+    Other pages count as English: their terms in other letters are not stemmed.
+    """
+    found = Counter(filter(None, map(_find_declared_language, texts)))
+    counts = Counter[str]()
+    for language, count in found.items():
+        counts[language if language in LANGUAGES else DEFAULT_LANGUAGE] += count
+    if not counts:
+        return previous
+    main_language, *others = split_languages(previous)
+    best, best_count = counts.most_common(1)[0]
+    if best_count > 2 * counts[main_language]:
+        main_language = best
+    least = _MIN_SHARE * counts.total()
+    kept = [
+        language
+        for language, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if count >= (least / 2 if language in (main_language, *others) else least)
+    ]
+    return join_languages(main_language, kept[:_MAX_LANGUAGES])
+
+
+def find_main_language(pages: Mapping[str, int]) -> str:
+    """The language of more than half of the pages, given the number of pages of each; "" if there is none."""
+    (best, count), *_ = [*Counter(pages).most_common(1), ("", 0)]
+    return best if 2 * count > sum(pages.values()) else ""
 
 
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
     """The language with clearly the most stopwords in a text: at least 1.5 times as many as any other."""
-    words = [normalize_term(token) for token in TOKEN_PATTERN.findall(text)]
-    counts = {
-        language: sum(map(get_stopwords(language).__contains__, words))
-        for language in (main_language, *other_languages)
-    }
-    best = max(counts, key=counts.__getitem__)
-    others = max((count for language, count in counts.items() if language != best), default=0)
-    return best if counts[best] >= _MIN_STOPWORDS and 2 * counts[best] >= 3 * others else main_language
+    return _choose(_count_stopwords(_fold_words(text)), (main_language, *other_languages)) or main_language
+
+
+def _find_declared_language(text: str) -> str:
+    """The language in the frontmatter of a page, or else that of its text."""
+    declared = _DECLARED.match(text)
+    return (find_language(declared[1]) if declared else None) or find_text_language(text)
+
+
+def _take_sample(text: str) -> str:
+    return _CODE_BLOCK.sub(" ", text[:_MAX_READ_CHARS])[:_MAX_SAMPLE_CHARS]
+
+
+def _find_by_script(text: str) -> str:
+    if text.isascii():
+        return ""
+    letters = sum(map(str.isalpha, text))
+    fits = (name for name, pattern, share in _SCRIPTS if letters and len(pattern.findall(text)) >= share * letters)
+    return next(fits, "")
+
+
+def _fold_words(text: str) -> list[str]:
+    return [*map(normalize_term, TOKEN_PATTERN.findall(text))]
+
+
+def _find_by_stopwords(words: Iterable[str]) -> str:
+    """The language that these words show. A stopword of several languages says less: de, la, el."""
+    known = _get_languages_by_stopword()
+    weights: dict[str, float] = {}
+    counts = Counter(word for word in words if word in known)
+    for word, count in counts.items():
+        for language in known[word]:
+            weights[language] = weights.get(language, 0.0) + count / len(known[word]) ** 2
+    best = _choose(weights, tuple(_STOPWORDS), 0)
+    return best if sum(count for word, count in counts.items() if best in known[word]) >= _MIN_STOPWORDS else ""
+
+
+def _choose(counts: Mapping[str, float], languages: Sequence[str], minimum: float = _MIN_STOPWORDS) -> str:
+    """The one of these languages with clearly the most stopwords; "" if there is none."""
+    best = max(languages, key=lambda language: counts.get(language, 0))
+    count = counts.get(best, 0)
+    others = max((counts.get(language, 0) for language in languages if language != best), default=0)
+    return best if count >= minimum and 2 * count >= 3 * others else ""

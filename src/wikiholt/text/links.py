@@ -40,6 +40,8 @@ _MEDIA_EXTENSION = re.compile(
 )
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
 _HTML_EXTENSION = re.compile(r"(?:(?<=/)index|(?<![^/])index)?\.html?\Z", re.IGNORECASE)
+_SITE_FOLDERS = ("docs/", "blog/")
+"""Folders in the addresses of a site that its pages may not have."""
 _VERSION = re.compile(r"(?<=/)(?:next|latest|stable|v?\d+(?:\.\d+|\.x)*)/")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
 _NO_ALIASES: Mapping[str, Iterable[str]] = {}
@@ -290,7 +292,11 @@ class PageNameIndex:
             ]
             return min(ranks)[3]
         # The link may begin with the address of the site, and the route of a page with the folder of a plugin.
-        ends = [(len(route), page) for route, page in routes if "/" in route and key.endswith(f"/{route}")]
+        ends = [
+            (len(route), page)
+            for route, page in routes
+            if key.endswith(f"/{route}") and ("/" in route or key.removesuffix(route) in _SITE_FOLDERS)
+        ]
         if ends:
             return max(ends)[1]
         plain = _VERSION.sub("", key)

@@ -242,7 +242,7 @@ def parse_outline(
     headings: list[Heading] = []
     for source in parsed.texts:
         if source.heading_level:
-            content, heading_id = split_heading_id(source.content, dialect.has_admonitions or file.endswith(".mdx"))
+            content, heading_id = split_heading_id(source.content, dialect.has_routes or file.endswith(".mdx"))
             text = _get_heading_text(to_gfm(content, dialect))
             anchor = heading_id or anchors.add(text)
             headings.append(Heading(source.heading_level, text, anchor, first_line + source.begin))

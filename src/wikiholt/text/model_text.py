@@ -12,6 +12,7 @@ from wikiholt.domain.page import Chunk, Page
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_markup import to_gfm
 from wikiholt.text.inline import remove_comments, strip_inline
+from wikiholt.text.page_names import is_code
 from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
@@ -121,7 +122,9 @@ _get_line = attrgetter("line")
 
 
 def get_content_name(page: Page) -> str:
-    """The page's name if it comes from the page's content, else an empty string."""
+    """The page's name if it comes from the page's content, the path of source code, else an empty string."""
+    if is_code(page.file):  # its folders and its name say what it is about
+        return page.path
     return page.name if page.name_in_content else ""
 
 
@@ -130,7 +133,8 @@ def build_embedding_text(
 ) -> str:
     """The text to embed for a chunk, at most `max_tokens` tokens by the model's own count.
 
-    A pure function of the blob: a name made from the file name is omitted, so renaming a page does not re-embed it.
+    A pure function of the blob, except for source code: a name made from the file name is omitted, so renaming a page
+    does not re-embed it.
     Headings at the start of the chunk are not repeated. A chunk that begins inside a table gets the table's header row.
     If there is no room, the header row is dropped first, then the name and headings; the text is truncated only if the
     chunk is larger than the window, which `build_chunks(target_tokens ≤ max_tokens)` does not produce.

@@ -16,16 +16,36 @@ DOCUMENT_EXTENSIONS = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp"
 """Documents whose text is extracted. They are pages too, unless the wiki's settings say otherwise."""
 HTML_EXTENSIONS = (".html", ".htm")
 """As documents, but pages only if the wiki's settings say so: most are generated, or templates."""
-_CONVERTED_EXTENSIONS = (*DOCUMENT_EXTENSIONS, *HTML_EXTENSIONS)
+CODE_LANGUAGES: Mapping[str, str] = {
+    ".py": "python", ".pyi": "python",
+    ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascript",
+    ".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx",
+    ".go": "go", ".rs": "rust", ".java": "java", ".kt": "kotlin", ".kts": "kotlin", ".scala": "scala",
+    ".swift": "swift", ".c": "c", ".h": "cpp", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hh": "cpp",
+    ".hpp": "cpp", ".hxx": "cpp", ".cs": "csharp", ".rb": "ruby", ".php": "php", ".lua": "lua",
+    ".sh": "bash", ".bash": "bash",
+}  # fmt: skip
+"""The languages of source code by extension. Source code is pages only if the wiki's settings say so."""
+CODE_EXTENSIONS = tuple(CODE_LANGUAGES)
+PICTURE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+"""Pictures whose text is recognized. They are pages only if the wiki's settings say so."""
+_CONVERTED_EXTENSIONS = (*DOCUMENT_EXTENSIONS, *HTML_EXTENSIONS, *CODE_EXTENSIONS, *PICTURE_EXTENSIONS)
+_VENDORED_CODE = re.compile(
+    r"(?:^|/)(?:node_modules|bower_components|site-packages|vendor(?:ed)?|third[_-]?party|dist)/"
+    r"|[.-]min\.[cm]?js\Z|_pb2(?:_grpc)?\.pyi?\Z|\.pb\.(?:go|h|cc)\Z"
+)
+"""Source code of other projects, and code that a compiler wrote."""
 DEFAULT_EXTENSION = ".md"
 """The extension that the path of a page omits."""
-_LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
+LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
-_EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
+_EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, LINK_EXTENSIONS))})\Z", re.IGNORECASE)
 FILE_KINDS: Mapping[str, tuple[str, ...]] = {
     "docs": DOCUMENT_EXTENSIONS,
     "none": (),
     "html": HTML_EXTENSIONS,
+    "code": CODE_EXTENSIONS,
+    "pictures": PICTURE_EXTENSIONS,
     **{extension[1:]: (extension,) for extension in DOCUMENT_EXTENSIONS},
 }
 """What the setting `files` of a wiki may name, and the extensions of these documents."""
@@ -46,6 +66,16 @@ def is_page_file(name: str) -> bool:
 def is_document(file: str) -> bool:
     """Whether the text of a file is extracted from it, so that it cannot be edited as a page."""
     return file.lower().endswith(_CONVERTED_EXTENSIONS)
+
+
+def is_code(file: str) -> bool:
+    """Whether the name of a file is that of source code."""
+    return file.lower().endswith(CODE_EXTENSIONS)
+
+
+def is_vendored_code(file: str) -> bool:
+    """Whether a file is source code that people do not write in this repository; it is never a page."""
+    return is_code(file) and bool(_VENDORED_CODE.search(file))
 
 
 def get_file_extensions(kinds: Iterable[str]) -> tuple[str, ...]:
@@ -94,7 +124,7 @@ def describe_skipped_files(counts: Mapping[str, int]) -> str:
 def get_page_path(file: str) -> str:
     """The file name without `.md`; unchanged if two files would get the same path, or only dots would remain."""
     stem = file.removesuffix(DEFAULT_EXTENSION)
-    if stem == file or stem.rpartition("/")[2] in ("", ".", "..") or stem.lower().endswith(_LINK_EXTENSIONS):
+    if stem == file or stem.rpartition("/")[2] in ("", ".", "..") or stem.lower().endswith(LINK_EXTENSIONS):
         return file
     return stem
 
@@ -119,6 +149,8 @@ def make_page_name(file: str) -> str:
     """
     folder, _, last = file.rpartition("/")
     stem = strip_page_extension(last)
+    if is_code(last):
+        return to_one_line(last)
     if is_folder_page(file):
         stem = folder.rpartition("/")[2]
     return to_one_line(_WORD_SEPARATOR.sub(_to_readable, stem)) or to_one_line(last) or "untitled"

@@ -10,8 +10,9 @@ from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
-from wikiholt.text.page_names import find_namespace_name, get_extension, get_page_path, make_page_name
+from wikiholt.text.page_names import find_namespace_name, get_extension, get_page_path, is_code, make_page_name
 from wikiholt.text.site_markup import find_routes
+from wikiholt.text.source_lines import set_line_anchors
 
 _LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 _MAX_NAME_CHARS = 500
@@ -60,11 +61,13 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
         front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
     if get_extension(file) == ".pdf":
         outline = replace(outline, headings=tuple(map(_set_page_anchor, outline.headings)))
+    elif is_code(file):
+        outline = replace(outline, headings=set_line_anchors(outline.headings, body, outline.blocks))
     name = get_title(front.metadata) or _find_heading_name(outline.headings)
     metadata = front.metadata
     if dialect.has_note_markup and (full_name := find_namespace_name(file)):
         metadata = replace(metadata, aliases=(*metadata.aliases, full_name))
-    if dialect.has_routes and (routes := find_routes(file, front.fields)):
+    if dialect.has_routes and (routes := find_routes(file, front.fields, has_ids=dialect.has_components)):
         metadata = replace(metadata, aliases=tuple(dict.fromkeys((*metadata.aliases, *routes))))
     return Page(
         file=file,

@@ -215,14 +215,17 @@ _PLAIN_ROUTE = re.compile(r"[^{}:*<>\s]+")
 _MAX_ROUTES = 20
 
 
-def find_routes(file: str, fields: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
-    """Routes of a page by its frontmatter and the conventions for its file name, without slashes at their ends."""
+def find_routes(file: str, fields: Mapping[str, FrontmatterValue], *, has_ids: bool = False) -> tuple[str, ...]:
+    """Routes of a page by its frontmatter and the conventions for its file name, without slashes at their ends.
+
+    `has_ids`: a page's `id` takes the place of its file name (Docusaurus).
+    """
     path = strip_page_extension(file)
     is_folder = is_folder_page(file)
     own = get_folder(path) if is_folder else path
     folder = get_folder(own)
     routes = dict.fromkeys(_iter_conventional_routes(path, own, _get_category(fields)))
-    for key in _ROUTE_KEYS:
+    for key in (*_ROUTE_KEYS, "id") if has_ids and not is_folder else _ROUTE_KEYS:
         value = fields.get(key)
         for route in value if isinstance(value, list) else [value]:
             if isinstance(route, str) and _PLAIN_ROUTE.fullmatch(route) and route not in ("true", "false", "null"):

@@ -35,7 +35,7 @@ from wikiholt.index.estimate import estimate_reindex
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, ignore_progress
-from wikiholt.index.repair import IndexRepair
+from wikiholt.index.repair import IndexRepair, OtherVectors
 from wikiholt.index.sync import Syncer
 from wikiholt.search.duplicates import Duplicates, find_duplicates
 from wikiholt.search.hits import format_page_link
@@ -43,6 +43,7 @@ from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, WikiConfig
 from wikiholt.wikis.pages.wiki_pages import WikiPages
+from wikiholt.wikis.past_views import PastViews
 from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.status import StatusReader, WikiStatus
 
@@ -67,8 +68,10 @@ class WikiHandle:
         is_being_removed: Callable[[], bool] = never_stop,
         on_damage: Callable[[], None] = lambda: None,
         save_pages: Callable[[Path], None] | None = None,
+        open_others: OtherVectors = tuple,
     ) -> None:
-        """`on_damage` is called when the index proves damaged. `save_pages` adds the pages to their backups."""
+        """`on_damage` is called when the index proves damaged. `save_pages` adds the pages to their backups.
+        `open_others` opens other indexes with vectors of this wiki's texts."""
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -77,6 +80,7 @@ class WikiHandle:
         self._closed = False
         self._live_index: LiveIndex | None = None
         self._syncer: Syncer | None = None
+        self._past: PastViews | None = None
         self._lock = Lock()
         self._estimate_lock = Lock()
         self.pages: Final = WikiPages(config.source, config.pipeline, self._open_index)
@@ -89,7 +93,7 @@ class WikiHandle:
             is_being_removed,
             save_pages,
         )
-        self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
+        self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage, open_others)
         writer = components.query_log_writer
         self._query_log = (
             WikiQueryLog(writer, writer.open_log(wiki.id), self._open_index, enabled=config.log_queries)
@@ -207,6 +211,19 @@ class WikiHandle:
         return replace(result, degraded=True, notes=(*result.notes, note)) if note else result
 
     @property
+    def past(self) -> PastViews:
+        """The wiki as it was at past commits."""
+        with self._lock:
+            if self._past is None:
+                self._past = PastViews(self.wiki, self._config, self._components, self._open_view)
+            return self._past
+
+    def _open_view(self, config: WikiConfig, components: Components, open_others: OtherVectors) -> "WikiHandle":
+        return WikiHandle(
+            self.wiki, config, components, self._is_registered, self._is_being_removed, open_others=open_others
+        )
+
+    @property
     def reranker_identity(self) -> str:
         """Identifies the reranker on which results depend, beside the version token; empty if there is none."""
         reranking = self._components.reranking
@@ -261,6 +278,8 @@ class WikiHandle:
         self._warm_caches()
         # Only now: searches in the previous generation may have needed its file until here.
         self._components.store.remove_old_generations(self.wiki.id)
+        if report.changed or report.deleted:
+            self.past.remove_excess()
         return report
 
     def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
@@ -317,7 +336,7 @@ class WikiHandle:
         except WikiholtError:
             return None
         identify = self._components.identity or self._components.embedder
-        recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
+        recipe = self._config.pipeline.with_detected(state.recipe).build_recipe(identify())
         is_complete = state.recipe == recipe and state.pages and (words_only or not state.pending_chunks)
         return state.revision if is_complete else None
 
@@ -397,6 +416,9 @@ class WikiHandle:
         with self._lock:
             self._closed = True
             live_index, self._live_index = self._live_index, None
+            past, self._past = self._past, None
+        if past is not None:
+            past.close()
         if live_index is not None:
             live_index.close_when_idle()
 

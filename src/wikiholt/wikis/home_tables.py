@@ -1,11 +1,8 @@
-"""What all nodes share in the home database: the registry, the sign-ins, and the token buckets of rate limits.
+"""What all nodes share in the home database: the registry and the sign-ins.
 
-Writers of all nodes are serialized; readers never wait. Readers see the last committed state, so a key that one node
-revokes is rejected by all others at once. Every write of the registry notifies the nodes.
-
-A token bucket is one row, and takes one statement per request. All times are the database's. The table is unlogged, so
-every bucket is full after a crash of the server. If the home database is unreachable, the operations raise
-DatabaseUnavailable, and the request is rejected.
+Writers of all nodes are serialized; readers never wait. Readers see the last committed state. Every write of the
+registry notifies the nodes, which follow it with a copy in memory. If the home database is unreachable, the operations
+raise DatabaseUnavailable, and the request is rejected.
 """
 
 import os
@@ -20,8 +17,8 @@ from psycopg import sql
 
 from wikiholt.index.postgres.assignments import REGISTRY_CHANGED, notify_nodes
 from wikiholt.index.postgres.catalog import Catalog, TableSet
+from wikiholt.index.postgres.listener import Listener
 from wikiholt.index.postgres.pool import Connection
-from wikiholt.wikis.rate_limit import BucketSize
 from wikiholt.wikis.registry_schema import (
     CREATE_GRANTS,
     CREATE_REVOKED,
@@ -50,38 +47,8 @@ REGISTRY_TABLES = TableSet(
     ),
 )
 
-BUCKET_TABLES = TableSet(
-    "buckets",
-    (
-        "CREATE UNLOGGED TABLE buckets (kind text, name text, level float8 NOT NULL, rest float8 NOT NULL,"
-        " at timestamptz NOT NULL, PRIMARY KEY (kind, name)) WITH (fillfactor = 50)",
-    ),
-)
-
-_CLEANUP_INTERVAL_S = 600.0
-"""How often a node deletes the buckets that have been unused long enough to be full."""
-# `rest` is the number of tokens left, or negative if tokens are missing. The row lock serializes the nodes. A time that
-# is a minute ahead is older than a change of the server's clock.
-_AT_EXPRESSION = (
-    "CASE WHEN b.at > statement_timestamp() + interval '1 minute' THEN statement_timestamp()"
-    " ELSE greatest(b.at, statement_timestamp()) END"
-)
-_LEVEL_EXPRESSION = (
-    "least(%(capacity)s, b.level + greatest(0, extract(epoch FROM statement_timestamp() - b.at)) * %(per_second)s)"
-)
-_TAKE_STATEMENT = f"""
-INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
-ON CONFLICT (kind, name) DO UPDATE SET at = {_AT_EXPRESSION}, rest = {_LEVEL_EXPRESSION} - 1,
-level = CASE WHEN {_LEVEL_EXPRESSION} < 1 THEN {_LEVEL_EXPRESSION} ELSE {_LEVEL_EXPRESSION} - 1 END
-RETURNING rest
-"""
-_SPEND_STATEMENT = f"""
-INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
-ON CONFLICT (kind, name) DO UPDATE SET at = {_AT_EXPRESSION},
-rest = greatest(0, {_LEVEL_EXPRESSION} - 1), level = greatest(0, {_LEVEL_EXPRESSION} - 1)
-RETURNING rest
-"""
-_CLEANUP_STATEMENT = "DELETE FROM buckets WHERE kind = %s AND at < statement_timestamp() - make_interval(secs => %s)"
+_MAX_REFRESH_SHARE = 0.1
+"""The share of the time in which a process reads the registry again while it changes without pause."""
 
 
 class SharedStore:
@@ -128,6 +95,21 @@ class SharedStore:
 
     def check(self) -> None:
         """Check nothing: PostgreSQL reports its own damage."""
+
+    def follow(self, refresh: Callable[[], object], interval_s: float) -> Callable[[], None]:
+        def work(connection: Connection) -> None:
+            while not listener.is_closed():
+                started = time.monotonic()
+                refresh()
+                pause_s = (time.monotonic() - started) / _MAX_REFRESH_SHARE
+                until = started + interval_s
+                while not listener.is_closed() and (left := until - time.monotonic()) > 0:
+                    if REGISTRY_CHANGED in listener.receive(connection, left):
+                        until = min(until, started + pause_s)
+
+        listener = Listener(self._catalog, "wikiholt-registry", work)
+        listener.start()
+        return listener.close
 
     @contextmanager
     def _lock_tables(self) -> Iterator[Connection]:
@@ -180,29 +162,3 @@ def _translate_text_errors() -> Iterator[None]:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
         raise make_text_error() from error
-
-
-class PostgresBuckets:
-    """`TokenBuckets` of one kind and size."""
-
-    def __init__(self, catalog: Catalog, kind: str, size: BucketSize) -> None:
-        self._catalog = catalog
-        self._values = {"kind": kind, "capacity": size.capacity, "per_second": size.per_second}
-        self._full_after_s = size.capacity / size.per_second if size.per_minute else 0.0
-        self._cleaned_at = time.monotonic()
-
-    def take(self, name: str) -> float:
-        return self._execute(_TAKE_STATEMENT, name)
-
-    def consume(self, name: str) -> float:
-        return self._execute(_SPEND_STATEMENT, name)
-
-    def _execute(self, statement: str, name: str) -> float:
-        with self._catalog.read_connection() as connection:
-            row = connection.execute(statement, {**self._values, "name": name}).fetchone()
-            assert row is not None
-            (rest,) = row
-            if time.monotonic() - self._cleaned_at > _CLEANUP_INTERVAL_S:
-                self._cleaned_at = time.monotonic()
-                connection.execute(_CLEANUP_STATEMENT, (self._values["kind"], self._full_after_s))
-        return float(rest)

@@ -92,6 +92,14 @@ class SearchLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewLimits:
+    """How many past commits of a wiki may have an index, and their bytes; none mean that the past is not searched."""
+
+    max_views: int = 5
+    max_bytes: int = 2 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
 class Components:
     """What all wikis of a process share: tools and models, never data."""
 
@@ -121,6 +129,7 @@ class Components:
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
     search_load: SearchLoad = field(default_factory=SearchLoad)
+    view_limits: ViewLimits = field(default_factory=ViewLimits)
     release_memory: Callable[[], None] = release_free_memory
     """Releases memory that is not in use, such as after a sync."""
 

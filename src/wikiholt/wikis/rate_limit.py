@@ -2,9 +2,9 @@
 
 Keys are looked up first: `refuse_key` counts an unknown key, `check` counts a request before any work is done. Wrong
 keys therefore never lock out a right one. Webhooks call `check_failures` first, and `record_failure` if their signature
-is wrong. Nodes that serve the same wikis share the buckets; what cannot be counted is denied.
+is wrong. Each node counts for itself: a proxy sends the requests for a wiki to the same node (docs/scale.md).
 
-A process counts in a table of fixed size in memory, which the workers of one service map from one file. A name belongs
+A node counts in a table of fixed size in memory, which the workers of one service map from one file. A name belongs
 to one row of eight places; if it is full, the place that was not used for the longest time is taken. The system
 releases the lock of a process that dies.
 """
@@ -24,7 +24,6 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import Protocol
 
 from wikiholt.errors import TooManyRequests
 
@@ -65,28 +64,8 @@ class BucketSize:
         return self.per_minute / 60
 
 
-class TokenBuckets(Protocol):
-    """Buckets of one size, by name. New buckets are full. Safe to use from many threads."""
-
-    def take(self, name: str) -> float:
-        """Take a token and return how many are left. If there is none, take nothing and return the deficit, < 0."""
-        ...
-
-    def consume(self, name: str) -> float:
-        """Take a token if there is one, and return how many are left."""
-        ...
-
-
-def open_no_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
-    """Open no shared buckets: each process counts its own requests."""
-    return None
-
-
 class RateLimiter:
-    """Counts requests by key and address. Safe to use from many threads.
-
-    Buckets are in this process, or in what `shared_buckets` returns for a kind and size.
-    """
+    """Counts requests by key and address. Safe to use from many threads."""
 
     def __init__(
         self,
@@ -94,17 +73,16 @@ class RateLimiter:
         address_per_minute: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = open_no_buckets,
+        table: "BucketTable | None" = None,
     ) -> None:
-        own = BucketTable(clock=clock)
+        """Counts in `table`, or in a table of this process."""
+        table = table or BucketTable(clock=clock)
         self._key_size, self._address_size = BucketSize(key_per_minute), BucketSize(address_per_minute)
-        self._keys = shared_buckets("key", self._key_size) or own.open_buckets("key", self._key_size)
-        self._addresses = shared_buckets("address", self._address_size) or own.open_buckets(
-            "address", self._address_size
-        )
+        self._keys = table.open_buckets("key", self._key_size)
+        self._addresses = table.open_buckets("address", self._address_size)
         self._failure_size = BucketSize(MAX_FAILURES_PER_MINUTE)
         self._failures, *self._wrong_keys = (
-            _FailureBuckets(own.open_buckets(kind, self._failure_size), shared_buckets(kind, self._failure_size))
+            table.open_buckets(kind, self._failure_size)
             for kind in ("failure", "wrong-key-address", "wrong-key-prefix")
         )
 
@@ -120,7 +98,7 @@ class RateLimiter:
         Then nothing is counted, so that a flood of wrong keys costs only a memory lookup.
         """
         buckets = list(zip(self._wrong_keys, (get_network(address), get_key_prefix(token)), strict=True))
-        remaining = min(wrong_keys.own.read_level(name) for wrong_keys, name in buckets)
+        remaining = min(wrong_keys.read_level(name) for wrong_keys, name in buckets)
         if remaining < 1:
             wait = _compute_wait(self._failure_size, remaining - 1)
             raise TooManyRequests(
@@ -129,20 +107,20 @@ class RateLimiter:
                 hint="Check the key. Valid keys are not affected.",
             )
         for wrong_keys, name in buckets:
-            wrong_keys.count(name)
+            wrong_keys.consume(name)
 
     def check_failures(self, address: str) -> None:
         """Raises TooManyRequests after too many webhooks with a wrong signature from this address."""
-        remaining = self._failures.own.read_level(get_network(address))
+        remaining = self._failures.read_level(get_network(address))
         if remaining < 1:
             raise _build_error(self._failure_size, remaining - 1)
 
     def record_failure(self, address: str) -> None:
         """Count a webhook with a wrong signature from this address."""
-        self._failures.count(get_network(address))
+        self._failures.consume(get_network(address))
 
 
-def _take_token(buckets: TokenBuckets, size: BucketSize, name: str) -> Allowance:
+def _take_token(buckets: "TableBuckets", size: BucketSize, name: str) -> Allowance:
     if not size.per_minute:
         return Allowance(0, 0, 0)
     remaining = buckets.take(name)
@@ -181,21 +159,6 @@ def get_key_prefix(token: str) -> str:
     # Tokens of issuers (JWT) have a common prefix, so each is counted separately.
     prefix = token if token.count(".") == 2 else token[:_PREFIX_LENGTH]
     return blake2b(prefix.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class _FailureBuckets:
-    """Wrong keys or signatures, counted in this process and, if shared, across nodes."""
-
-    own: "TableBuckets"
-    shared: TokenBuckets | None
-
-    def count(self, name: str) -> None:
-        if self.shared is None:
-            self.own.consume(name)
-        else:
-            # Remember the shared level, so that checking it needs no request.
-            self.own.set_level(name, self.shared.consume(name))
 
 
 class BucketTable:
@@ -265,7 +228,7 @@ def create_table(file: Path) -> None:
 
 
 class TableBuckets:
-    """`TokenBuckets` of one kind and size in a table."""
+    """Buckets of one kind and size in a table, by name. New buckets are full."""
 
     def __init__(self, table: BucketTable, kind: str, size: BucketSize) -> None:
         self._table = table
@@ -273,18 +236,16 @@ class TableBuckets:
         self._size = size
 
     def take(self, name: str) -> float:
+        """Take a token and return how many are left. If there is none, take nothing and return the deficit, < 0."""
         return self._update(name, lambda level: level - 1 if level >= 1 else level) - 1
 
     def consume(self, name: str) -> float:
+        """Take a token if there is one, and return how many are left."""
         return max(0.0, self._update(name, lambda level: max(0.0, level - 1)) - 1)
 
     def read_level(self, name: str) -> float:
         """The number of tokens in a bucket."""
         return self._update(name, lambda level: level)
-
-    def set_level(self, name: str, level: float) -> None:
-        """Set the number of tokens in a bucket."""
-        self._update(name, lambda _: level)
 
     def _update(self, name: str, change: Callable[[float], float]) -> float:
         return self._table.update_level(self._table.digest_name(self._kind, name), self._size, change)

@@ -3,7 +3,7 @@
 import base64
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -91,6 +91,7 @@ class Registry:
         self._timeout_s = timeout_s
         self._path = path
         self._shared = shared
+        self._stop_following: Callable[[], None] = lambda: None
         directory = (backups and backups.directory) or path.parent / "backups"
         self._backup_directory = directory / "registry"
         revoked_list = RevokedList(path.parent / REVOKED_FILE, self._backup_directory / REVOKED_FILE)
@@ -210,6 +211,10 @@ class Registry:
         """A token that changes with every change of the registry; cheaper than a list. None if there is no registry."""
         return self._store.get_version()
 
+    def follow(self, max_age_s: float) -> None:
+        """Read a registry that nodes share from a copy in memory, which is never older, until `close`; 0: do not."""
+        self._stop_following = self._store.follow(max_age_s)
+
     @property
     def revoked_list(self) -> RevokedList:
         """What no older copy of the registry brings back."""
@@ -297,7 +302,8 @@ class Registry:
         )
 
     def close(self) -> None:
-        """Check the registry again before its next use."""
+        """Stop following it, and check it again before its next use."""
+        self._stop_following()
         self._store.forget_checks()
 
     def _find_wiki(self, column: str, value: str) -> Wiki | None:

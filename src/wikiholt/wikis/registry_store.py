@@ -5,6 +5,7 @@ No row of a revoked key or of a removed wiki is ever returned, whichever copy of
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -72,6 +73,52 @@ class RegistryReader:
                 raise IndexCorrupt("A row of the registry is not the one that was written.", hint=RESTORE_HINT)
             rows.append(tuple(row))
         return rows
+
+
+class RegistryCopy:
+    """All rows of a shared registry at one version, in memory. Nothing in it changes."""
+
+    def __init__(self, rows: RegistryRows, version: str) -> None:
+        self.version = version
+        self._rows = rows
+        self._indexes: dict[tuple[str, str], dict[str | None, list[RegistryRow]]] = {}
+
+    def select(self, table: str, column: str, value: str) -> list[RegistryRow]:
+        """The rows of a table, or those with that value in a column."""
+        if not column:
+            return self._rows[table]
+        index = self._indexes.get((table, column))
+        if index is None:
+            index = {}
+            for row in self._rows[table]:
+                index.setdefault(get_value(table, row, column), []).append(row)
+            self._indexes[table, column] = index
+        return index.get(value, [])
+
+
+class CopyReader(RegistryReader):
+    """The rows of a copy. What is not in it, another node may just have added: then the registry itself is asked."""
+
+    def __init__(
+        self,
+        copy: RegistryCopy,
+        entries: Collection[RevokedEntry],
+        read_registry: Callable[[], AbstractContextManager[RegistryReader | None]],
+    ) -> None:
+        self._copy = copy
+        self._entries = entries
+        self._read_registry = read_registry
+
+    def read_version(self) -> str:
+        return self._copy.version
+
+    def _select_all(self, table: str, column: str = "", value: str = "", limit: int | None = None) -> list[RegistryRow]:
+        rows = self._copy.select(table, column, value)
+        # A host that is not a wiki's own occurs in most requests: the copy decides.
+        if rows or not column or table == "hosts":
+            return rows[:limit]
+        with self._read_registry() as reader:
+            return reader.select(table, column, value) if reader is not None else []
 
 
 class RegistryWriter(RegistryReader):
@@ -174,10 +221,42 @@ class RegistryStore:
         self._verified: object = None
         self._version: str | None = None
         self._had_list = False
+        self._checked: RegistryCopy | None = None
+        """The rows of a shared registry when they were last checked."""
+        self._copy: tuple[float, object, RegistryCopy] | None = None
+        """The copy that is read, when it was last known to be current, and the last write of this process then."""
+        self._max_copy_age_s = 0.0
+        self._last_write = object()
 
-    def read(self) -> AbstractContextManager[RegistryReader | None]:
-        """A reader; None if there is no registry yet. Raises IndexCorrupt if it is damaged, outdated or lost."""
-        return self._read_with(self.store.read)
+    @contextmanager
+    def read(self) -> Iterator[RegistryReader | None]:
+        """A reader; None if there is no registry yet. Raises IndexCorrupt if it is damaged, outdated or lost.
+
+        Reads the copy if `follow` keeps one. One that was not confirmed for too long is not read.
+        """
+        confirmed_at, last_write, copy = self._copy or (0.0, None, None)
+        # A process reads what it has written itself.
+        is_current = last_write is self._last_write and time.monotonic() - confirmed_at < self._max_copy_age_s
+        if copy is not None and is_current:
+            yield CopyReader(copy, self._load_entries(), self._read_store)
+        else:
+            with self._read_store() as reader:
+                yield reader
+
+    def follow(self, max_age_s: float) -> Callable[[], None]:
+        """Keep a copy of a shared registry in memory and read it while it is at most `max_age_s` old.
+
+        Returns the function that ends this.
+        """
+        self._max_copy_age_s = max_age_s
+        return self.store.follow(self._refresh_copy, max_age_s / 4) if max_age_s else lambda: None
+
+    def _refresh_copy(self) -> None:
+        """Bring the copy to the current version, or confirm that it has it."""
+        started, last_write = time.monotonic(), self._last_write
+        version = self._check_version()
+        if self._checked is not None and self._checked.version == version:
+            self._copy = started, last_write, self._checked
 
     def read_snapshot(self) -> AbstractContextManager[RegistryReader | None]:
         """Like `read`, and all statements see the same state."""
@@ -188,10 +267,13 @@ class RegistryStore:
         """One exclusive write transaction, committed durably unless the block raises."""
         self._verify()
         self._version = None  # the next `get_version` also notices that the database was restored
-        with self.store.write() as connection:
-            writer = RegistryWriter(connection, self._load_entries(), self.revoked_list)
-            yield writer
-            write_version(connection)
+        try:
+            with self.store.write() as connection:
+                writer = RegistryWriter(connection, self._load_entries(), self.revoked_list)
+                yield writer
+                write_version(connection)
+        finally:  # a commit may be complete although it failed here
+            self._last_write = object()
         if self._verified is not None:  # a change by this process needs no check
             self._verified = self.store.get_identity()
 
@@ -202,8 +284,18 @@ class RegistryStore:
         return None
 
     def get_version(self) -> str | None:
-        """The version of the registry; None if there is none. Takes over what other nodes have revoked."""
-        with self.read() as reader:
+        """The version of the registry; None if there is none. Takes over what other nodes have revoked.
+
+        What is read afterwards is at least of this version.
+        """
+        version = self._check_version()
+        if self._copy is not None and self._copy[2].version != version:
+            self._last_write = object()
+        return version
+
+    def _check_version(self) -> str | None:
+        """The version of the registry, which is checked if it has changed."""
+        with self._read_store() as reader:
             version = reader.read_version() if reader else None
         if self.store.is_shared and version != self._version:
             self._verified = None
@@ -218,6 +310,10 @@ class RegistryStore:
     def forget_checks(self) -> None:
         """Check the registry again before its next use."""
         self._verified = None
+        self._last_write = object()
+
+    def _read_store(self) -> AbstractContextManager[RegistryReader | None]:
+        return self._read_with(self.store.read)
 
     @contextmanager
     def _read_with(
@@ -259,7 +355,7 @@ class RegistryStore:
             if connection is None:  # removed in the meantime
                 return
             rows = RegistryReader(connection, ()).read_rows()
-            read_version(connection)
+            version = read_version(connection)
         known = {RevokedEntry(*map(str, row)) for row in rows["revoked"]}
         listed = self.revoked_list.load()
         if FIRST_KEY not in known and self._leftovers and self._leftovers.had_keys():
@@ -270,6 +366,7 @@ class RegistryStore:
             raise make_lost_registry_error(self._where, remains)
         with suppress(StorageError, Busy):  # readers filter the rows by the list in any case
             self._apply_list(known, listed or frozenset())
+        self._checked = RegistryCopy(rows, version) if self.store.is_shared else None
         self._verified = identity if identity == self.store.get_identity() else None
 
     def _apply_list(self, known: Collection[RevokedEntry], listed: Collection[RevokedEntry]) -> None:

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import AttachmentResult, MovedFile, PageDeleteResult, PageRenameResult, PageWriteResult
-from wikiholt.domain.search import PageFilter, SearchInterface
+from wikiholt.domain.search import PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
+from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import IndexSnapshot
@@ -160,6 +161,15 @@ class WikiSession:
             try:
                 self._scheduler.wait_until_fresh(self.wiki.id, timeout_s)
             finally:
+                _FRESH_WAITERS.release()
+
+    def search_past(self, at: str, request: SearchRequest) -> SearchResult:
+        """Search the wiki as it was; waits up to `fresh_timeout_s` seconds for its index. Raises like PastViews."""
+        waits = _FRESH_WAITERS.acquire(blocking=False)
+        try:
+            return self.handle.past.search(at, request, self.fresh_timeout_s if waits else 0)
+        finally:
+            if waits:
                 _FRESH_WAITERS.release()
 
     def notify_changed(self) -> None:

@@ -77,6 +77,13 @@ class SmallStore(Protocol):
         """Check the tables after `get_identity` has changed. Raises IndexCorrupt and IndexTooNew."""
         ...
 
+    def follow(self, refresh: Callable[[], object], interval_s: float) -> Callable[[], None]:
+        """If other machines use the tables: call `refresh` in a thread, after each change and at this interval.
+
+        Returns what ends the thread.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
@@ -183,6 +190,9 @@ class SmallStoreFile:
             with suppress(OSError):
                 if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:
                     draft.unlink(missing_ok=True)
+
+    def follow(self, refresh: Callable[[], object], interval_s: float) -> Callable[[], None]:  # noqa: ARG002
+        return lambda: None
 
     def get_identity(self) -> object:
         """Device, inode, size and mtime: a change by anyone changes one of them."""

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from wikiholt.domain.index import IndexHealth, IndexState
 from wikiholt.domain.page import MAX_LISTED_WARNINGS, PageProblem, PageWarnings
 from wikiholt.domain.protocols import Source
-from wikiholt.domain.search import PageFilter
-from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPagesYet, NothingIndexed, WikiholtError
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import HistoryWarnings
 from wikiholt.index.repair import IndexRepair
+from wikiholt.text.analysis import split_languages
 from wikiholt.text.languages import find_main_language
 from wikiholt.text.page_names import count_extensions, is_document
 
-_SAMPLE_PAGES, _SAMPLE_PARTS = 48, 4
-"""Pages whose language is looked at, and in how many places of the list of pages they are."""
 _NOTHING_INDEXED_HINT = (
     "if a sync does not help, check the branch, the sub-directory and the ignore globs of this wiki, and its problems"
 )
@@ -40,6 +38,8 @@ class WikiStatus:
     """Damaged indexes that were quarantined, for the operator to inspect or delete."""
     dialect: str = ""
     """The dialect of the indexed pages."""
+    query_languages: tuple[str, ...] = ()
+    """The languages in which queries are read, the main one first."""
     documents: Mapping[str, int] = field(default_factory=dict)
     """The number of documents at HEAD that are pages, such as PDF files, by extension."""
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -49,10 +49,15 @@ class WikiStatus:
     pages_with_warnings: int = 0
     warnings: tuple[PageWarnings, ...] = ()
     """The first `MAX_LISTED_WARNINGS` pages with warnings."""
-    main_language: str = ""
-    """The language of most pages, by a sample; empty if it is unknown."""
+    languages: Mapping[str, int] = field(default_factory=dict)
+    """The number of pages in each language, the most frequent first."""
     history_warning: str = ""
     """Why dates may be wrong and former names missing."""
+
+    @property
+    def main_language(self) -> str:
+        """The language of more than half of the pages; empty if there is none."""
+        return find_main_language(self.languages)
 
 
 class StatusReader:
@@ -72,7 +77,9 @@ class StatusReader:
         except WikiholtError as store_error:
             return replace(status, error=status.error or store_error)
         status = replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
-        status = replace(status, dialect=_get_dialect_name(status.state))
+        if status.state and (pipeline := TextPipeline.from_recipe(status.state.recipe)):
+            languages = tuple(split_languages(pipeline.language))
+            status = replace(status, dialect=pipeline.dialect.name, query_languages=languages)
         if status.head is None:
             return status
         try:
@@ -94,7 +101,7 @@ class StatusReader:
             with closing(self._store.open(self._wiki.id)) as index:
                 state, problems = index.get_state(), tuple(index.get_problems())
                 warned, warnings = index.list_warnings(MAX_LISTED_WARNINGS)
-                language = find_main_language(_read_sample(index, state.pages))
+                languages = index.count_languages()
                 history_warning = HistoryWarnings(self._wiki.id, self._store).read(state.generation)
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
@@ -109,7 +116,7 @@ class StatusReader:
             error=error,
             pages_with_warnings=warned,
             warnings=tuple(warnings),
-            main_language=language,
+            languages=languages,
             history_warning=history_warning,
         )
 
@@ -119,18 +126,3 @@ class StatusReader:
         except NoPagesYet:
             self._repair.require_never_indexed()
             raise
-
-
-def _read_sample(index: WikiIndex, pages: int) -> list[str]:
-    """The beginnings of some pages, from everywhere in the wiki."""
-    ids: list[int] = []
-    for part in range(_SAMPLE_PARTS):
-        _, found = index.list_pages(PageFilter(), _SAMPLE_PAGES // _SAMPLE_PARTS, part * pages // _SAMPLE_PARTS)
-        ids += [page.page_id for page in found]
-    chunks = index.get_page_chunks(list(dict.fromkeys(ids)), 1)
-    return [chunk.text for page_chunks in chunks.values() for chunk in page_chunks]
-
-
-def _get_dialect_name(state: IndexState | None) -> str:
-    pipeline = TextPipeline.from_recipe(state.recipe) if state else None
-    return pipeline.dialect.name if pipeline else ""

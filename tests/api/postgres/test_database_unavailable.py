@@ -1,16 +1,14 @@
 """An unavailable database: its wikis answer 503 with Retry-After, others work, nothing is treated as damage."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import conninfo
 from starlette.testclient import TestClient
 
+from tests.support.database_link import DatabaseLink
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import wait_until
@@ -36,33 +34,6 @@ def application(database: str, tmp_path: Path) -> Iterator[Application]:
     application.service.components = replace(application.service.components, embedder=lambda: embedder, identity=None)
     yield application
     application.service.close()
-
-
-class DatabaseLink:
-    """A connection path to a database of the test server through its own socket, which can be cut."""
-
-    def __init__(self, pg: PostgresServer, place: Path) -> None:
-        self._pg = pg
-        self._database = str(conninfo.conninfo_to_dict(pg.create_database())["dbname"])
-        self._socket, self._link = pg.place / ".s.PGSQL.5432", place / ".s.PGSQL.5432"
-        place.mkdir()
-        self._link.symlink_to(self._socket)
-        self.address = conninfo.make_conninfo(pg.get_dsn(self._database), host=str(place))
-
-    @contextmanager
-    def disconnected(self) -> Iterator[None]:
-        """Block new connections to the database and close existing ones."""
-        self._link.unlink()
-        ending = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
-        with psycopg.connect(self._pg.get_dsn(), autocommit=True) as connection:
-            connection.execute(ending, (self._database,))
-        try:
-            yield
-        finally:
-            self._link.symlink_to(self._socket)
-
-    def drop_database(self) -> None:
-        self._pg.drop_database(self.address)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from wikiholt.index.postgres.pool import ConnectionPool
 from wikiholt.wikis import home_tables
 from wikiholt.wikis.registry import Registry
 
-TABLE_SETS = (home_tables.REGISTRY_TABLES, home_tables.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
+TABLE_SETS = (home_tables.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED_SLUG = "weather"
 """A wiki that is polled every second."""
@@ -269,7 +269,7 @@ def test_nodes_report_an_unavailable_database_and_recover_by_themselves(pair: Tw
             assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
             assert int(refused.headers["Retry-After"]) > 0
             assert node.send_request("GET", "healthz").status_code == 200
-            assert node.send_request("GET", "readyz").status_code == 503
+            wait_until(lambda node=node: node.send_request("GET", "readyz").status_code == 503)  # type: ignore[misc]
         pair.repositories["herbs"].commit({"Thyme.md": "# Thyme\n\nThyme between stones.\n"})
     finally:
         pg.start()

@@ -1,5 +1,6 @@
 """The operations of a round with PostgreSQL: those of the SQLite store, and those that only exist for databases."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ def _move_wiki(context: OperationContext) -> None:
     """Move the wiki to one database and then to the other, so that at least one move is done."""
     wiki_id = context.service.registry.get("victim").id
     for to in (SECOND, HOME) if context.rng.random() < 0.5 else (HOME, SECOND):
-        get_databases(context).move(wiki_id, to)
+        get_databases(context).move(wiki_id, to, context.rng.choice((math.inf, 0.2)))  # slow: killed during the copy
 
 
 def _add_wiki(context: OperationContext) -> None:

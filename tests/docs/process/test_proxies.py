@@ -1,4 +1,4 @@
-"""nginx and Caddy with the files of deploy/ and TLS, on loopback, before a real service."""
+"""nginx, HAProxy and Caddy with the files of deploy/ and TLS, on loopback, before a real service."""
 
 import asyncio
 import base64
@@ -7,11 +7,13 @@ import re
 import shutil
 import ssl
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -114,7 +116,18 @@ def write_caddy_file(place: Path, node: str, https_port: int, http_port: int) ->
     return ["caddy", "run", "--config", str(place / "Caddyfile"), "--adapter", "caddyfile"]
 
 
-WRITERS = {"nginx": write_nginx_file, "caddy": write_caddy_file}
+def write_haproxy_file(place: Path, node: str, https_port: int, http_port: int) -> list[str]:
+    text = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8").replace("/run/secrets", str(place))
+    text = re.sub(r"node\d:8765", node, text)
+    text = text.replace("bind :8443", f"bind 127.0.0.1:{https_port}").replace(
+        "bind :8080", f"bind 127.0.0.1:{http_port}"
+    )
+    (place / "haproxy.cfg").write_text(text)
+    (place / "tls.pem").write_bytes((place / "tls.crt").read_bytes() + (place / "tls.key").read_bytes())
+    return ["haproxy", "-db", "-f", str(place / "haproxy.cfg")]
+
+
+WRITERS = {"nginx": write_nginx_file, "haproxy": write_haproxy_file, "caddy": write_caddy_file}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +149,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedAp
         yield served, url.removeprefix("http://"), release
 
 
-@pytest.fixture(scope="module", params=["nginx", "caddy"])
+@pytest.fixture(scope="module", params=WRITERS)
 def proxy(
     request: pytest.FixtureRequest,
     service: tuple[ServedApplication, str, Event],
@@ -164,7 +177,7 @@ def test_hosts_and_paths_lead_to_their_wiki(proxy: Proxy) -> None:
         by_path = client.get("/w/alpha/api/v1/search", params={"q": "worn out drum"})
         assert by_path.json()["results"] == found.json()["results"]
         assert [client.get(f"/w/{slug}/api/v1/status").status_code for slug in ("beta", "gamma")] == [403, 403]
-    with proxy.open_client(host="other.example") as client, pytest.raises(httpx.ConnectError):
+    with proxy.open_client(host="other.example") as client, pytest.raises((httpx.ConnectError, httpx.ReadError)):
         client.get("/")
 
 
@@ -225,3 +238,69 @@ def test_visitors_cannot_name_themselves(proxy: Proxy) -> None:
     assert behind.status_code == 200, "the service trusts its proxy"
     with proxy.open_client() as client:
         assert client.get("/w/alpha/api/v1/status", headers=headers).status_code == 401
+
+
+class NamedNode(BaseHTTPRequestHandler):
+    """A node that answers with its port."""
+
+    def do_GET(self) -> None:
+        body = str(self.server.server_port).encode()  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def run_named_nodes(count: int) -> Iterator[list[ThreadingHTTPServer]]:
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), NamedNode)) for _ in range(count)]
+        for node in nodes:
+            Thread(target=node.serve_forever, daemon=True).start()
+            stack.callback(node.shutdown)
+        yield nodes
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy"])
+def test_the_requests_for_a_wiki_go_to_one_node_and_to_another_while_it_is_down(name: str, tmp_path: Path) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"there is no {name}")
+    certificate, ports = make_certificate(tmp_path), [find_free_port(), find_free_port()]
+    with run_named_nodes(3) as nodes, ExitStack() as stack:
+        command = WRITERS[name](tmp_path, "NODE", *ports)
+        file = next(file for file in tmp_path.iterdir() if name in file.name)
+        first, second, third = (f"127.0.0.1:{node.server_port}" for node in nodes)
+        lines = file.read_text().replace("NODE", first, 1).replace("NODE", second, 1).splitlines()
+        position = next(number for number, line in enumerate(lines) if second in line)
+        # A third node, as an operator adds it.
+        lines.insert(position + 1, lines[position].replace(second, third).replace("node2", "node3"))
+        file.write_text("\n".join([*lines, ""]))
+        stack.enter_context(run_program(command, tmp_path, ports))
+        context = ssl.create_default_context(cafile=certificate)
+        client = stack.enter_context(ProxyClient(base_url=f"https://127.0.0.1:{ports[0]}", verify=context, timeout=60))
+
+        def ask(path: str, host: str = DOMAIN, **headers: str) -> str:
+            answer = client.get(path, headers={"Host": host} | headers)
+            assert answer.status_code == 200, answer.text
+            return answer.text
+
+        slugs = [f"wiki-{number}" for number in range(60)]
+        owners = {slug: ask(f"/w/{slug}/api/v1/search?q=a") for slug in slugs}
+        shares = Counter(owners.values())
+        assert len(shares) == 3
+        assert min(shares.values()) >= 8, "each node has its share"
+        for slug in slugs:
+            assert ask("/api/v1/search?q=b", f"{slug}.{DOMAIN}") == ask(f"/w/{slug}/mcp") == owners[slug]
+        for number in range(20):
+            key = {"Authorization": f"Bearer wh_{number}"}
+            assert len({ask(path, **key) for path in ("/api/v1/search?q=a", "/api/v1/pages", "/mcp")}) == 1
+        down = nodes[0]
+        down.shutdown()
+        down.server_close()
+        after = {slug: ask(f"/w/{slug}/api/v1/search?q=c") for slug in slugs}
+        moved = {slug for slug in slugs if after[slug] != owners[slug]}
+        assert moved == {slug for slug in slugs if owners[slug] == str(down.server_port)}
+        assert len({after[slug] for slug in moved}) == 2, "what it did is shared by the others"

@@ -120,7 +120,7 @@ def test_a_node_warns_when_it_joins_a_server_with_too_few_connections(
     node = assignments.PostgresAssignments(catalog, 5.0, 5_000)
     with caplog.at_level(logging.WARNING):
         node.start(lambda _, __: None)
-        wait_until(lambda: "may use 5010 connections" in caplog.text)
+        wait_until(lambda: "may use 5011 connections" in caplog.text)
     assert "raise max_connections" in caplog.text
     node.close()
     catalog.close()
@@ -139,7 +139,7 @@ def test_the_administrator_sees_a_shortage_and_whether_wikis_can_log_in(
     catalog, pool = Catalog(database, TABLES), ConnectionPool(2)
     admin = PostgresDatabaseAdmin(catalog, pool, PostgresStore(catalog, pool, tmp_path), tmp_path, 5_000)
     (status,) = admin.get_statuses()
-    assert "5010 connections" in status.shortage
+    assert "5011 connections" in status.shortage
     assert admin.check_wiki_login("home") == ""
     rules = pg.place / "data" / "pg_hba.conf"
     before = rules.read_text()

@@ -23,9 +23,9 @@ from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
 from wikiholt.index.postgres import locks, move, schema
 from wikiholt.index.postgres import store as store_module
-from wikiholt.index.postgres.assignments import PostgresAssignments
 from wikiholt.index.postgres.catalog import Catalog
 from wikiholt.index.postgres.leases import WRITE_LEASE
+from wikiholt.index.postgres.listener import Listener
 from wikiholt.index.postgres.locks import (
     LOCK_TRIES,
     OPERATOR_LOCK_TIMEOUT_S,
@@ -319,13 +319,13 @@ def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
     with closing(Catalog(database)) as home:
-        assignments = PostgresAssignments(home)
+        listener = Listener(home, "listener", lambda _: None)
         receiver, other_end = socket.socketpair()
         high = fcntl.fcntl(receiver.fileno(), fcntl.F_DUPFD, 2000)
         receiver.close()
-        with socket.socket(fileno=high) as assignments._interrupt_socket:
+        with socket.socket(fileno=high) as listener._interrupt_socket:
             other_end.close()
             began = time.monotonic()
-            assignments._wait(None, 250)  # returns at once, because the other end is closed
+            listener._wait(None, 250)  # returns at once, because the other end is closed
             assert time.monotonic() - began < 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
-from wikiholt.api.documents.common import parse_until
+from wikiholt.domain.dates import parse_until
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import pytest
 
 from tests.support.served_application import ServedApplication, serve_application
 
-KEYS = (None, "other", "read", "write", "admin", "operator")
+KEYS = (None, "other", "read", "past", "write", "admin", "operator")
 _ALLOWED_KEYS = {
     "open": KEYS,
-    "me": (None, "read", "write", "admin", "operator"),
-    "read": ("read", "write", "admin", "operator"),
+    "me": (None, "read", "past", "write", "admin", "operator"),
+    "read": ("read", "past", "write", "admin", "operator"),
+    "past": ("past", "write", "admin", "operator"),
     "write": ("write", "admin", "operator"),
     "admin": ("admin", "operator"),
     "operator": ("operator",),
@@ -68,6 +69,8 @@ CALLS = (
     RouteCall("GET", "/api/v1/orphans", "read"),
     RouteCall("GET", "/api/v1/status", "read"),
     RouteCall("GET", "/api/v1/duplicates", "write"),
+    RouteCall("GET", "/api/v1/past", "past"),
+    RouteCall("GET", "/api/v1/past/search?q=x&at=HEAD", "past", template="/api/v1/past/search"),
     RouteCall("GET", "/api/v1/report", "admin"),
     RouteCall("POST", "/api/v1/reindex", "admin"),
     RouteCall("GET", "/api/v1/reindex/status", "read"),

@@ -17,10 +17,9 @@ from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.api.bootstrap import Application
 from wikiholt.git import process
 from wikiholt.interfaces.http import middleware
-from wikiholt.processor import count_available_cores
 
 WAITING = 3
-SLOTS = max(2, count_available_cores())
+SLOTS = middleware.count_slots(1)
 SEARCH = "/w/alpha/api/v1/search?q=printer"
 
 

@@ -83,7 +83,7 @@ def get_status(url: str, token: str) -> int:
 
 
 def forget_wrong_keys(served: ServedApplication) -> None:
-    counted = served.application.rate_limiter._wrong_keys[0].own._table._map
+    counted = served.application.rate_limiter._wrong_keys[0]._table._map
     counted[_SECRET_BYTES:] = bytes(len(counted) - _SECRET_BYTES)
 
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import Tool
 
 from tests.interfaces.mcp.mcp_client import Agent, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
@@ -17,27 +19,33 @@ READ_TOOLS = [
     *("search", "ask", "read_page", "list_pages", "list_tags", "similar_pages", "get_links", "find_orphans"),
     *("recent_changes", "page_history", "diff_page", "list_attachments", "fetch"),
 ]
+PAST_TOOLS = ["search_past"]
 WRITE_TOOLS = ["write_page", "edit_page", "append_to_page", "rename_page", "delete_page"]
 MAX_DEFINITION_BYTES = 12_000
+MAX_PAST_BYTES = 550
+"""Only agents that may search the past get its tool."""
 MAX_SEARCH_BYTES = 4_000
 
 
 def test_tools_are_described_in_a_stable_order_and_in_few_bytes(reader: Agent, writer: Agent) -> None:
     tools = writer.list_tools()
-    assert [tool.name for tool in tools] == READ_TOOLS + WRITE_TOOLS
+    assert [tool.name for tool in tools] == READ_TOOLS + PAST_TOOLS + WRITE_TOOLS
     assert tools == writer.list_tools()
     assert [tool.name for tool in reader.list_tools()] == READ_TOOLS
     for tool in tools:
         assert tool.title
         assert tool.description
         assert tool.annotations
-        assert tool.annotations.read_only_hint == (tool.name in READ_TOOLS)
+        assert tool.annotations.read_only_hint == (tool.name not in WRITE_TOOLS)
         assert tool.annotations.open_world_hint is False
-        assert (tool.annotations.destructive_hint is None) == (tool.name in READ_TOOLS)
-    sent = json.dumps(
-        [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools], separators=(",", ":")
-    )
-    assert len(sent.encode()) <= MAX_DEFINITION_BYTES
+        assert (tool.annotations.destructive_hint is None) == (tool.name not in WRITE_TOOLS)
+    assert _count_bytes([tool for tool in tools if tool.name not in PAST_TOOLS]) <= MAX_DEFINITION_BYTES
+    assert _count_bytes([tool for tool in tools if tool.name in PAST_TOOLS]) <= MAX_PAST_BYTES
+
+
+def _count_bytes(tools: Sequence[Tool]) -> int:
+    sent = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    return len(json.dumps(sent, separators=(",", ":")).encode())
 
 
 def test_an_agent_with_several_servers_can_choose(
@@ -323,3 +331,19 @@ def test_tool_names_of_otterwiki_mcp_exist_only_with_the_setting(
         names = [tool.name for tool in Agent(agent.url, own.tokens["read"]).list_tools()]
         assert names[: len(READ_TOOLS)] == READ_TOOLS
         assert not {"write_note", "edit_note", "rename_note", "delete_note"} & set(names)
+
+
+def test_the_past_is_searched_with_its_scope_only(served: ServedApplication, writer: Agent, reader: Agent) -> None:
+    at = served.alpha.get_head()
+    served.alpha.commit({"Coffee.md": None}, "No coffee any more")
+    try:
+        served.application.service.get_handle("alpha").sync()
+        answer = writer.get("search_past", query="descale", at=at, n=1)
+        hit = answer["results"][0]
+        assert (hit["id"], hit["now"].split(" in ")[0]) == ("Coffee", "removed 2023-11-14 by Ada")
+        assert answer["at"] == "2023-11-14"
+        assert "scope past" in reader.fail("search_past", query="descale", at=at)
+        assert "revision-not-found" in writer.fail("search_past", query="descale", at="v9")
+    finally:
+        served.alpha.run_git("reset", "--hard", "-q", at)
+        served.application.service.get_handle("alpha").sync()

@@ -27,6 +27,15 @@ def test_a_word_finds_the_compounds_that_end_with_it_after_the_word_itself(langu
     assert language_wiki.find_paths("Recht ")[0] == "Rechte"
 
 
+def test_a_word_finds_the_compounds_that_begin_with_it_last(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("Zugriff ") == ["Rechte"]
+    found = language_wiki.find_paths("Kaffee ")
+    assert set(found[:2]) == {"Einkauf", "Automat"}
+    assert found[2:] == ["Küche"]
+    assert language_wiki.find_paths("Kaffee Spüle ")[0] == "Küche"
+    assert language_wiki.get_marked_words("Kaffee Spüle ", "Küche") == ["Kaffeemaschine", "Spüle"]
+
+
 def test_a_compound_finds_pages_with_its_parts(language_wiki: LanguageFixture) -> None:
     found = language_wiki.find_paths("Kaffeemaschinen ")
     assert found[:2] == ["Küche", "Automat"]
@@ -53,7 +62,8 @@ def test_a_word_with_the_same_ending_is_not_a_compound(language_wiki: LanguageFi
 
 def test_quoted_and_excluded_words_have_no_related_terms(language_wiki: LanguageFixture) -> None:
     assert set(language_wiki.find_paths('"Maschine"')) == {"Werkstatt", "Automat"}
-    assert set(language_wiki.find_paths("Kaffee -Maschine ")) == {"Einkauf"}
+    assert language_wiki.find_paths("Kaffee -Maschine ") == ["Einkauf", "Küche"]
+    assert set(language_wiki.find_paths('"Kaffee"')) == {"Einkauf", "Automat"}
 
 
 @pytest.mark.parametrize("typed", ["Gebühr", "Gebuehr", "gebühren", "GEBÜHR", "Gebuhr", "gebu\u0308hr"])

@@ -72,7 +72,7 @@ def test_both_stores_find_the_same_pages_in_every_language(
 @pytest.fixture
 def service(repository: Repository, tmp_path: Path) -> Iterator[WikiService]:
     opened = open_service(tmp_path / "data")
-    opened.add("house", str(repository.path), {})
+    opened.add("house", str(repository.path), {"language": "english"})
     yield opened
     opened.close()
 
@@ -94,7 +94,7 @@ def test_a_language_that_is_not_known_is_refused_and_nothing_is_lost(service: Wi
         service.configure("house", {"languages": "german, klingon"})
     with pytest.raises(InvalidSetting, match="languages"):
         open_service(Path("unused"), overrides={"languages": ["german", "englisch"]})
-    assert service.registry.get("house").settings == {}
+    assert service.registry.get("house").settings == {"language": "english"}
 
 
 def test_languages_are_given_when_a_wiki_is_added(repository: Repository, tmp_path: Path) -> None:
@@ -107,5 +107,26 @@ def test_languages_are_given_when_a_wiki_is_added(repository: Repository, tmp_pa
     try:
         assert opened.registry.get("house").settings == {"language": "german", "languages": "english,french"}
         assert opened.get_config(opened.registry.get("house")).pipeline.language == "german+english+french"
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "languages", "is_detected"),
+    [
+        ({}, "english", True),
+        ({"language": "auto"}, "english", True),
+        ({"language": "german"}, "german", False),
+        ({"languages": "french"}, "english+french", False),
+        ({"language": "auto", "languages": "french"}, "english+french", False),
+    ],
+)
+def test_languages_are_detected_unless_they_are_set(
+    repository: Repository, tmp_path: Path, settings: dict[str, str], languages: str, is_detected: bool
+) -> None:
+    opened = open_service(tmp_path / "data")
+    try:
+        pipeline = opened.get_config(opened.add("house", str(repository.path), settings)).pipeline
+        assert (pipeline.language, pipeline.detects_languages) == (languages, is_detected)
     finally:
         opened.close()

@@ -11,7 +11,7 @@ from wikiholt.domain.search import Confidence, SearchMode
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.analysis import join_languages
-from wikiholt.text.bm25 import detect_page_language
+from wikiholt.text.bm25 import detect_page_language, get_stemming_language
 from wikiholt.text.language_names import LANGUAGES, find_language
 from wikiholt.text.languages import guess_language
 
@@ -68,6 +68,10 @@ def make_page(body: str, language: str | None = None) -> Page:
     return Page("p.md", "p", "p", PageMetadata(language=language), (), (), body, 1)
 
 
+def get_stemming(page: Page, language: str) -> str:
+    return get_stemming_language(detect_page_language(page, language), language)
+
+
 def test_code_is_ignored_in_language_detection() -> None:
     assert detect_page_language(make_page(PAGES["code"]), LANGUAGE) == "german"
 
@@ -82,19 +86,33 @@ def test_code_is_ignored_in_language_detection() -> None:
             ("German", "german"),
             ("Deutsch", "german"),
         ),
-        *(("fra", "french"), ("français (France)", "french"), ("en-GB", "english"), ("es", "english")),
+        *(
+            ("fra", "french"),
+            ("français (France)", "french"),
+            ("en-GB", "english"),
+            ("es", "english"),
+            ("ja", "english"),
+        ),
     ],
 )
 def test_the_language_in_the_frontmatter_is_used(said: str, language: str) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
-    assert detect_page_language(make_page(text, said), LANGUAGE) == language
+    assert get_stemming(make_page(text, said), LANGUAGE) == language
+    assert get_stemming(make_page(text, said), "english") == "english"
+
+
+def test_the_language_of_a_page_is_kept_also_if_queries_are_not_read_in_it() -> None:
+    assert detect_page_language(make_page("x", "ja"), LANGUAGE) == "japanese"
+    assert detect_page_language(make_page(SENTENCES["russian"]), LANGUAGE) == "russian"
+    assert detect_page_language(make_page("x"), LANGUAGE) == "english"
 
 
 @pytest.mark.parametrize("said", ["markdown", "", "  ", "0", "xx-YY", None])
 def test_an_unknown_language_in_the_frontmatter_is_ignored(said: str | None) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
     assert detect_page_language(make_page(text, said), LANGUAGE) == "german"
-    assert detect_page_language(make_page(text, said), "english") == "english"
+    assert detect_page_language(make_page(text, said), "english") == "german"
+    assert get_stemming(make_page(text, said), "english") == "english"
 
 
 SENTENCES = {

@@ -15,6 +15,7 @@ from wikiholt.documents import conversion, worker
 from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidPage
+from wikiholt.index.reconciler import TRANSIENT_REASONS
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.page_names import DOCUMENT_EXTENSIONS, PAGE_EXTENSIONS, get_file_extensions
 
@@ -165,6 +166,20 @@ def test_the_worker_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         convert_document("a.html", b"<p>" + b"word " * 30_000_000)
     assert raised.value.reason == "too-costly"
     assert worker._MAX_MEMORY_BYTES > 1024**3
+
+
+def test_a_process_whose_service_was_killed_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = "worker._MAX_S = 1; worker.read_document = lambda *_, **__: __import__('time').sleep(600); worker.convert"
+    monkeypatch.setattr(conversion, "_START", conversion._START.replace("worker.convert", wait))
+    with pytest.raises(UnreadableDocument, match="code -14"):
+        convert_document("a.pdf", REPORT)
+
+
+def test_a_process_that_cannot_start_now_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "_START", "raise MemoryError")
+    with pytest.raises(UnreadableDocument) as raised:
+        convert_document("a.pdf", REPORT)
+    assert raised.value.reason in TRANSIENT_REASONS
 
 
 def test_the_setting_names_kinds_of_documents() -> None:

@@ -88,6 +88,8 @@ DOCUSAURUS = Site(
         ":::tip[Mind *this*]\nUse [setup](guides/setup).\n:::\n",
         "website/docs/guides/setup.md": "# Setup\n\n[Start](/docs/start) [intro](@site/docs/01-intro.md)\n",
         "website/versioned_docs/version-1/guides/setup.md": "# Setup\n\n[new](/docs/next/guides/setup)\n",
+        "website/docs/guides/building.md": "---\nid: build\n---\n# Build {#top}\n\n[faq](/docs/faq)\n",
+        "website/docs/guides/answers.md": "---\nslug: /faq\n---\n# FAQ\n\n[build](/docs/guides/build)\n",
     },
     "website/docs/01-intro",
     "Start: Read setup . Mind this Use setup.",
@@ -95,6 +97,8 @@ DOCUSAURUS = Site(
         "website/docs/01-intro": {"website/docs/guides/setup"},
         "website/docs/guides/setup": {"website/docs/01-intro"},
         "website/versioned_docs/version-1/guides/setup": {"website/docs/guides/setup"},
+        "website/docs/guides/building": {"website/docs/guides/answers"},
+        "website/docs/guides/answers": {"website/docs/guides/building"},
     },
 )
 VITEPRESS = Site(
@@ -233,6 +237,17 @@ def test_templates_are_replaced_by_the_words_they_display(text: str, converted: 
     assert convert_templates(text) == converted
 
 
+@pytest.mark.parametrize("name", ["docusaurus", "vitepress", "hugo", "mdbook", "mkdocs"])
+def test_the_id_of_a_heading_is_its_anchor_and_not_displayed(name: str) -> None:
+    page = parse_page(
+        "a.md", "1" * 40, b"# Pump {#pump-1}\n\n## Valve {#v .wide}\n\n{ kept }\n", None, "github", DIALECTS[name]
+    )
+    assert isinstance(page, Page)
+    assert page.name == "Pump"
+    assert [(heading.text, heading.anchor) for heading in page.headings] == [("Pump", "pump-1"), ("Valve", "v")]
+    assert to_display_text("## Valve {#v .wide}\n\n{ kept }", DIALECTS[name]).text == "Valve: { kept }"
+
+
 def test_boxes_in_boxes_and_lists_are_quotes() -> None:
     text = "- a\n\n  :::note\n  b\n  ::::tip C\n  d\n  ::::\n  :::\n\n:::\nend"
     assert convert_containers(text) == "- a\n\n  > [!note]\n  > b\n  > > [!tip] C\n  > > d\n\n\n\n:::\nend"
@@ -288,6 +303,71 @@ def test_boxes_that_are_indented_or_nested_too_far_cost_and_change_nothing() -> 
                 "_docs/z.md": "# Z",
             },
             {"_docs": ["Z", "A"]},
+        ),
+        (
+            {
+                "docs/.vitepress/config.mts": "export default { nav: [{ text: 'Guide', link: '/guide/start' }],"
+                " sidebar: { '/guide/': { base: '/guide/', items: [{ text: 'Routes', link: 'routes' },"
+                " { text: 'First steps', link: 'start' }, { text: 'Gone', link: 'gone' }] } } }",
+                "docs/de/config.ts": "[{ text: 'Zwei', link: '/de/two' }, { text: 'Eins', link: '/de/one' }]",
+                "docs/index.md": "# Home",
+                "docs/guide/a.md": "# A",
+                "docs/guide/routes.md": "# R",
+                "docs/guide/start.md": "# S",
+                "docs/de/one.md": "# 1",
+                "docs/de/two.md": "# 2",
+            },
+            {"docs/guide": ["First steps", "Routes", "A"], "docs/de": ["Zwei", "Eins"], "": ["docs/guide", "docs/de"]},
+        ),
+        (
+            {
+                "astro.config.mjs": "starlight({ sidebar: [{ label: 'Start', items: [{ label: 'Two', slug: 'b/two' },"
+                " 'b/one'] }, { autogenerate: { directory: 'c' } }] })",
+                "src/content/docs/b/one.md": "# 1",
+                "src/content/docs/b/two.md": "# 2",
+                "src/content/docs/c/x.md": "---\nsidebar:\n  order: 2\n---\n# X",
+                "src/content/docs/c/y.md": "---\nsidebar:\n  order: 1\n---\n# Y",
+                "src/content/docs/c/a.md": "# A",
+            },
+            {"src/content/docs/b": ["Two", "1"], "src/content/docs/c": ["Y", "X", "A"]},
+        ),
+        (
+            {
+                "hugo.toml": "",
+                "docs/one/_index.md": "---\nweight: 20\n---\n# One",
+                "docs/one/a.md": "---\nweight: 2\n---\n# A",
+                "docs/one/b.md": "---\nweight: -1\n---\n# B",
+                "docs/one/c.md": "---\nweight: heavy\n---\n# C",
+                "docs/two/_index.md": "---\nweight: 3\n---\n# Two",
+                "docs/two/a.md": "# A",
+            },
+            {"docs/one": ["One", "B", "A", "C"], "": ["docs/two", "docs/one"]},
+        ),
+        (
+            {
+                "docusaurus.config.js": "",
+                "docs/one/_category_.json": '{\n  "label": "1",\n  "position": 3.5\n}',
+                "docs/one/index.md": "---\nsidebar_position: 1\n---\n# One",
+                "docs/one/a.md": "---\nsidebar_position: 2\n---\n# A",
+                "docs/two/_category_.yml": "label: 'Two'\nposition: 3 # of four\n",
+                "docs/two/a.md": "# A",
+                "docs/two/b.md": "---\nsidebar_position: 9\n---\n# B",
+                "docs/zero/zero.mdx": "---\nsidebar_position: 1\n---\n# Zero",
+                "docs/zero/a.md": "# A",
+                "docs/not/_category_.json": "{ damaged",
+                "docs/not/a.md": "# A",
+                "docs/not/b.md": "# B",
+            },
+            {"": ["docs/zero", "docs/two", "docs/one", "docs/not"], "docs/two": ["B", "A"], "docs/one": ["One", "A"]},
+        ),
+        (
+            {
+                "_config.yml": "",
+                "docs/a.md": "---\nnav_order: 10\n---\n# A",
+                "docs/b.md": "---\nnav_order: 9\n---\n# B",
+                "docs/c.md": "# C",
+            },
+            {"docs": ["B", "A", "C"]},
         ),
     ],
 )

@@ -114,6 +114,7 @@ class IndexStatusDocument(TypedDict):
     model: str | None
     dialect: str | None
     main_language: str | None
+    languages: dict[str, int]
     documents: dict[str, int]
     skipped: dict[str, int]
     ignored: dict[str, int]

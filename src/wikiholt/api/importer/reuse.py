@@ -1,14 +1,13 @@
 """Whether the vectors of a shared index equal ours, and an embedder that reuses them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from wikiholt.api.importer.spool import RowSpool
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.index.pipeline import hash_text
@@ -64,10 +63,17 @@ def check_agreement(model: str, sample: Sequence[tuple[str, FloatArray]], embedd
     return ModelAgreement(model, len(sample), lowest, agrees=lowest >= MIN_SAME_COSINE, reason=reason)
 
 
+class KnownVectors(Protocol):
+    """Vectors of other indexes by wiki and text."""
+
+    def find_vectors(self, slug: str, hashes: Sequence[bytes], /) -> Mapping[bytes, tuple[str, FloatArray]]:
+        """The model and the vector of each known text of a wiki, by its hash."""
+
+
 class ReusingEmbedder:
     """An Embedder for one wiki that takes known vectors from the shared index and leaves all else to another."""
 
-    def __init__(self, embedder: Embedder, spool: RowSpool, slug: str, trusted_models: frozenset[str]) -> None:
+    def __init__(self, embedder: Embedder, spool: KnownVectors, slug: str, trusted_models: frozenset[str]) -> None:
         """`trusted_models` are those whose vectors equal the embedder's."""
         self._embedder = embedder
         self._spool = spool

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
-from wikiholt.api.documents.common import parse_since, parse_until
 from wikiholt.api.filter_params import FILTER_PARAMS, FilterParam, build_filter
+from wikiholt.domain.dates import parse_since, parse_until
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter
 from wikiholt.domain.slugs import MAX_SLUG_CHARS
 from wikiholt.errors import InvalidQuery

@@ -67,7 +67,9 @@ class FacetQueryParameters(FacetParameters):
 class SearchParameters(FacetParameters):
     """Parameters of a search."""
 
-    q: QueryText = Field(description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.')
+    q: QueryText = Field(
+        description='A question or words; "a phrase", -word, tag:x, path:x, title:x, lang:x, OR work too.'
+    )
     n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(
         SearchMode.HYBRID, description="Search by meaning and words, by meaning only, or by words only."

@@ -8,11 +8,13 @@ from wikiholt.api.operations.page_edits import EDIT_OPERATIONS
 from wikiholt.api.operations.page_parts import PART_OPERATIONS
 from wikiholt.api.operations.page_writes import WRITE_OPERATIONS
 from wikiholt.api.operations.pages import LINK_OPERATIONS, PAGE_OPERATIONS
+from wikiholt.api.operations.past import PAST_OPERATIONS
 from wikiholt.api.operations.search import SEARCH_OPERATIONS
 from wikiholt.api.operations.wikis import WIKI_OPERATIONS
 
 OPERATIONS_OF_WIKI = (
     *SEARCH_OPERATIONS,
+    *PAST_OPERATIONS,
     *ASK_OPERATIONS,
     *ATTACHMENT_OPERATIONS,
     *PAGE_OPERATIONS,

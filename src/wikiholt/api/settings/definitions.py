@@ -67,6 +67,13 @@ class Settings:
     postgres_connections: int = setting(
         32, "Maximum number of open database connections of this process, for all wikis.", minimum=1, maximum=10_000
     )
+    postgres_registry_age: float = setting(
+        5.0,
+        "Seconds for which a node may answer from its copy of registry and keys while it cannot reach the home "
+        "database, and so the longest time for which a revoked key may still work. 0: ask for each request.",
+        minimum=0,
+        maximum=300,
+    )
     model: str = setting(
         "wikiholt-1",
         "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "
@@ -155,7 +162,12 @@ class Settings:
     chunk_overlap_tokens: int = setting(
         50, "Tokens shared by neighbouring chunks; less than chunk.target_tokens.", minimum=0, maximum=4096
     )
-    language: str = setting("english", "The language used for stemming.", choices=LANGUAGES, find_choice=find_language)
+    language: str = setting(
+        AUTO,
+        "The main language of the pages, for stemming; auto detects the languages of each wiki.",
+        choices=(AUTO, *LANGUAGES),
+        find_choice=find_language,
+    )
     languages: tuple[str, ...] = setting(
         (),
         "Further languages of the pages. The language of a page is the one in its frontmatter, or is detected by its "
@@ -381,6 +393,18 @@ class Settings:
         minimum=1,
         maximum=10_000_000,
     )
+    past_views: int = setting(
+        5,
+        "Past commits of a wiki that have an index, for `search --at`; the longest unused is deleted first. 0 turns "
+        "searching the past off.",
+        minimum=0,
+        maximum=1000,
+    )
+    past_max_bytes: int = setting(
+        2 * 1024**3,
+        "Maximum bytes of these indexes of one wiki; the one searched last always stays.",
+        minimum=0,
+    )
     search_keep_warm: int = setting(
         10,
         "Minutes that a process in the background keeps model and indexes in memory after the last search of a command"
@@ -410,8 +434,8 @@ class WikiSettings:
     ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
     files: tuple[str, ...] = setting(
         ("docs",),
-        "Documents that are pages: docs means all except html; none; or some of pdf, docx, pptx, xlsx, odt, ods, odp,"
-        " epub and html.",
+        "Documents that are pages: docs means all except html, code and pictures; none; or some of pdf, docx, pptx,"
+        " xlsx, odt, ods, odp, epub, html, code and pictures.",
         check=check_file_kind,
     )
     hide: tuple[str, ...] = setting(
@@ -431,8 +455,8 @@ class WikiSettings:
     )
     language: str = setting(
         "",
-        "The language used for stemming; empty means the general setting.",
-        choices=("", *LANGUAGES),
+        "The main language of the pages; empty means the general setting.",
+        choices=("", AUTO, *LANGUAGES),
         find_choice=find_language,
     )
     languages: tuple[str, ...] = setting(

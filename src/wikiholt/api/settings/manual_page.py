@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wikiholt.api.settings.definitions import SETTINGS, WIKI_SETTINGS
 from wikiholt.api.settings.setting import Setting
+from wikiholt.text.language_names import LANGUAGES
 
 _INTRO = """\
 # Settings
@@ -50,7 +51,7 @@ def _format_default(setting: Setting) -> str:
 def _format_meaning(setting: Setting) -> str:
     text = setting.help.replace("|", "\\|")
     choices = [f"`{choice}`" for choice in setting.choices if choice]
-    if choices and setting is not SETTINGS["language"] and set(SETTINGS["language"].choices) <= set(setting.choices):
+    if choices and setting is not SETTINGS["language"] and set(LANGUAGES) <= set(setting.choices):
         text += " Values: those of `language` above."
     elif choices:
         text += f" {'Any' if setting.kind is tuple else 'One'} of {', '.join(choices)}."

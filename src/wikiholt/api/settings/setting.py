@@ -81,7 +81,7 @@ class Setting:
             import difflib  # noqa: PLC0415 - only for an error
 
             named = self.find_choice(value) if self.find_choice else None
-            close = [named] if named else difflib.get_close_matches(value.lower(), self.choices, n=1)
+            close = [named] if named in self.choices else difflib.get_close_matches(value.lower(), self.choices, n=1)
             suggestion = f"Did you mean {close[0]!r}? " if close else ""
             choices = ", ".join(filter(None, self.choices))
             raise self._build_error(value, origin, "unknown value", f"{suggestion}Valid values: {choices}.")

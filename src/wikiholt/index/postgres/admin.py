@@ -1,5 +1,6 @@
 """Database administration for the operator: status, adding and removing databases, and moves."""
 
+import math
 import secrets
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from wikiholt.domain.wiki import DatabaseStatus
+from wikiholt.domain.wiki import MAX_WIKIS, DatabaseStatus
 from wikiholt.errors import WikiholtError
 from wikiholt.index.postgres import move, provision
 from wikiholt.index.postgres.assignments import COUNT_NODES, find_connection_shortage
@@ -23,7 +24,6 @@ _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
     coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '')
 """
-_COUNT_WIKIS = "SELECT database, count(*) FROM placements GROUP BY database"
 
 _SELECT_UNEXPECTED_ROLES = """
 WITH place AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = %(schema)s),
@@ -56,8 +56,8 @@ class PostgresDatabaseAdmin:
         self._scratch = scratch
 
     def get_statuses(self) -> Sequence[DatabaseStatus]:
+        counts = self._store.placements.count_wikis()
         with self._catalog.read_connection() as connection:
-            counts: dict[str, int] = dict(connection.execute(_COUNT_WIKIS).fetchall())
             (nodes,) = connection.execute(COUNT_NODES).fetchone() or (0,)
         return [
             self._get_status(database, nodes, counts.get(database.name, 0))
@@ -84,23 +84,25 @@ class PostgresDatabaseAdmin:
     def finish_move(self, wiki_id: str) -> None:
         move.finish_move(self._store, wiki_id)
 
-    def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
-        database = self._catalog.add_database(name, address, weight)
+    def add(self, name: str, address: str, weight: float, max_wikis: int = MAX_WIKIS) -> DatabaseStatus:
+        database = self._catalog.add_database(name, address, weight, max_wikis)
         return next(status for status in self.get_statuses() if status.name == database.name)
 
     def remove(self, name: str) -> None:
         self._catalog.remove_database(name)
 
-    def set_open(self, name: str, *, accept_new: bool) -> None:
-        self._catalog.set_open(name, accept_new=accept_new)
+    def set_open(self, name: str, *, accept_new: bool, max_wikis: int | None = None) -> None:
+        self._catalog.set_open(name, accept_new=accept_new, max_wikis=max_wikis)
 
     def get_database_name(self, wiki_id: str) -> str | None:
         placement = self._store.placements.find(wiki_id, refresh=True)
         return placement.database if placement is not None else None
 
-    def move(self, wiki_id: str, to: str) -> bool:
-        self._catalog.get_database(to)
-        return move.move_wiki(self._store, wiki_id, to)
+    def find_strays(self, wiki_id: str) -> Sequence[str]:
+        return self._store.placements.find_strays(wiki_id)
+
+    def move(self, wiki_id: str, to: str, max_mb_per_s: float = math.inf) -> bool:
+        return move.move_wiki(self._store, wiki_id, to, max_mb_per_s=max_mb_per_s)
 
     def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
         known = set(wiki_ids)
@@ -150,6 +152,7 @@ class PostgresDatabaseAdmin:
             database.accepts_new,
             database.weight,
             wikis,
+            database.max_wikis,
             server,
             vector,
             problem,

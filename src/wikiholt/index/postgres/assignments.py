@@ -1,30 +1,25 @@
 """Assigns wikis to nodes and carries messages between nodes, through the home database.
 
-A row of `work` assigns a wiki to a node for as long as the node's lease in `nodes` lasts. One thread with its own
-connection sends a heartbeat three times per lease: it renews the lease, removes expired nodes, claims wikis up to this
-node's share and releases the surplus. Between heartbeats it listens. A notification can get lost; a row cannot, and
-every heartbeat reads the rows. All times are the database's.
+A row of `work` assigns a wiki to a node for as long as the node's lease in `nodes` lasts. One thread sends a heartbeat
+three times per lease: it renews the lease, removes expired nodes, claims wikis up to this node's share and releases the
+surplus. Between heartbeats it listens. All times are the database's.
 """
 
 import logging
 import os
 import secrets
-import select
 import socket
 import time
 from collections.abc import Callable, Set
 from contextlib import suppress
-from threading import Lock, Thread
 
 from wikiholt.domain.storage_protocols import NodeMessage
-from wikiholt.errors import DatabaseUnavailable
 from wikiholt.index.postgres.catalog import Catalog, TableSet
-from wikiholt.index.postgres.errors import translate_errors
+from wikiholt.index.postgres.listener import NOTIFY_CHANNEL, Listener
 from wikiholt.index.postgres.pool import Connection
 
 _LOG = logging.getLogger(__name__)
 
-NOTIFY_CHANNEL = "wikiholt"
 REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED, WIKI_MESSAGE = "registry", "nodes", "free", "work"
 """Events: the registry changed, a node joined, wikis were released, a wiki has a message."""
 
@@ -41,15 +36,15 @@ ASSIGNMENT_TABLES = TableSet(
 )
 
 COUNT_NODES = "SELECT count(*) FROM nodes WHERE until > clock_timestamp()"
-OPERATOR_CONNECTIONS = 10
-"""A node's connections as the operator: eight in the pool, one that listens, one for an administrator's command."""
+OPERATOR_CONNECTIONS = 11
+"""A node's connections as the operator: eight in the pool, two that listen, one for an administrator's command."""
 _SELECT_AVAILABLE = (
     "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
     " - current_setting('reserved_connections')::int"
 )
+_NO_WAIT = "synchronous_commit TO off"
+"""Nothing here must survive a failover, and a standby that is gone must not stop the nodes, nor a search."""
 _CLAIM_BATCH_WIKIS = 500
-_RETRY_DELAY_S = 1.0
-"""Delay before reconnecting to an unreachable database."""
 _MIN_HEARTBEAT_INTERVAL_S = 0.2
 """Minimum time between two heartbeats, however many notifications arrive."""
 _RENEW_NODE = (
@@ -119,10 +114,7 @@ class PostgresAssignments:
         self._wiki_connections = wiki_connections
         self._lease_s = lease_s
         self._on_message: Callable[[str, NodeMessage], None] = lambda _, __: None
-        self._thread: Thread | None = None
-        self._interrupt: Callable[[], object] = lambda: None
-        self._stopping = False
-        self._closing = Lock()
+        self._listener = Listener(catalog, "wikiholt-assignments", self._work)
         self._reset()
 
     def _reset(self) -> None:
@@ -139,42 +131,22 @@ class PostgresAssignments:
 
     def send(self, wiki_id: str, message: NodeMessage) -> None:
         with self._catalog.write_transaction() as connection:
+            connection.execute(f"SET LOCAL {_NO_WAIT}")
             connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
             notify_nodes(connection, WIKI_MESSAGE)
 
     def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
         self._on_message = on_message
-        self._interrupt_socket, writer = socket.socketpair()
-        self._interrupt = writer.close
-        self._thread = Thread(target=self._run, name="wikiholt-assignments", daemon=True)
-        self._thread.start()
+        self._listener.start()
 
     def close(self) -> None:
-        with self._closing:
-            if self._stopping:
-                return
-            self._stopping = True
-            self._interrupt()
-            if self._thread is not None:
-                self._thread.join(10)
+        self._listener.close()
 
-    def _run(self) -> None:
-        with self._interrupt_socket:
-            self._run_loop()
-
-    def _run_loop(self) -> None:
-        while not self._stopping:
-            try:
-                with self._catalog.open_dedicated() as connection, translate_errors(connection):
-                    connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
-                    while not self._stopping:
-                        self._listen(connection, self._heartbeat(connection))
-                    self._remove_node(connection)
-            except DatabaseUnavailable:
-                self._wait(None, _RETRY_DELAY_S)
-            except Exception:  # noqa: BLE001 - without this thread the node would lose its wikis
-                _LOG.warning("wikis could not be assigned to nodes", exc_info=True)
-                self._wait(None, _RETRY_DELAY_S)
+    def _work(self, connection: Connection) -> None:
+        connection.execute(f"SET {_NO_WAIT}")
+        while not self._listener.is_closed():
+            self._listen(connection, self._heartbeat(connection))
+        self._remove_node(connection)
 
     def _heartbeat(self, connection: Connection) -> float:
         """Renew the lease and update the assignments. Returns the seconds until the next heartbeat."""
@@ -241,26 +213,14 @@ class PostgresAssignments:
     def _listen(self, connection: Connection, seconds: float) -> None:
         """Handle notifications until the next heartbeat, or until an event that requires one early."""
         earliest, until = time.monotonic() + _MIN_HEARTBEAT_INTERVAL_S, time.monotonic() + seconds
-        while not self._stopping and (left := until - time.monotonic()) > 0:
-            # Notifications that arrived during a statement do not make the socket readable again.
-            notifications = list(connection.notifies(timeout=0))
-            events = {notification.payload for notification in notifications}
+        while not self._listener.is_closed() and (left := until - time.monotonic()) > 0:
+            events = self._listener.receive(connection, left)
             if WIKI_MESSAGE in events:
                 self._handle_requests(connection)
             if not events.isdisjoint((REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED)):
                 until = min(until, earliest)
-            if not notifications:
-                self._wait(connection, left)
 
     def _remove_node(self, connection: Connection) -> None:
         self._assigned = frozenset()
         connection.execute("DELETE FROM nodes WHERE id = %s", (self._node_id,))
         notify_nodes(connection, WIKIS_UNASSIGNED)
-
-    def _wait(self, connection: Connection | None, seconds: float) -> None:
-        """Wait for a notification, for close(), or until the time is over."""
-        poll = select.poll()  # select() fails for descriptors above 1,023
-        poll.register(self._interrupt_socket, select.POLLIN)
-        if connection is not None:
-            poll.register(connection.pgconn.socket, select.POLLIN)
-        poll.poll(max(0.0, seconds) * 1000)

@@ -11,7 +11,7 @@ from threading import Lock
 
 from psycopg import sql
 
-from wikiholt.domain.wiki import HOME_DATABASE
+from wikiholt.domain.wiki import HOME_DATABASE, MAX_WIKIS
 from wikiholt.errors import Conflict, DatabaseUnavailable, InvalidSetting
 from wikiholt.index.postgres import locks
 from wikiholt.index.postgres.address import DatabaseAddress
@@ -36,7 +36,8 @@ _DATABASES_TABLES = TableSet(
     "databases",
     (
         "CREATE TABLE databases (name text PRIMARY KEY, dsn text NOT NULL, guests text NOT NULL, types text NOT NULL,"
-        " open bool NOT NULL DEFAULT true, weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0))",
+        " open bool NOT NULL DEFAULT true, weight float8 NOT NULL DEFAULT 1 CHECK (weight > 0),"
+        f" max_wikis int4 NOT NULL DEFAULT {MAX_WIKIS})",
     ),
 )
 PLACEMENTS_TABLES = TableSet(
@@ -70,10 +71,11 @@ class CatalogDatabase:
     types_schema: str
     accepts_new: bool
     weight: float
+    max_wikis: int
     connections: RoleConnections
 
 
-def _read_identity(connection: Connection) -> object:
+def read_identity(connection: Connection) -> object:
     """Identifies the database that a connection is in, whatever its address."""
     statement = "SELECT oid, pg_postmaster_start_time() FROM pg_database WHERE datname = current_database()"
     return connection.execute(statement).fetchone()
@@ -81,10 +83,10 @@ def _read_identity(connection: Connection) -> object:
 
 def _find_same_database(connection: Connection, databases: Sequence[CatalogDatabase]) -> str | None:
     """The name of the database that a connection is in; None if unknown. Skips databases that are unreachable."""
-    identity = _read_identity(connection)
+    identity = read_identity(connection)
     for database in databases:
         with suppress(DatabaseUnavailable), database.connections.read_connection() as other:
-            if _read_identity(other) == identity:
+            if read_identity(other) == identity:
                 return database.name
     return None
 
@@ -118,15 +120,15 @@ class Catalog(RoleConnections):
 
     def list_databases(self) -> list[CatalogDatabase]:
         with self.read_connection() as connection:
-            rows = connection.execute("SELECT name, dsn, guests, types, open, weight FROM databases ORDER BY name")
+            rows = connection.execute("SELECT name, dsn, guests, types, open, weight, max_wikis FROM databases")
             databases = [self._make_database(*row) for row in rows]
-        self._databases = {database.name: database for database in databases}
-        return databases
+        self._databases = {database.name: database for database in sorted(databases, key=lambda each: each.name)}
+        return list(self._databases.values())
 
-    def add_database(self, name: str, dsn: str, weight: float = 1.0) -> CatalogDatabase:
+    def add_database(self, name: str, dsn: str, weight: float = 1.0, max_wikis: int = MAX_WIKIS) -> CatalogDatabase:
         """Prepare a database for wikis and add it, or change the address of a known one. Raises InvalidSetting."""
-        if not name.isidentifier() or not name.islower() or name == HOME_DATABASE or weight <= 0:
-            raise InvalidSetting("invalid database name or weight", hint="use lower-case letters and digits")
+        if not name.isidentifier() or not name.islower() or name == HOME_DATABASE or weight <= 0 or max_wikis < 0:
+            raise InvalidSetting("invalid database name, weight or limit", hint="use lower-case letters and digits")
         address = DatabaseAddress.parse(dsn)
         connections = RoleConnections(self.pool, lambda _: _make_login(address, ("public",)))
         known = self.list_databases()
@@ -137,19 +139,21 @@ class Catalog(RoleConnections):
             self._require_same_wikis(connection, name)
             group, types_schema = prepare_database(connection, address.dbname)
         statement = (
-            "INSERT INTO databases (name, dsn, guests, types, weight) VALUES (%s, %s, %s, %s, %s)"
-            " ON CONFLICT (name) DO UPDATE SET dsn = excluded.dsn, weight = excluded.weight"
+            "INSERT INTO databases (name, dsn, guests, types, weight, max_wikis) VALUES (%s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (name) DO UPDATE SET dsn = excluded.dsn, weight = excluded.weight,"
+            " max_wikis = excluded.max_wikis"
         )
         with self.write_transaction() as connection:
-            connection.execute(statement, (name, dsn, group, types_schema, weight))
+            connection.execute(statement, (name, dsn, group, types_schema, weight, max_wikis))
         self.list_databases()
         return self.get_database(name)
 
-    def set_open(self, name: str, *, accept_new: bool) -> None:
-        """Set whether new wikis may be placed on the database."""
+    def set_open(self, name: str, *, accept_new: bool, max_wikis: int | None = None) -> None:
+        """Set whether new wikis may be placed on the database, and its limit."""
         self.get_database(name)
         with self.write_transaction() as connection:
-            connection.execute("UPDATE databases SET open = %s WHERE name = %s", (accept_new, name))
+            statement = "UPDATE databases SET open = %s, max_wikis = coalesce(%s, max_wikis) WHERE name = %s"
+            connection.execute(statement, (accept_new, max_wikis, name))
         self.list_databases()
 
     def remove_database(self, name: str) -> None:
@@ -179,12 +183,12 @@ class Catalog(RoleConnections):
         self.pool.close()
 
     def _make_database(
-        self, name: str, dsn: str, group: str, types_schema: str, is_open: bool, weight: float
+        self, name: str, dsn: str, group: str, types_schema: str, is_open: bool, weight: float, max_wikis: int
     ) -> CatalogDatabase:
         address = self._address if name == HOME_DATABASE else DatabaseAddress.parse(dsn)
         login = _make_login(address, (types_schema,))
         return CatalogDatabase(
-            name, address, group, types_schema, is_open, weight, RoleConnections(self.pool, lambda _: login)
+            name, address, group, types_schema, is_open, weight, max_wikis, RoleConnections(self.pool, lambda _: login)
         )
 
     def _require_same_wikis(self, connection: Connection, name: str) -> None:

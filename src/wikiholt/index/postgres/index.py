@@ -40,8 +40,11 @@ from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
+    LANGUAGE_COUNTS,
     ORDER_COLUMNS,
+    PAGE_PROPERTIES,
     STORED_PAGE_COLUMNS,
+    to_numbers,
     to_order_override,
     to_page_warnings,
     to_stored_page,
@@ -346,6 +349,12 @@ class PostgresIndex:
         clause, values = build_where_clause(where)
         sql = f"SELECT path, category, tags, properties FROM {self._tables.pages} WHERE {clause or 'true'}"
         return count_facets(self._select(sql, values), properties, where.path_prefix)
+
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        return to_numbers(self._select(PAGE_PROPERTIES.format(self._tables.pages)), properties)
+
+    def count_languages(self) -> Mapping[str, int]:
+        return dict(self._select(LANGUAGE_COUNTS.format(self._tables.pages)))
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         sql = (

@@ -8,15 +8,17 @@ is removed, after it. A move that was killed is finished by removing the second 
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from psycopg import sql
 
-from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.errors import Busy, IndexCorrupt, InvalidSetting
 from wikiholt.index.postgres import generations
 from wikiholt.index.postgres import schema as postgres_schema
+from wikiholt.index.postgres.catalog import read_identity
 from wikiholt.index.postgres.index import PostgresIndex
 from wikiholt.index.postgres.leases import check_fence
 from wikiholt.index.postgres.locks import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
@@ -30,7 +32,7 @@ from wikiholt.index.postgres.placements import (
     parse_placement,
 )
 from wikiholt.index.postgres.pool import Connection, ConnectionPool, RoleConnections
-from wikiholt.index.postgres.provision import join_role
+from wikiholt.index.postgres.provision import join_role, remove_schema
 from wikiholt.index.postgres.schema import MOVED_MARK
 from wikiholt.index.postgres.store import PostgresStore
 
@@ -44,20 +46,23 @@ _READER_TIMEOUT_S = 120.0
 """How long to wait for the last readers of the old schema."""
 
 
-def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout_s: float = 30.0) -> bool:
+def move_wiki(
+    store: PostgresStore, wiki_id: str, target: str, timeout_s: float = 30.0, *, max_mb_per_s: float = math.inf
+) -> bool:
     """Move a wiki to a database of the catalog. Returns False if it is already there.
 
-    Raises Busy, DatabaseUnavailable, IndexCorrupt.
+    Raises Busy, Conflict, DatabaseUnavailable, IndexCorrupt.
     """
     placements = store.placements
     placements.catalog.get_database(target)
     finish_move(store, wiki_id, timeout_s)
     if placements.get(wiki_id, refresh=True).database == target:
         return False
+    placements.require_room(target)
     with store.write_lock(wiki_id, timeout_s):
         old = placements.get(wiki_id, refresh=True)
         if old.database != target:
-            _move_locked(store, old, target)
+            _move_locked(store, old, target, max_mb_per_s)
     finish_move(store, wiki_id, timeout_s)
     return True
 
@@ -84,13 +89,13 @@ def find_unfinished_moves(placements: PlacementCatalog) -> list[str]:
         return [wiki_id for (wiki_id,) in connection.execute(statement)]
 
 
-def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
+def _move_locked(store: PostgresStore, old: Placement, target: str, max_mb_per_s: float) -> None:
     """Move a wiki. Requires the write lock."""
     _discard_unswitched(store.placements, old.wiki_id)
     store.open(old.wiki_id).close()  # refuses a newer layout
     new = _provision_target(store.placements, old, target)
     with _open_target_connections(store.placements, new) as connections:
-        _copy_generations(store, old, new, connections)
+        _copy_generations(store, old, new, connections, max_mb_per_s)
         store.create_missing_indexes(new)
         _verify_copy(store, old, connections)
         _switch_placement(store, old, new, connections)
@@ -120,14 +125,26 @@ def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
 
 def _provision_target(placements: PlacementCatalog, old: Placement, target: str) -> Placement:
     """Create a schema and a role on the target. Writes the placement first, so a crash leaves no orphans."""
+    _require_other_database(placements, old, target)
     new = make_placement(old.wiki_id, target)
     with placements.catalog.write_transaction() as connection:
         insert_placement(connection, new)
     return retry_lock_timeouts(lambda: _create_target(placements, new))
 
 
+def _require_other_database(placements: PlacementCatalog, old: Placement, target: str) -> None:
+    """Raise InvalidSetting if both names lead to the same database, where the target is emptied first."""
+    with (
+        placements.get_operator_connections(old).read_connection() as source,
+        placements.catalog.get_database(target).connections.read_connection() as connection,
+    ):
+        if read_identity(source) == read_identity(connection):
+            raise InvalidSetting(f"{old.database} and {target} are the same database", hint="see `database list`")
+
+
 def _create_target(placements: PlacementCatalog, new: Placement) -> Placement:
     with placements.get_operator_connections(new).write_transaction() as connection:
+        remove_schema(connection, new.schema)  # a restored database may have what was moved away since its backup
         return placements.provision_schema(connection, new)
 
 
@@ -141,7 +158,9 @@ def _open_target_connections(placements: PlacementCatalog, new: Placement) -> It
         pool.close()
 
 
-def _copy_generations(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
+def _copy_generations(
+    store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections, max_mb_per_s: float
+) -> None:
     """Copy all generations, including quarantined ones, from one snapshot."""
     with store.get_connections(old.wiki_id).read_snapshot() as source:
         source.execute(_LONG_STATEMENT)
@@ -155,7 +174,7 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
         with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
             _copy_table(source, target, "state", _CONTENT_ROWS)
             for table in _list_tables(known):
-                _copy_table(source, target, table)
+                _copy_table(source, target, table, max_mb_per_s=max_mb_per_s)
 
 
 def _list_tables(known_generations: list[generations.GenerationRow]) -> list[str]:
@@ -164,7 +183,9 @@ def _list_tables(known_generations: list[generations.GenerationRow]) -> list[str
     ]
 
 
-def _copy_table(source: Connection, target: Connection, table: str, where: str = "true") -> None:
+def _copy_table(
+    source: Connection, target: Connection, table: str, where: str = "true", *, max_mb_per_s: float = math.inf
+) -> None:
     statement = (
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
         " ORDER BY attnum"
@@ -181,6 +202,7 @@ def _copy_table(source: Connection, target: Connection, table: str, where: str =
     ):
         for block in source_copy:
             target_copy.write(block)
+            time.sleep(len(block) / (max_mb_per_s * 1_000_000))
 
 
 def _verify_copy(store: PostgresStore, old: Placement, connections: RoleConnections) -> None:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from wikiholt.domain.wiki import HOME_DATABASE
-from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
+from wikiholt.errors import Conflict, DatabaseUnavailable, IndexUnavailable
 from wikiholt.index.postgres import locks, provision
 from wikiholt.index.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.index.postgres.errors import make_missing_error
@@ -147,6 +147,19 @@ class PlacementCatalog:
                 schemas += [(database.name, schema) for (schema,) in connection.execute(statement)]
         return [schema for schema in schemas if schema not in known]
 
+    def find_strays(self, wiki_id: str) -> list[str]:
+        """The databases that have a schema of this wiki without a placement, as after a restore of one of them."""
+        with self.catalog.read_connection() as connection:
+            rows = connection.execute("SELECT database FROM placements WHERE wiki_id = %s", (wiki_id,))
+            known = {name for (name,) in rows}
+        strays, statement = [], "SELECT to_regnamespace(%s) IS NOT NULL"
+        for database in self.catalog.list_databases():
+            if database.name not in known:
+                with suppress(DatabaseUnavailable), database.connections.read_connection() as connection:
+                    if connection.execute(statement, (make_schema_name(wiki_id),)).fetchone() == (True,):
+                        strays.append(database.name)
+        return strays
+
     def get_connections(self, wiki_id: str) -> RoleConnections:
         """Connections to the wiki's schema as its role. They follow the wiki to another database."""
         validate_wiki_id(wiki_id)
@@ -178,20 +191,33 @@ class PlacementCatalog:
         self._cache[wiki_id] = (time.monotonic(), placement)
 
     def _pick_database(self) -> str:
-        """Pick the open database with the fewest wikis for its weight."""
-        with self.catalog.read_connection() as connection:
-            rows = connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall()
-        counts: dict[str, int] = dict(rows)
-        weighted = {
-            database.name: counts.get(database.name, 0) / database.weight
+        """Pick the open database with the fewest wikis for its weight, of those that answer and are not full."""
+        counts = self.count_wikis()
+        with_room = [
+            database
             for database in self.catalog.list_databases()
-            if database.accepts_new
-        }
-        if not weighted:
-            raise IndexUnavailable(
-                "no database accepts new wikis", hint="`wikiholt database open NAME` allows new wikis in one"
-            )
-        return min(sorted(weighted), key=weighted.__getitem__)
+            if database.accepts_new and counts.get(database.name, 0) < database.max_wikis
+        ]
+        for database in sorted(with_room, key=lambda each: counts.get(each.name, 0) / each.weight):
+            with suppress(DatabaseUnavailable), database.connections.read_connection() as connection:
+                connection.execute("SELECT 1")
+                return database.name
+        raise IndexUnavailable(
+            "no database that answers has room for a new wiki",
+            hint="`wikiholt database add` adds one, `wikiholt database list` shows those that are closed or full",
+        )
+
+    def require_room(self, name: str) -> None:
+        """Raise Conflict if a database has as many wikis as it may have."""
+        limit = self.catalog.get_database(name).max_wikis
+        if self.count_wikis().get(name, 0) >= limit:
+            hint = f"move them elsewhere, or raise its limit: `wikiholt database open {name} --max-wikis N`"
+            raise Conflict(f"the database {name} is full (at most {limit})", hint=hint)
+
+    def count_wikis(self) -> dict[str, int]:
+        """The number of wikis in each database that has any."""
+        with self.catalog.read_connection() as connection:
+            return dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
 
     def provision_schema(self, connection: Connection, placement: Placement) -> Placement:
         """Create what is missing of schema and role, in an open transaction of the operator."""

@@ -43,10 +43,13 @@ from wikiholt.index.page_table import (
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     HAS_WARNINGS,
+    LANGUAGE_COUNTS,
     ORDER_COLUMNS,
+    PAGE_PROPERTIES,
     SQLITE,
     build_where_clause,
     to_checked_page,
+    to_numbers,
     to_order_override,
     to_page_contents,
     to_page_warnings,
@@ -395,6 +398,14 @@ class SqliteIndex:
         sql = f"SELECT path, category, tags, properties FROM pages WHERE {clause or 'true'}"
         with self._pool.read_snapshot() as db:
             return count_facets(db.execute(sql, values), properties, where.path_prefix)
+
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        with self._pool.read_connection() as db:
+            return to_numbers(db.execute(PAGE_PROPERTIES.format("pages")), properties)
+
+    def count_languages(self) -> Mapping[str, int]:
+        with self._pool.read_connection() as db:
+            return dict(db.execute(LANGUAGE_COUNTS.format("pages")))
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         with self._pool.read_connection() as db:

@@ -21,9 +21,11 @@ from wikiholt.interfaces.cli.hit_output import FilePlaces
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
 from wikiholt.interfaces.cli.search_command import (
     add_filter_options,
+    add_past_option,
     add_wait_option,
     keep_warm,
     open_current_wikis,
+    open_past,
     read_filter,
 )
 from wikiholt.search.request import SearchRequest
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 
     from wikiholt.api.documents.answer_documents import AnswerDocument, WrittenAnswerDocument, WrittenSentenceDocument
     from wikiholt.domain.answer import Answer
+    from wikiholt.domain.search import PageFilter
 
 _INDENT = "  "
+_BUILD_WAIT_S = 60.0
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -48,6 +52,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("--explain", action="store_true", help="say in one line why each sentence or page is there")
     text = "do not ask the language model, if ask.model is set"
     parser.add_argument("--no-model", action="store_false", dest="model", help=text)
+    add_past_option(parser)
     parser.add_argument("--no-sync", action="store_true", help="ask the index as it is, without syncing it first")
 
 
@@ -57,6 +62,8 @@ def run_ask(context: CommandContext) -> int:
     question = " ".join(arguments.words)
     where = read_filter(arguments)
     SearchRequest(question, where=where)  # raises before anything is indexed
+    if arguments.at is not None:
+        return _ask_past(context, question, where)
     wikis, handles, failures = open_current_wikis(context)
     with suppress(ModelError):  # the search notes it
         context.service.load_embedder()
@@ -100,6 +107,18 @@ def run_ask(context: CommandContext) -> int:
     written = document["written"] = build_written_document(draft.get_written(), document["indexed_revision"])
     context.print_result(document, list(format_end(written, style, places, label)))
     return 0 if document["answered"] or written["supported_share"] else NOTHING_FOUND_EXIT_CODE
+
+
+def _ask_past(context: CommandContext, question: str, where: PageFilter) -> int:
+    """Answer from the wiki as it was, without a language model."""
+    from wikiholt.api.documents.answer_documents import build_answer_document
+
+    _, handle = open_past(context)
+    answer = handle.past.ask(context.arguments.at, question, where, _BUILD_WAIT_S, explain=context.arguments.explain)
+    document = build_answer_document(answer)
+    places = FilePlaces(None, None)
+    context.print_result(document, list(format_answer(document, context.style, places)))
+    return 0 if document["answered"] else NOTHING_FOUND_EXIT_CODE
 
 
 def format_written_sentence(sentence: WrittenSentenceDocument, style: TerminalStyle) -> Iterator[str]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from wikiholt.api.documents.admin_documents import build_backup_document, build_registry_backup_document
-from wikiholt.api.documents.common import parse_until
+from wikiholt.domain.dates import parse_until
 from wikiholt.domain.wiki import Backup, BackupReason, RegistryBackup
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command

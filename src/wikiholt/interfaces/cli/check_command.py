@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wikiholt.errors import Busy, StorageError, WikiholtError
 from wikiholt.interfaces.cli import output
@@ -31,6 +31,7 @@ from wikiholt.wikis.check.wiki_check import QUESTIONS_FILE, WikiCheck
 
 if TYPE_CHECKING:
     from wikiholt.api.settings.definitions import Settings
+    from wikiholt.domain.protocols import Embedder
     from wikiholt.domain.search import QueryRecord
     from wikiholt.domain.wiki import Wiki
     from wikiholt.git.pinned_repository import PinnedRepository
@@ -62,6 +63,9 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("--fail-on", choices=levels, default=levels[0], metavar="SEVERITY", help=text)
     text = "keep the index in this directory, so that the next check embeds only what is new"
     parser.add_argument("--cache", type=Path, metavar="DIR", help=text)
+    text = "use the vectors that `index push` has pushed to the remote, so that only new texts are embedded"
+    parser.add_argument("--pull", action="store_true", help=text)
+    parser.add_argument("--remote", default="origin", metavar="NAME", help="the remote of --pull (default: origin)")
     add_repeatable(parser, "--ignore", metavar="GLOB", text="files to ignore; repeatable")
     parser.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add_quiet(parser)
@@ -84,6 +88,9 @@ def run_check(context: CommandContext) -> int:
             service.load_embedder()  # without it, searches fall back to keywords
             settings = _build_settings(context, registered, subdirectory)
             wiki = register_wiki(service, directory / "pages.git", settings)
+            if arguments.pull:
+                repository.pin(head)
+                use_pulled_vectors(context, service, replace(wiki, source=str(root)))
 
             def open_at(commit: str) -> WikiHandle:
                 repository.pin(commit)
@@ -138,6 +145,17 @@ def open_check_service(settings: Settings, data: Path) -> WikiService:
             repositories_directory="",
         )
     )
+
+
+def use_pulled_vectors(context: CommandContext, service: WikiService, wiki: Wiki) -> None:
+    """Let the service take the vectors that were pushed for this repository. Raises like `index pull`."""
+    from wikiholt.api.shared_vectors import DEFAULT_SAMPLE, pull_vectors
+
+    config, limit = service.get_config(service.registry.get(wiki.slug)), context.settings.remote_max_bytes
+    remote = context.arguments.remote
+    embedder, _ = pull_vectors(wiki, config, service.load_embedder(), remote, DEFAULT_SAMPLE, limit)
+    known = cast("Embedder", embedder)
+    service.components = replace(service.components, embedder=lambda: known)
 
 
 def register_wiki(service: WikiService, source: Path, settings: Mapping[str, str]) -> Wiki:

@@ -1,7 +1,8 @@
 """`wikiholt database` and `wikiholt move`: the databases of the wikis."""
 
+import math
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -14,7 +15,7 @@ from wikiholt.api.settings.definitions import Settings
 from wikiholt.api.settings.setting import check_store_address
 from wikiholt.api.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.domain.wiki import DatabaseStatus, Wiki
+from wikiholt.domain.wiki import MAX_WIKIS, DatabaseStatus, Wiki
 from wikiholt.errors import InvalidInput, InvalidSetting, WikiholtError
 from wikiholt.interfaces.cli.command import (
     CommandContext,
@@ -39,12 +40,16 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("name", metavar="NAME", help="its name: lower-case letters and digits")
     add.add_argument("address", metavar="ADDRESS", help="postgresql://…; - reads it from standard input")
     add.add_argument("--weight", type=float, default=1.0, metavar="N", help="its share of new wikis (default: 1)")
+    _add_limit_option(add, default=MAX_WIKIS)
     add_command(actions, "list", run_list, text="list the databases and their state")
     text = "set up the database of the setting store, or print the SQL that an administrator runs before"
     prepare = add_command(actions, "prepare", run_prepare, text=text)
     prepare.add_argument("--sql", action="store_true", help="only print the SQL for role, database and extension")
+    text = "place new wikis in a database"
+    reopen = add_command(actions, "open", run_open, text=text)
+    reopen.add_argument("name", metavar="NAME", help="as `database list` shows it")
+    _add_limit_option(reopen)
     for action, text, run in (
-        ("open", "place new wikis in a database", run_open),
         ("close", "place no new wikis in a database", run_open),
         ("remove", "unregister a database; refused while it contains wikis", run_remove),
     ):
@@ -64,7 +69,14 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="TARGET",
         help="a database; with --all also a directory, or postgresql://…, which - reads from standard input",
     )
+    text = "copy at most this number of megabytes a second between databases (default: no limit)"
+    move.add_argument("--rate", type=float, default=math.inf, metavar="MB", help=text)
     move.add_argument("--dry-run", action="store_true", help="only show what would be done")
+
+
+def _add_limit_option(parser: ArgumentParser, default: int | None = None) -> None:
+    text = "place no more wikis there" + (f" (default: {default})" if default else "")
+    parser.add_argument("--max-wikis", type=int, default=default, metavar="N", help=text)
 
 
 def run_list(context: CommandContext) -> int:
@@ -90,14 +102,15 @@ def run_add(context: CommandContext) -> int:
             "that is not the address of a PostgreSQL database",
             hint="write postgresql://user:secret@host/database, or - to read it from standard input",
         )
-    added = admin.add(arguments.name, address, arguments.weight)
+    added = admin.add(arguments.name, address, arguments.weight, arguments.max_wikis)
     lines = [f"Added {added.name}. New wikis can be placed there.", *_format_databases([added], context.style)]
     return context.print_result(asdict(added), lines)
 
 
 def run_open(context: CommandContext) -> int:
     name, is_open = context.arguments.name, context.arguments.action == "open"
-    get_database_admin(context.service).set_open(name, accept_new=is_open)
+    max_wikis = context.arguments.max_wikis if is_open else None
+    get_database_admin(context.service).set_open(name, accept_new=is_open, max_wikis=max_wikis)
     text = "New wikis can be placed there." if is_open else "No new wikis are placed there; existing ones stay."
     return context.print_result({"name": name, "open": is_open}, [text])
 
@@ -136,7 +149,8 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
             else f"PostgreSQL {status.server}, pgvector {status.vector}"
         )
         closed = "" if status.open else ", closed to new wikis"
-        lines.append(f"{style.format_bold(status.name)}  {format_count(status.wikis, 'wiki')}{closed}; {state}")
+        wikis = f"{status.wikis} of {format_count(status.max_wikis, 'wiki')}"
+        lines.append(f"{style.format_bold(status.name)}  {wikis}{closed}; {state}")
         lines.append(style.format_dim(f"  {to_safe_line(status.address)}"))
         if status.error:
             lines.append(f"  {to_safe_line(status.error)}")
@@ -174,6 +188,8 @@ _DRY_RUN_TEXTS = {
 def run_move(context: CommandContext) -> int:
     """Move wikis to another database, or all wikis to another store."""
     arguments = context.arguments
+    if not arguments.rate > 0:
+        raise InvalidInput("--rate is not above 0.", hint="Leave it out to copy as fast as possible.")
     if bool(arguments.slugs) == arguments.all:
         raise InvalidInput("Name the wikis to move.", hint="Name them, or write --all; not both.")
     if arguments.slugs or arguments.origin:
@@ -206,7 +222,10 @@ def _move_to_database(
     if current_database is None:
         return WikiMigration(wiki.slug, MigrationOutcome.NO_INDEX)
     try:
-        moved = current_database != arguments.to if arguments.dry_run else admin.move(wiki.id, arguments.to)
+        if arguments.dry_run:
+            moved = current_database != arguments.to
+        else:
+            moved = admin.move(wiki.id, arguments.to, arguments.rate)
     except WikiholtError as error:
         return WikiMigration(wiki.slug, MigrationOutcome.FAILED, error=error)
     return WikiMigration(wiki.slug, MigrationOutcome.MOVED if moved else MigrationOutcome.ALREADY_THERE)

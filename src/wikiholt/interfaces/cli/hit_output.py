@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from wikiholt.domain.wiki import Wiki
@@ -32,6 +32,7 @@ from wikiholt.interfaces.cli.output import (
 from wikiholt.interfaces.cli.selection import get_current_directory, get_root
 
 if TYPE_CHECKING:
+    from wikiholt.api.documents.past_documents import PageNowDocument, PastCommitDocument
     from wikiholt.api.documents.search_documents import HitDocument, SearchResultDocument
 
 _FORMATS = ("text", "json", "jsonl", "csv", "paths")
@@ -101,12 +102,18 @@ def print_hits(
     document = {**document, "results": hits, "total": len(hits)}
     by_slug, chosen = {wiki.slug: FilePlaces.from_wiki(wiki) for wiki in wikis}, choose_format(arguments)
 
+    at = cast("PastCommitDocument | None", document.get("at"))
+
     def get_places(hit: HitDocument) -> FilePlaces:
+        if at is not None:
+            return FilePlaces(None, None)
         return by_slug[hit["wiki"] or wikis[0].slug]
 
     def format_place(hit: HitDocument, style: TerminalStyle) -> str:
         """The place as safe text. A hit of a merged result names its wiki."""
         label = f"{hit['wiki']}: " if hit["wiki"] else ""
+        if at is not None:  # as git names a file of a commit
+            return to_safe_line(f"{at['revision'][:10]}:{hit['file']}:{_find_best_line(hit)}")
         return label + get_places(hit).format(hit["file"], _find_best_line(hit), style)
 
     match chosen:
@@ -204,6 +211,8 @@ def format_result(
         lines.append("Nothing found.")
     elif document["nothing_relevant"]:
         lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
+    if at := cast("PastCommitDocument | None", document.get("at")):
+        lines.insert(0, style.format_dim(f"The wiki at {to_safe_line(at['name'])}, of {at['date'][:10]}:"))
     for number, hit in enumerate(hits, document["offset"] + 1):
         lines += _format_hit(number, hit, style, place, full=full)
     lines.append(style.format_dim(_format_footer(document)))
@@ -228,6 +237,7 @@ def _format_hit(
     room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
     where = place(hit, style) + _format_headings(hit, style, room)
     rows = [*(_format_passage(hit, style) if full else _format_snippet(hit, style)), *_format_also_on(hit, style)]
+    rows += _format_now(cast("PageNowDocument | None", hit.get("now")), hit, style)
     why = [f"   {style.format_dim(to_safe_line(hit['explanation']))}"] if hit["explanation"] else []
     return [head, f"   {where}", *why, *(f"   {row}".rstrip() for row in rows), ""]
 
@@ -239,6 +249,21 @@ def _format_also_on(hit: HitDocument, style: TerminalStyle) -> Iterator[str]:
         more = [f"{len(others) - len(names)} more"] if len(others) > len(names) else []
         pages = format_count(len(others), "page")
         yield style.format_dim(to_safe_line(f"also on {pages}: {', '.join([*names, *more])}"))
+
+
+def _format_now(now: PageNowDocument | None, hit: HitDocument, style: TerminalStyle) -> list[str]:
+    """What became of a page of the past."""
+    if now is None:
+        return []
+    if now["path"] is not None:
+        moved = f"now {to_safe_line(now['path'])}, and " if now["path"] != hit["path"] else ""
+        return [style.format_dim(f"{moved}changed since" if moved else "changed since")]
+    removed = now["removed"]
+    if removed is None:
+        return [style.format_warning("the latest commit does not have this page")]
+    subject = removed["message"].partition("\n")[0]
+    text = f"removed {removed['date'][:10]} by {removed['author']} in {removed['revision'][:10]}: {subject}"
+    return [style.format_warning(to_safe_line(text))]
 
 
 def _format_headings(hit: HitDocument, style: TerminalStyle, room: int) -> str:
@@ -313,7 +338,7 @@ def _format_footer(document: SearchResultDocument) -> str:
         freshness = "first sync incomplete" if indexed is None else f"at {indexed[:10]}"
     if indexed and head is None:
         freshness += ", its source cannot be read" if stale else ", latest state not checked"
-    elif indexed and head:
+    elif indexed and head and "at" not in document:
         freshness += f", the latest is {head[:10]}" if stale else ", up to date"
     reranked = " · reranked" if document["reranked"] else ""
     degraded = " · degraded" if document["degraded"] else ""

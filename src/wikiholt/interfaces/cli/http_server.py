@@ -1,7 +1,7 @@
 """The processes of `wikiholt serve` that serve: one with everything, or a scheduler and workers below a supervisor.
 
-uvicorn waits without limit for a complete request, on as many connections as the process may have open files. A
-timeout and a connection limit protect it from slow clients that hold many connections.
+uvicorn waits without limit for a complete request with a head of any size, on as many connections as the process may
+have open files. A timeout and two limits protect it from slow clients that hold many connections, and from large heads.
 """
 
 import asyncio
@@ -19,11 +19,10 @@ from struct import Struct
 from threading import Event, Thread
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from wikiholt.api.bootstrap import Application, WorkerParts, open_application, raise_file_limit
 from wikiholt.api.settings.definitions import Settings
@@ -60,17 +59,21 @@ from wikiholt.wikis.rate_limit import BucketTable
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
 MAX_CONNECTIONS = 2048
+MAX_HEAD_BYTES = 65_536
 _PEER_CREDENTIALS = Struct("3i")
 _FILES_PER_CONNECTION = 4
 """A connection needs one; the others are for indexes and git."""
 
 
-class TimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol with a request timeout and a connection limit."""
+class TimeoutProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol with a request timeout, a connection limit, and a limit on the head of a request."""
 
     request_timeout_s = REQUEST_TIMEOUT_S
     max_connections = MAX_CONNECTIONS
     _deadline: asyncio.TimerHandle | None = None
+    _is_in_head = True
+    _kept_bytes = 0
+    """What has been received of an incomplete head, or of the fields after a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,8 +88,28 @@ class TimeoutProtocol(H11Protocol):
             self._update_deadline()
 
     def data_received(self, data: bytes) -> None:
+        self._kept_bytes += len(data)
         super().data_received(data)
+        if self._kept_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
         self._update_deadline()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Ignore fields after a body in chunks: a proxy that sets or removes headers may let them pass."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._kept_bytes = False, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._kept_bytes = 0
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -98,7 +121,8 @@ class TimeoutProtocol(H11Protocol):
 
     def _update_deadline(self) -> None:
         """Run the timer only while the client has still to send data."""
-        is_waiting = not self.transport.is_closing() and self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        last: RequestResponseCycle | None = self.cycle
+        is_waiting = not self.transport.is_closing() and (last is None or last.more_body or last.response_complete)
         if is_waiting and self._deadline is None:
             self._deadline = self.loop.call_later(self.request_timeout_s, self.transport.close)
         elif not is_waiting and self._deadline is not None:
@@ -327,8 +351,7 @@ def run_child(settings: Settings, roots: Sequence[Path], spec: ChildSpec, *, as_
 def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, control: socket.socket) -> None:
     directory = Path(spec.directory)
     link = SchedulerLink(spec.pipe, directory / COUNTERS_FILE)
-    buckets = BucketTable(directory / BUCKETS_FILE)
-    parts = WorkerParts(link, buckets.open_buckets, link.get_counters)
+    parts = WorkerParts(link, BucketTable(directory / BUCKETS_FILE), link.get_counters)
     application = open_application(settings, roots, worker=parts)
     metrics = SharedMetrics(directory, spec.name)
 

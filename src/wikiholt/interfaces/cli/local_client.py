@@ -63,8 +63,10 @@ def connect(path: Path) -> socket.socket:
     return connection
 
 
-def search_in_service(settings: "Settings", arguments: Namespace) -> "tuple[SearchResultDocument, list[Wiki]] | None":
-    """The result document of a search, and the wikis that were searched.
+def search_in_service(
+    settings: "Settings", arguments: Namespace, path: str = "search"
+) -> "tuple[SearchResultDocument, list[Wiki]] | None":
+    """The result document of a search, and the wikis that were searched; only one with another path.
 
     None without a service, or if the command has something to do first: register, index, or report an error.
     """
@@ -73,8 +75,11 @@ def search_in_service(settings: "Settings", arguments: Namespace) -> "tuple[Sear
     wikis = _find_wikis(list(map(_parse_wiki, listed["wikis"])), arguments) if listed else []
     if not wikis:
         return None
-    params = [*_build_params(arguments), *(("wiki", wiki.slug) for wiki in wikis)]
-    document = service.get("search", params)
+    params = _build_params(arguments)
+    if path != "search":
+        document = service.get(path, [*params, ("at", arguments.at)], wikis[0].slug) if len(wikis) == 1 else None
+        return (document, wikis) if document is not None else None
+    document = service.get(path, [*params, *(("wiki", wiki.slug) for wiki in wikis)])
     is_complete = document is not None and len(document["wikis"] or wikis) == len(wikis)
     return (document, wikis) if is_complete else None
 

@@ -38,6 +38,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "mcp", run_mcp, json=False)
     parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: that of the current directory)")
     parser.add_argument("--write", action="store_true", help="allow the agent to write, rename and delete pages")
+    parser.add_argument("--past", action="store_true", help="allow the agent to search the wiki as it was")
     parser.add_argument("--author", default="", metavar="AUTHOR", help="author of its commits: Name <address>")
 
 
@@ -51,7 +52,7 @@ def run_mcp(context: CommandContext) -> int:
     author = _parse_author(arguments.author)
     slug = arguments.slug or _choose_slug(context)
     application = open_application(settings, only_slug=slug)
-    scope = Scope.WRITE if arguments.write else Scope.READ
+    scope = Scope.WRITE if arguments.write else Scope.PAST if arguments.past else Scope.READ
     warm = _WarmService(context, slug)
     tool_context = ToolContext(
         scope,

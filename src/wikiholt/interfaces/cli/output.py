@@ -171,26 +171,34 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
         counts = ", ".join(f"{count} {pattern}" for pattern, count in status.ignored.items())
         text = f"{format_count(sum(status.ignored.values()), 'page')} ignored: {counts}"
         lines.append(style.format_dim(f"  {to_safe_line(text)}"))
-    lines += [*_format_language(status), *_format_health(status, style)]
+    lines += [*_format_language(status, style), *_format_health(status, style)]
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))
         lines.append(f"  hint: {to_safe_line(status.error.hint)}")
     return lines
 
 
-def _format_language(status: WikiStatus) -> list[str]:
-    """What helps if most pages are in a language that the model does not know."""
+def _format_language(status: WikiStatus, style: TerminalStyle) -> list[str]:
+    """The languages of the pages, and what helps if most are in one that the words or the model do not know."""
     from wikiholt.models.model_files import ENGLISH_MODELS, MULTILINGUAL_MODEL
-    from wikiholt.text.language_names import LANGUAGES
+    from wikiholt.text.language_names import DEFAULT_LANGUAGE, LANGUAGES
 
     language, state = status.main_language, status.state
-    if language in ("", "english") or state is None or state.recipe.model not in ENGLISH_MODELS:
-        return []
-    stemming = f"`wikiholt set {status.wiki.slug} language={language}`, and " if language in LANGUAGES else ""
-    return [
-        f"  most pages are in {language.capitalize()}; the model {state.recipe.model} finds by meaning in English only",
-        f'  hint: {stemming}`model = "{MULTILINGUAL_MODEL}"` in wikiholt.toml (docs/models.md, Other languages)',
-    ]
+    counts = ", ".join(f"{count:,} {name.capitalize()}" for name, count in status.languages.items())
+    lines = [style.format_dim(f"  languages: {counts}")] if len(status.languages) > 1 else []
+    if language in ("", DEFAULT_LANGUAGE) or state is None or not status.query_languages:
+        return lines
+    faults, hints = [], []
+    if language in LANGUAGES and language not in status.query_languages:
+        faults.append(f"words are stemmed as in {status.query_languages[0].capitalize()}")
+        hints.append(f"`wikiholt set {status.wiki.slug} language={language}`")
+    if state.recipe.model in ENGLISH_MODELS:
+        faults.append(f"the model {state.recipe.model} finds by meaning in English only")
+        hints.append(f'`model = "{MULTILINGUAL_MODEL}"` in wikiholt.toml (docs/models.md, Other languages)')
+    if faults:
+        lines.append(f"  most pages are in {language.capitalize()}; {', and '.join(faults)}")
+        lines.append(f"  hint: {', and '.join(hints)}")
+    return lines
 
 
 def _format_health(status: WikiStatus, style: TerminalStyle) -> list[str]:

@@ -63,6 +63,8 @@ COMMANDS = {
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
+    "past": Summary("wikis", "past_command", "list or delete the indexes of past commits, which `search --at` makes"),
+    "index": Summary("wikis", "sharing_commands", "share the vectors of an index through the wiki's own repository"),
     "create": Summary("wikis", "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "set": Summary("wikis", "wiki_commands", "show or change the settings of a wiki"),
     "rebind": Summary(
@@ -80,6 +82,7 @@ COMMANDS = {
     "stop": Summary("service", "background", "stop the process that keeps the model in memory for searches"),
     "mcp": Summary("service", "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
     "key": Summary("service", "key_commands", "create, list and revoke keys"),
+    "export": Summary("service", "export_command", "write the search of a wiki as static files, for any web host"),
     "check": Summary("quality", "check_command", "test a wiki in CI: questions, links, and sentences that contradict"),
     "eval": Summary("quality", "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary("quality", "report_command", "show what was searched for in a wiki, if searches are logged"),

@@ -6,11 +6,11 @@ import argparse
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wikiholt.api.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode, SearchResult, SortOrder
-from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
+from wikiholt.errors import Busy, IndexUnavailable, InvalidQuery, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_repeatable
 from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
@@ -51,8 +51,14 @@ def add_arguments(commands: Subparsers) -> None:
     text = "do not combine pages with nearly the same passage into one hit"
     parser.add_argument("--no-collapse", action="store_false", dest="collapse", help=text)
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
+    add_past_option(parser)
     add_wait_option(parser)
     add_hit_options(parser)
+
+
+def add_past_option(parser: argparse.ArgumentParser) -> None:
+    text = "the wiki as it was: at a tag, a branch, a commit, or at the end of a day, such as 2025-06-01"
+    parser.add_argument("--at", metavar="COMMIT", help=text)
 
 
 def add_wait_option(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +95,8 @@ def run_search(context: CommandContext) -> int:
     _keep_words_like_options(context)
     request = _build_request(context.arguments)
     choose_format(context.arguments)
+    if context.arguments.at is not None:
+        return _search_past(context, request)
     exit_code = _search_in_service(context)
     if exit_code is not None:
         return exit_code
@@ -125,6 +133,36 @@ def _keep_words_like_options(context: CommandContext) -> None:
             sys.stderr.write(f"note: there is no wiki {name!r}, so -w{name} is searched as a word\n")
             arguments.wiki.remove(slug)
             arguments.words.append(f"w{slug}")
+
+
+def _search_past(context: CommandContext, request: SearchRequest) -> int:
+    """Search one wiki as it was, through a running service if it has the index of that commit."""
+    from wikiholt.interfaces.cli.local_client import search_in_service
+
+    found = search_in_service(context.settings, context.arguments, "past/search")
+    if found is not None:
+        return print_hits(context, found[1], found[0])
+    from wikiholt.api.documents.past_documents import build_past_document
+    from wikiholt.interfaces.cli.log_output import configure_logging
+
+    configure_logging(context.settings.log_level.upper(), context.arguments)
+    wikis, handle = open_past(context)
+    result = handle.past.search(context.arguments.at, request, _MAX_WAIT_S)
+    document = cast("SearchResultDocument", build_past_document(result))
+    return print_hits(context, wikis, document)
+
+
+def open_past(context: CommandContext) -> tuple[Sequence[Wiki], WikiHandle]:
+    """The wiki of a search in the past, with an index of that commit. Raises InvalidQuery if several are possible."""
+    wikis, handles, failures = open_current_wikis(context)
+    if len(wikis) != 1:
+        raise InvalidQuery("The past of one wiki is searched at a time.", hint="Name it with --wiki.")
+    for error in failures.values():
+        raise error
+    at, words_only = context.arguments.at, context.arguments.wait is False
+    with output.show_sync_progress(at, visible=context.show_progress, keep=False) as progress:
+        handles[0].past.build(at, progress, words_only=words_only)
+    return wikis, handles[0]
 
 
 def _search_in_service(context: CommandContext) -> int | None:

@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -62,6 +63,7 @@ class RequestMiddleware:
         self._app = app
         self._max_body_bytes = settings.limit_body_bytes
         self._max_waiting = settings.limit_waiting_requests
+        self._workers = settings.serve_workers
         self._allow_cross_origin = allow_cross_origin
         self._make_failure_response = make_failure_response
         self._metrics = metrics
@@ -115,7 +117,7 @@ class RequestMiddleware:
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
-        limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
+        limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots(self._workers).limiter)
         waiting = sum(limiter.statistics().tasks_waiting for limiter in limiters)
         if waiting < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
@@ -153,35 +155,54 @@ def _get_route(scope: Scope) -> str:
 # interpreter lock, and all together answer fewer requests.
 
 
-MAX_COUNTED_S = 1.0
+MAX_COUNTED_S = 0.25
 """A search that takes longer no longer counts, so that a wiki whose disk does not answer delays no other for long."""
-_slots: RunVar[anyio.CapacityLimiter] = RunVar("search_slots")
+_MAX_THREADS = 40
 
 
-async def run_in_slot(call: Callable[[], T]) -> T:
-    """Run a search in a thread when fewer than one per core run."""
-    slots, holder = _get_slots(), object()
+class _SearchSlots:
+    """Where the searches of one event loop run."""
+
+    def __init__(self, count: int) -> None:
+        self.limiter = anyio.CapacityLimiter(count)
+        # Those of anyio let the event loop run several times more for each call.
+        self.threads = ThreadPoolExecutor(_MAX_THREADS, "search")
+
+
+_slots: RunVar[_SearchSlots] = RunVar("search_slots")
+
+
+async def run_in_slot(call: Callable[[], T], workers: int) -> T:
+    """Run a search in a thread when fewer run than this process has cores, of which it is one of several `workers`."""
+    slots, holder, loop = _get_slots(workers), object(), asyncio.get_running_loop()
     try:
-        slots.acquire_on_behalf_of_nowait(holder)  # the other form lets the event loop run first
+        slots.limiter.acquire_on_behalf_of_nowait(holder)  # the other form lets the event loop run first
     except anyio.WouldBlock:
-        await slots.acquire_on_behalf_of(holder)
+        await slots.limiter.acquire_on_behalf_of(holder)
 
     def release() -> None:
         if not timer.cancelled():
             timer.cancel()
-            slots.release_on_behalf_of(holder)
+            slots.limiter.release_on_behalf_of(holder)
 
-    timer = asyncio.get_running_loop().call_later(MAX_COUNTED_S, release)
+    timer = loop.call_later(MAX_COUNTED_S, release)
     try:
-        return await anyio.to_thread.run_sync(call)
+        return await loop.run_in_executor(slots.threads, call)
     finally:
         release()
 
 
-def _get_slots() -> anyio.CapacityLimiter:
+def _get_slots(workers: int) -> _SearchSlots:
     """The slots of the current event loop."""
     try:
         return _slots.get()
     except LookupError:
-        _slots.set(anyio.CapacityLimiter(max(2, count_available_cores())))
+        _slots.set(_SearchSlots(count_slots(workers)))
         return _slots.get()
+
+
+def count_slots(workers: int) -> int:
+    """How many searches run at once in a process: its share of the cores. One process alone has its cores to itself,
+    and a second search runs while the first one waits for its wiki's disk."""
+    cores = count_available_cores()
+    return max(2, cores) if workers < 2 else max(1, cores // workers)

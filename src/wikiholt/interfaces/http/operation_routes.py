@@ -5,7 +5,7 @@ times as much, because it inspects the type of every field for each request. A b
 check, and in a thread.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import chain
@@ -58,7 +58,7 @@ MAX_SEND_S = 10.0
 
 def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
     """A router for the operations that have a route."""
-    router = APIRouter(prefix=prefix)
+    router = APIRouter(prefix=prefix, route_class=_OperationRoute)
     by_name = {operation.name: operation for operation in operations}
     for operation in filter(lambda operation: operation.route, operations):
         method, path = operation.route.split()
@@ -83,6 +83,13 @@ def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
     return router
 
 
+class _OperationRoute(APIRoute):
+    """A route that FastAPI only describes: its endpoint reads the request and makes the response by itself."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        return self.endpoint
+
+
 def _has_etag(operation: Operation) -> bool:
     return operation.route.startswith("GET ") and operation.caching in (Caching.VERSION, Caching.CONTENT)
 
@@ -103,7 +110,9 @@ def _make_endpoint(operation: Operation, page: Operation | None) -> Callable[[Re
         if operation.is_search and context.has_local_search and not waits:
             # A search only computes, so it gets a thread when fewer than one per core run.
             with context.search_load.count_search():
-                return await run_in_slot(lambda: _respond(operation, page, request, context, parameters))
+                return await run_in_slot(
+                    lambda: _respond(operation, page, request, context, parameters), context.workers
+                )
         return await run_in_threadpool(_respond, operation, page, request, context, parameters)
 
     endpoint.operation = operation  # type: ignore[attr-defined]

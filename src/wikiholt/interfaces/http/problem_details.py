@@ -24,6 +24,7 @@ from wikiholt.errors import (
     RevisionMismatch,
     TooManyRequests,
     Unauthorized,
+    ViewPending,
     WikiholtError,
 )
 from wikiholt.interfaces.http.responses import encode_json
@@ -36,7 +37,7 @@ PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 _SENTENCE_START = re.compile(r"(?:a|[a-z]{2,})\b(?![_.:=/])")
 """A word, and not the name of a parameter."""
-_TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
+_TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout, ViewPending)
 _TRANSIENT_RETRY_S = 2
 
 

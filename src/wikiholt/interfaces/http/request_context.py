@@ -65,7 +65,7 @@ class HostGrant:
     @property
     def can_write(self) -> bool:
         """Whether the grant allows anything but reading."""
-        return self.can_attach or bool(self.scopes - {Scope.READ})
+        return self.can_attach or bool(self.scopes - {Scope.READ, Scope.PAST})
 
 
 # The context of a request
@@ -90,6 +90,7 @@ class RequestContext:
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
         self.has_local_search = application.has_local_search
+        self.workers = application.settings.serve_workers
         self.search_load = application.service.search_load
         self._request = request
         self._scope = request.scope
@@ -328,8 +329,8 @@ class HostContext(RequestContext):
         return OpenedWikis([session], {})
 
     def open_wikis_best_scope(self) -> OpenedWikis:
-        reads, writes = (scope in self._host_grant.scopes for scope in (Scope.READ, Scope.WRITE))
-        return OpenedWikis([self.open_wiki(Scope.WRITE if reads and writes else Scope.READ)], {})
+        best = max(self._host_grant.scopes & {Scope.PAST, Scope.WRITE}, key=tuple(Scope).index, default=Scope.READ)
+        return OpenedWikis([self.open_wiki(best if Scope.READ in self._host_grant.scopes else Scope.READ)], {})
 
     def require_known_host(self) -> None:
         """Allow every host name; the host application checks them."""

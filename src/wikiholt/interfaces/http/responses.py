@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Annotated, Any
 
 from fastapi import Header
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -21,7 +22,10 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 def encode_json(document: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """Encode as compact JSON; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    try:
+        return to_json(document)
+    except PydanticSerializationError:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def make_json_response(

@@ -4,7 +4,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
@@ -46,7 +46,7 @@ _SHORT_BYTES = 1950
 """Size of an answer with the default number of hits; with the structured content it is 4 kB."""
 _MIN_SNIPPET_BYTES, _MIN_LINE_BYTES = 400, 80
 """What snippets get at least in all, and a snippet so that it says something."""
-_LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence", "also_on")
+_LOCATION_FIELDS = ("wiki", "id", "title", "section", "lines", "confidence", "also_on", "now")
 _MAX_PLACES = 4
 _FULL_FIELDS = (*_LOCATION_FIELDS, "url", "score", "category", "tags", "last_updated", "text")
 _HIT_TEXTS = ("title", "section", "category", "tags")
@@ -65,6 +65,12 @@ class SearchArguments(AnswerArguments):
     )
 
 
+class PastArguments(AnswerArguments):
+    """Few agents may search the past, and each of them pays for its arguments."""
+
+    detail: ClassVar[str] = "short"
+
+
 def present_search(document: Any, call: ToolCall) -> Any:
     """Hits by id (the path of the page), with what `detail` asks for, as far as it fits."""
     hits = [
@@ -73,6 +79,7 @@ def present_search(document: Any, call: ToolCall) -> Any:
             "id": hit["path"],
             "title": hit["name"],
             "also_on": [place["path"] for place in hit["also_on"][:_MAX_PLACES]],
+            "now": _describe_now(hit.get("now")),
         }
         for hit in document["results"]
     ]
@@ -90,6 +97,7 @@ def present_search(document: Any, call: ToolCall) -> Any:
         flags = {"nothing_relevant": is_irrelevant or None, "stale": document["stale"] or None}
         did_you_mean = truncate_text(document["did_you_mean"] or "", share // 4)
         revision = (document["indexed_revision"] or "")[:12]
+        flags |= {"at": document["at"]["date"][:10]} if "at" in document else {}
         answer = {"notes": notes, "did_you_mean": did_you_mean, "indexed_revision": revision, **flags}
         answer = _drop_empty(answer | {"notice": DATA_NOTICE})
         size = _SHORT_BYTES * max(len(hits), _DEFAULT_HITS) // _DEFAULT_HITS - _count_bytes(answer)
@@ -100,6 +108,17 @@ def present_search(document: Any, call: ToolCall) -> Any:
         return {"results": results, **answer}
 
     return fit_to_budget(build, format_compact_json, call.budget)
+
+
+def _describe_now(now: Any) -> str:
+    """What became of the page of a hit of the past; empty if it is the same."""
+    if not now:
+        return ""
+    removed = now["removed"]
+    if now["path"] is None:
+        by = f" {removed['date'][:10]} by {removed['author']} in {removed['revision'][:12]}" if removed else ""
+        return f"removed{by}"
+    return f"changed, now {now['path']}"
 
 
 def _count_bytes(value: Any) -> int:

@@ -170,9 +170,9 @@ class _ServerHandlers:
         arguments = adapt_names(tool, arguments)
         try:
             if not tool_context.scope.allows(tool.operation.scope):
-                if tool_context.write_hint:
+                if tool_context.write_hint and tool.is_write:
                     raise Forbidden("This server is read-only.", hint=tool_context.write_hint)
-                raise Forbidden("This requires a key with scope write.")
+                raise Forbidden(f"This requires a key with scope {tool.operation.scope}.")
             call = tool.parse(arguments, self._max_tokens)
             if tool_context.wikis is not None:
                 return _make_result(tool.run(tool_context.wikis, call), tool.format_text)

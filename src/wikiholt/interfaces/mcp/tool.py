@@ -90,7 +90,7 @@ class Tool:
 
     @property
     def is_write(self) -> bool:
-        return self.operation.scope is not Scope.READ
+        return self.operation.scope.allows(Scope.WRITE)
 
     @cached_property
     def parameter_names(self) -> Mapping[str, str]:
@@ -227,6 +227,7 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "category": ("categories",),
     "prefix": ("folder", "directory", "path_prefix"),
     "since": ("updated_since",),
+    "at": ("revision", "commit", "date", "tag"),
     "section": ("heading",),
     "from_line": ("start_line",),
     "to_line": ("end_line",),

@@ -101,7 +101,7 @@ READ_TOOLS: Sequence[Tool] = (
         "similar_pages",
         "Find similar pages",
         "similar",
-        f"path n {_FILTERS}",
+        f"path n {_FILTERS.replace(' language', '')}",
         description=f"Find the pages closest in meaning to one page. Filters are those of search. {DATA_NOTE}",
         plain=_PLAIN_FILTERS,
     ),
@@ -129,6 +129,22 @@ READ_TOOLS: Sequence[Tool] = (
         answer=PagedArguments,
     ),
 )
+PAST_TOOLS: Sequence[Tool] = (
+    _make_tool(
+        "search_past",
+        "Search the past",
+        "search_past",
+        "query=q at n prefix",
+        answers.present_search,
+        format_compact_json,
+        answer=answers.PastArguments,
+        description=f"Find pages as they were; hits say what became of them. {DATA_NOTE}",
+        shapes={"at": {"type": "string", "description": "A tag, a commit, or a date."}, "query": {"type": "string"}},
+        defaults={"n": 8},
+        plain=_PLAIN_FILTERS,
+    ),
+)
+"""The tools that need the scope for the past."""
 WRITE_TOOLS: Sequence[Tool] = (
     _make_write(
         "write_page",
@@ -224,7 +240,7 @@ _ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 @cache
 def get_tools(*, http: bool = False, aliases: bool = False) -> Mapping[str, Tool]:
     """The tools by name, in listing order."""
-    tools = {tool.name: tool for tool in (*READ_TOOLS, *(HTTP_TOOLS if http else ()), *WRITE_TOOLS)}
+    tools = {tool.name: tool for tool in (*READ_TOOLS, *(HTTP_TOOLS if http else ()), *PAST_TOOLS, *WRITE_TOOLS)}
     if aliases:
         for name, (original, defaults) in _ALIASES.items():
             tool = tools[original]

@@ -114,7 +114,8 @@ def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
     # A user without READ gets no rights, whatever else a proxy grants.
     if not has_permission("READ"):
         return frozenset(), False
-    scopes = frozenset(scope for scope in Scope if has_permission(scope.name))
+    granted = frozenset(scope for scope in Scope if scope is not Scope.PAST and has_permission(scope.name))
+    scopes = granted | {Scope.PAST} if Scope.WRITE in granted else granted  # Otterwiki has no permission for the past
     return scopes, bool(has_permission("UPLOAD"))
 
 

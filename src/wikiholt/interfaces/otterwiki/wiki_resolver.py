@@ -22,7 +22,7 @@ from wikiholt.domain.slugs import propose_slug
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
 from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
-from wikiholt.text.page_names import is_document, make_page_name
+from wikiholt.text.page_names import is_code, is_document, make_page_name
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.session import PathStyle
 
@@ -233,7 +233,8 @@ class OtterwikiPaths(PathStyle):
 
     def to_url(self, url: str) -> str:
         path, mark, anchor = url.partition("#")
-        if is_document(path):  # documents are attachments of a page
+        # Documents are attachments of a page. A page may be about Node.js; only source code has lines as anchor.
+        if is_document(path) and (not is_code(path) or anchor.startswith("L")):
             folder, _, name = path.rpartition("/")
             url = f"{folder}/a/{name}{mark}{anchor}"
         return self.root + url if url.startswith("/") else url

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import inf
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -63,14 +64,15 @@ def build_folder(path: str, pages: Iterable[StoredPage], navigation: Navigation 
     for name, found in [*inside.items()]:
         if len(found) == 1 and _is_index(found[0].path.removeprefix(f"{start}{name}/")):
             own += inside.pop(name)
-    places, last = navigation.places, len(navigation.places)
+    places, weights, last = navigation.places, navigation.weights, len(navigation.places)
 
-    def make_page_key(page: StoredPage) -> tuple[bool, int, list[tuple[int, int, str]]]:
+    def make_page_key(page: StoredPage) -> tuple[bool, int, float, list[tuple[int, int, str]]]:
         name = page.path[len(start) :]
-        return not _is_index(name), places.get(page.path, last), _make_sort_key(name)
+        return not _is_index(name), places.get(page.path, last), weights.get(page.path, inf), _make_sort_key(name)
 
-    def make_folder_key(name: str) -> tuple[int, list[tuple[int, int, str]]]:
-        return min(places.get(page.path, last) for page in inside[name]), _make_sort_key(name)
+    def make_folder_key(name: str) -> tuple[int, float, list[tuple[int, int, str]]]:
+        place = min(places.get(page.path, last) for page in inside[name])
+        return place, weights.get(start + name, inf), _make_sort_key(name)
 
     titled = (page._replace(name=navigation.titles.get(page.path, page.name)) for page in own)
     folders = (Facet(start + name, len(inside[name])) for name in sorted(inside, key=make_folder_key))

@@ -64,7 +64,7 @@ def handle_page(request: Request, wiki: WikiSession) -> Response:
     contents, related = _render_contents(page), "".join(_render_related(wiki, page))
     folder = load_folder_of_page(wiki, page["path"])
     neighbours = render_neighbours(folder, page["path"])
-    kind = " data-document" if is_document(page["path"]) else ""
+    kind = " data-document" if is_document(page["file"]) else ""
     main = (
         f'<main id="app.main" class="read">{render_form(query)}{render_tree(folder, page["path"])}'
         f'<article class="document" data-page="{escape(page["path"])}" data-revision="{page["revision"]}"{kind}>'
@@ -138,7 +138,7 @@ def _render_facts(page: PreviewDocument) -> str:
 
 def _render_actions(page: PreviewDocument) -> str:
     links = [_render_page_link("history", page["path"], "History"), _render_page_link("source", page["path"], "Source")]
-    if is_document(page["path"]):
+    if is_document(page["file"]):
         links = [f'<a href="files/{quote(page["path"])}">Original</a>', links[0]]
     for address, text in ((page["edit_url"], "Edit"), (page["url"], "Open in the wiki")):
         if address.startswith(("http://", "https://")):

@@ -13,7 +13,7 @@ from wikiholt.errors import NothingIndexed
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.search.duplicates import DuplicateGroup, find_duplicates
 from wikiholt.text.links import PageNameIndex, get_folder, get_last_part, is_attachment
-from wikiholt.text.page_names import FOLDER_PAGES, get_page_path, make_page_name
+from wikiholt.text.page_names import FOLDER_PAGES, get_page_path, is_code, make_page_name
 from wikiholt.wikis.check.number_sentences import NumberSentence, read_number_sentences
 
 _HOME_PAGES = ("home", "index", "_index", "readme", "root", "main", "start")
@@ -76,8 +76,10 @@ class WikiState:
         return frozenset(reached)
 
     def find_orphans(self) -> list[str]:
-        """The pages that no other page links to. A page that describes its folder is none."""
-        is_entry = {path for path in self.files if get_last_part(path).casefold() in FOLDER_PAGES}
+        """The pages that no other page links to. A page that describes its folder is none, and source code neither."""
+        is_entry = {
+            path for path, file in self.files.items() if get_last_part(path).casefold() in FOLDER_PAGES or is_code(file)
+        }
         return sorted(self.files.keys() - self.linked - is_entry - {self.home})
 
 
@@ -103,9 +105,14 @@ def read_state(index: WikiIndex, source: Source, pipeline: TextPipeline) -> Wiki
         [
             sentence
             for page in pages
+            if not is_code(page.file)
             for sentence in read_number_sentences(page.path, chunks.get(page.page_id, ()), pipeline.dialect)
         ],
-        [*same_pages, *(group for group in same_passages if len(group.places) <= _MAX_PLACES)],
+        [
+            group
+            for group in (*same_pages, *(group for group in same_passages if len(group.places) <= _MAX_PLACES))
+            if not any(is_code(place.file) for place in group.places)
+        ],
     )
 
 

@@ -1,6 +1,6 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from wikiholt.domain.index import Recipe
@@ -19,6 +19,7 @@ from wikiholt.text.links import (
     get_other_names,
     is_attachment,
 )
+from wikiholt.text.page_names import is_code
 
 IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
 """Opens the published index of the wiki. Raises IndexMissing while there is none."""
@@ -52,6 +53,19 @@ class IndexedPages:
         with self._open_index() as index:
             return index.get_facets(where, properties)
 
+    def get_numbers(self, properties: Sequence[str]) -> Mapping[str, float]:
+        """The first number in one of these properties of each page that has one, by path."""
+        with self._open_index() as index:
+            return index.get_numbers(properties)
+
+    def get_revision(self) -> str | None:
+        """The indexed revision; None if there is no index."""
+        try:
+            with self._open_index() as index:
+                return index.get_state().revision
+        except IndexMissing:
+            return None
+
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
         with self._open_index() as index:
@@ -72,11 +86,11 @@ class IndexedPages:
             return _build_graph(index)[0]
 
     def find_orphans(self) -> Sequence[StoredPage]:
-        """The pages that no other page links to."""
+        """The pages that no other page links to; source code never needs a link."""
         with self._open_index() as index:
             graph, pages = _build_graph(index)
         linked = {target for _, target in graph.edges}
-        return [page for page in pages if page.path not in linked]
+        return [page for page in pages if page.path not in linked and not is_code(page.file)]
 
 
 def _require_complete(index: WikiIndex) -> None:

@@ -9,7 +9,7 @@ from wikiholt.domain.git import AttachedFile, Author, FileEdit
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
 from wikiholt.errors import AttachmentNotFound, InputTooLarge, InvalidPage, PageExists, PageNotFound
 from wikiholt.text.links import LinkResolution, is_attachment
-from wikiholt.text.page_names import is_document
+from wikiholt.text.page_names import is_code, is_document
 from wikiholt.wikis.pages.page_reader import PageFile, validate_path
 from wikiholt.wikis.pages.page_writer import PageWriter
 
@@ -118,7 +118,12 @@ class PageAttachments(PageWriter):
         path = validate_path(path)
         if any(part.startswith(".") for part in path.split("/")):
             raise _build_no_file_error(path)
-        return self._read_media(path) if is_attachment(path, True) or is_document(path) else self._read_attached(path)
+        is_media = is_attachment(path, True) or (is_document(path) and (not is_code(path) or self._is_page(path)))
+        return self._read_media(path) if is_media else self._read_attached(path)
+
+    def _is_page(self, file: str) -> bool:
+        head = self._read_head()
+        return head is not None and self._source.find_file(file, head) is not None
 
     def _read_attached(self, path: str) -> RepositoryFile:
         folder, _, name = path.rpartition("/")

@@ -1,5 +1,6 @@
 """Finds the page file for a path, and reads one page from git, with its links from the index."""
 
+import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -9,12 +10,21 @@ from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
+from wikiholt.domain.search import StoredChunk
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, NoCommits, PageNotFound, SourceCorrupt
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import fold_path
-from wikiholt.text.page_names import get_page_path, has_link_extension, is_document, make_page_name
+from wikiholt.text.page_names import (
+    PICTURE_EXTENSIONS,
+    get_page_path,
+    has_link_extension,
+    is_code,
+    is_document,
+    make_page_name,
+)
+from wikiholt.text.source_lines import join_blocks
 from wikiholt.wikis.pages.indexed_pages import IndexedPages, IndexOpener
 
 MAX_PATH_CHARS = 1000
@@ -52,12 +62,25 @@ class PageReader:
     def read(self, path: str, revision: str | None = None) -> PageContent:
         """The page at HEAD, or, also by its later name, at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
-        raw = read_text(self._source, page_file, self._pipeline.max_bytes)
+        raw = self._read_recognized(page_file) or read_text(self._source, page_file, self._pipeline)
         last = self._find_last_commit(page_file.file, read_at)
         page = self.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"the page {page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         return self._build_content(page_file, page, raw.text, last, read_at)
+
+    def _read_recognized(self, page_file: PageFile) -> RawPage | None:
+        """The text of a picture, or of a PDF that may be scanned, from the index: recognizing it takes seconds."""
+        if not self._pipeline.reads_pictures or not page_file.file.lower().endswith((".pdf", *PICTURE_EXTENSIONS)):
+            return None
+        with suppress(IndexUnavailable), self._open_index() as index:
+            page = index.find_page(page_file.path)
+            if page is not None and index.get_page_blobs().get(page_file.file) == page_file.blob:
+                chunks = index.get_page_chunks([page.page_id]).get(page.page_id, ())
+                title = json.dumps(page.name, ensure_ascii=False)
+                text = f"---\ntitle: {title}\n---\n\n{_join_chunks(chunks)}\n"
+                return RawPage(text.encode(), text) if chunks else None
+        return None
 
     def read_draft(self, path: str, text: str) -> PageContent:
         """The page as it would be with this text, which is not saved. `revision` is empty if there is no page yet."""
@@ -149,12 +172,12 @@ class PageReader:
     # The file of a path.
 
     def get_pipeline(self) -> TextPipeline:
-        """The pipeline of the wiki, with the dialect of its index if that was detected."""
-        if not self._pipeline.detects_dialect:
+        """The pipeline of the wiki, with what was detected for its index."""
+        if not (self._pipeline.detects_dialect or self._pipeline.detects_languages):
             return self._pipeline
         try:
             with self._open_index() as index:
-                return self._pipeline.with_dialect_of(index.get_state().recipe)
+                return self._pipeline.with_detected(index.get_state().recipe)
         except IndexUnavailable:
             return self._pipeline
 
@@ -215,8 +238,9 @@ class PageReader:
         return self._source.read_tree(revision)
 
 
-def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
+def read_text(source: Source, page_file: PageFile, pipeline: TextPipeline) -> RawPage:
     """Read the page's file. Raises InputTooLarge over the limit and InvalidPage if it is not text."""
+    limit = pipeline.max_bytes
     (blob,) = source.read_blobs([page_file.blob], limit)
     if blob.size > limit:
         raise InputTooLarge(
@@ -229,7 +253,8 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
         )
     if is_document(page_file.file):
         try:
-            text = convert_document(page_file.file, blob.data).text
+            text = convert_document(page_file.file, blob.data, reads_pictures=pipeline.reads_pictures).text
+            text = join_blocks(text) if is_code(page_file.file) else text
         except UnreadableDocument as error:
             raise InvalidPage(
                 f"the document {page_file.path} has no text: {error.detail}", hint="open the file itself"
@@ -243,6 +268,17 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     if decoded is None:
         raise InvalidPage(f"the page {page_file.path} contains binary data, not text", hint="read it with git")
     return RawPage(blob.data, decoded.text)
+
+
+def _join_chunks(chunks: Sequence[StoredChunk]) -> str:
+    """The text of a page from its chunks, which may repeat the end of the one before."""
+    text, last_line = "", 0
+    for chunk in chunks:
+        sizes = range(len(chunk.text), 0, -1) if chunk.first_line <= last_line else ()
+        repeated = next((size for size in sizes if text.endswith(chunk.text[:size])), 0)
+        text += chunk.text[repeated:] if repeated or not text else f"\n\n{chunk.text}"
+        last_line = chunk.last_line
+    return text
 
 
 def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
@@ -270,7 +306,9 @@ def is_below(path: str, prefix: str) -> bool:
 
 def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files that a path may name, the likeliest first."""
-    return (path, f"{path}.md") if has_link_extension(path) or is_document(path) else (f"{path}.md",)
+    if has_link_extension(path) or (is_document(path) and not is_code(path)):
+        return (path, f"{path}.md")
+    return (f"{path}.md", path) if is_code(path) else (f"{path}.md",)  # a page may be about Node.js
 
 
 def get_new_file(path: str) -> str:

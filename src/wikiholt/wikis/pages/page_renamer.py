@@ -8,7 +8,7 @@ from wikiholt.domain.page import MovedFile, PageRenameResult
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageExists
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_last_part, get_other_names
-from wikiholt.text.page_names import get_extension, get_page_path, is_document, is_folder_page
+from wikiholt.text.page_names import get_extension, get_page_path, is_code, is_document, is_folder_page
 from wikiholt.wikis.pages.page_reader import PageFile, get_new_file, parse_name_and_warnings
 from wikiholt.wikis.pages.page_writer import PageWriter
 
@@ -80,6 +80,8 @@ class PageRenamer(PageWriter):
         return self._retry(attempt)
 
     def _require_free(self, page_file: PageFile, file: str, new_path: str, head: str) -> None:
+        if is_code(page_file.file):
+            raise InvalidPage(f"{page_file.path} is source code", hint="rename the file with git")
         extension = get_extension(page_file.file)
         if (is_document(page_file.file) or is_document(file)) and get_extension(file) != extension:
             raise InvalidPage(f"a page keeps the extension of its file, {extension}", hint="give another path")

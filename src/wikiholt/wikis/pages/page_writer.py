@@ -142,7 +142,7 @@ class PageWriter(PageReader):
     ) -> PageWriteResult:
         def attempt() -> PageWriteResult:
             page_file = self._get_current(path, expected, self._read_head())
-            text = read_text(self._source, page_file, self._pipeline.max_bytes).text
+            text = read_text(self._source, page_file, self._pipeline).text
             return self._save(page_file, page_file.file, self._encode(change(text)), author, message)
 
         return self._retry(attempt)

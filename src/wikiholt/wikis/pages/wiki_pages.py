@@ -10,7 +10,13 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
 from wikiholt.index.pipeline import TextPipeline
-from wikiholt.text.navigation import MAX_NAVIGATION_BYTES, Navigation, find_navigation_files, parse_navigation
+from wikiholt.text.navigation import (
+    MAX_NAVIGATION_BYTES,
+    WEIGHT_PROPERTIES,
+    Navigation,
+    find_navigation_files,
+    parse_navigation,
+)
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.bulk_writer import BulkWriter
 from wikiholt.wikis.pages.indexed_pages import IndexOpener
@@ -37,7 +43,7 @@ class WikiPages(PageRenamer, PageAttachments, BulkWriter):
         self.build_graph = self._indexed_pages.build_graph
         self.find_orphans = self._indexed_pages.find_orphans
         self.read_changelog = source.read_log
-        self._navigation: tuple[str, Navigation] = ("", Navigation())
+        self._navigation: tuple[object, Navigation] = (None, Navigation())
 
     def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
         """The pages that pass the filter, by path: of the index, or of HEAD until the first sync has ended."""
@@ -57,10 +63,11 @@ class WikiPages(PageRenamer, PageAttachments, BulkWriter):
         head = self._read_head() if self.get_pipeline().dialect.has_routes else None
         if head is None:
             return Navigation()
+        key = head, self._indexed_pages.get_revision()
         known, navigation = self._navigation
-        if known != head:
+        if known != key:
             navigation = self._load_navigation(head)
-            self._navigation = head, navigation
+            self._navigation = key, navigation
         return navigation
 
     def _load_navigation(self, head: str) -> Navigation:
@@ -68,7 +75,7 @@ class WikiPages(PageRenamer, PageAttachments, BulkWriter):
         blobs: dict[str, str] = {}
         for file in find_navigation_files((*tree, *others)):
             folder, _, name = file.rpartition("/")
-            attached = None if file in tree else self._source.list_attached_files(folder, head).get(name)
+            attached = None if file in tree else self._source.list_attached_files(folder, head, hidden=True).get(name)
             if file in tree or attached:
                 blobs[file] = attached.blob if attached else tree[file].blob
         contents = self._source.read_blobs(blobs.values(), MAX_NAVIGATION_BYTES)
@@ -77,10 +84,11 @@ class WikiPages(PageRenamer, PageAttachments, BulkWriter):
             for file, blob in zip(blobs, contents, strict=True)
             if blob.data is not None
         }
-        pages = self.list().pages if texts else ()
-        return parse_navigation(
-            texts, [page.path for page in pages], {page.path: page.aliases for page in pages if page.aliases}
-        )
+        listed = self.list()
+        aliases = {page.path: page.aliases for page in listed.pages if page.aliases}
+        is_indexed = listed.indexed_revision is not None
+        numbers = self._indexed_pages.get_numbers(WEIGHT_PROPERTIES) if is_indexed else {}
+        return parse_navigation(texts, [page.path for page in listed.pages], aliases, numbers)
 
     def find_file(self, path: str) -> PageFile | None:
         """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""

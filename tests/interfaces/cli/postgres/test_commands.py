@@ -224,3 +224,19 @@ def test_a_missing_driver_error_says_what_to_install(
     err = capsys.readouterr().err
     assert "the extra postgres" in err
     assert "hush" not in err
+
+
+def test_the_past_is_searched_in_files_beside_the_database(run: CommandRunner, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Tea.md": "# Tea\n\nGreen tea steeps for two minutes.\n", "Home.md": "# Home\n\nWelcome.\n"})
+    repository.run_git("tag", "v1")
+    repository.commit({"Tea.md": None}, "No tea")
+    assert run("add", "night", str(repository.path))[0] == 0
+    found = parse_document(run, "search", "-w", "night", "how long does tea steep", "--at", "v1")["results"][0]
+    assert (found["path"], found["now"]["removed"]["message"]) == ("Tea", "No tea")
+    assert list((tmp_path / "data").rglob("past/*/*/g000001.sqlite"))
+    (view,) = parse_document(run, "past", "night")["views"]
+    assert view["complete"]
+    assert run("verify-isolation", "night")[0] == 0
+    assert run("remove", "night", "--yes")[0] == 0
+    assert not list((tmp_path / "data").rglob("past"))

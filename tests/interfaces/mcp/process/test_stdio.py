@@ -14,7 +14,7 @@ from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_std
 from tests.support.fork_server import run_forked
 from tests.support.git_repository import Repository
 from wikiholt.api.bootstrap import open_service
-from wikiholt.interfaces.mcp.tools import READ_TOOLS, WRITE_TOOLS
+from wikiholt.interfaces.mcp.tools import PAST_TOOLS, READ_TOOLS, WRITE_TOOLS
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
 
@@ -48,7 +48,7 @@ def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repos
     async def work(client: Client) -> None:
         # Pages can be read after the handshake, before the first indexing starts.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
-        assert len((await client.list_tools()).tools) == len(READ_TOOLS) + len(WRITE_TOOLS)
+        assert len((await client.list_tools()).tools) == len(READ_TOOLS) + len(PAST_TOOLS) + len(WRITE_TOOLS)
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
         get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
         until = time.monotonic() + 280

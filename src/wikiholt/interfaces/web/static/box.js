@@ -1,6 +1,7 @@
 // A search box for other sites: one script, no dependencies.
 // docs/web.md shows how to use it. Attributes: data-wiki, data-key (a read key), data-open (selector of elements that open the box), data-url (address of
-// a page, with {path} and {anchor}), data-placeholder, data-hotkey ("k"; empty for none). Colours are CSS variables.
+// a page, with {path} and {anchor}), data-placeholder, data-hotkey ("k"; empty for none), data-inline (shows the search in the page). Colours are CSS
+// variables. In an export, static_search.js comes before it and searches.
 (() => {
   "use strict";
   const script = document.currentScript;
@@ -40,16 +41,18 @@ input::-webkit-search-cancel-button { display: none; }
 .list:empty { display: none; }
 .dim { opacity: .55; }
 .group { list-style: none; padding: .3em 0; }
-.page { padding: .3em .7em 0; font-weight: 650; }
+.page { padding: .3em .7em 0; font-weight: 650; overflow-wrap: anywhere; }
 .page small { font-weight: 400; color: var(--soft); margin-inline-start: .5em; }
 a { display: block; padding: .4em .7em; border-radius: 9px; text-decoration: none; cursor: pointer; scroll-margin: 3em; }
 a:hover, a[aria-selected=true] { background: var(--selected); }
-.heading { color: var(--accent); font-size: .92em; display: block; }
+.heading { color: var(--accent); font-size: .92em; display: block; overflow-wrap: anywhere; }
 .snippet { font-size: .92em; overflow: hidden; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow-wrap: anywhere; }
 mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; padding: 0 .1em; }
 .state { padding: .7em 1.1em; color: var(--soft); font-size: .92em; }
 .state:empty { display: none; }
 .state.inside { border-top: 1px solid var(--line); }
+.inline dialog { position: static; width: auto; max-height: none; margin: 0; box-shadow: none; }
+.inline .close { display: none; }
 `;
 
   const make = (tag, attributes = {}, ...children) => {
@@ -74,6 +77,7 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
 
   function getUrl(hit, query) {
     if (options.url) return options.url.replaceAll("{path}", hit.path.split("/").map(encodeURIComponent).join("/")).replaceAll("{anchor}", encodeURIComponent(hit.anchor));
+    if (script.search) return new URL(hit.url, script.src).href;
     if (/^https?:/.test(hit.url)) return hit.url;
     const url = new URL("read", base);
     url.search = new URLSearchParams({ page: hit.path, q: query });
@@ -91,7 +95,8 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
   const list = make("div", { class: "list", id: "list", role: "listbox", "aria-label": "Results" });
   const state = make("p", { class: "state", role: "status" });
   const dialog = make("dialog", { "aria-label": placeholder }, make("div", { class: "line" }, input, close), list, state);
-  const root = make("div", { class: options.theme === "light" ? "root" : "root auto" });
+  const isInline = options.inline !== undefined;
+  const root = make("div", { class: `root${options.theme === "light" ? "" : " auto"}${isInline ? " inline" : ""}` });
   shadow.append(root);
   let links = [];
   let selected = -1;
@@ -125,15 +130,18 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
       if (pages.has(hit.path)) pages.get(hit.path).push(hit);
       else if (pages.size < MAX_PAGES) pages.set(hit.path, [hit]);
     }
+    // Where several pages have the same name, the path tells them apart.
+    const names = [...pages.values()].map(([hit]) => hit.name);
     list.replaceChildren(...[...pages.values()].map((hits, number) => {
-      const folder = hits[0].path.split("/").slice(0, -1).join(" › ");
+      const isRepeated = names.indexOf(hits[0].name) !== names.lastIndexOf(hits[0].name);
+      const folder = hits[0].path.split("/").slice(0, isRepeated ? undefined : -1).join(" › ");
       const name = make("div", { class: "page", id: `page-${number}` }, ...highlight(hits[0].name, hits[0].name_matches), ...(folder ? [make("small", {}, folder)] : []));
       return make("div", { class: "group", role: "group", "aria-labelledby": name.id }, name, ...hits.map((hit) => renderHit(hit, query)));
     }));
     list.classList.remove("dim");
     input.setAttribute("aria-expanded", String(links.length > 0));
     select(links.length ? 0 : -1);
-    say("");
+    say(body.note || "");
     // Nothing is judged while the user types.
     const verdict = links.length ? "Nothing here is clearly relevant. These pages match best." : `Nothing found for “${query}”.`;
     if (body.nothing_relevant || !links.length) verdictTimer = setTimeout(() => say(verdict), FINISHED_DELAY_MS - TYPING_DELAY_MS);
@@ -147,6 +155,10 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
     if (!query) { links = []; list.replaceChildren(); say(""); select(-1); return; }
     const current = running = new AbortController();
     list.classList.add("dim");
+    if (script.search) {
+      script.search(query, { limit: MAX_PAGES }).then((body) => { if (current === running) show(body, query); }, (error) => { if (current === running) fail(error.message); });
+      return;
+    }
     const url = new URL("api/v1/search", base);
     url.search = new URLSearchParams({ q: query, n: MAX_PAGES * PASSAGES_PER_PAGE, max_chunks_per_page: PASSAGES_PER_PAGE });
     try {
@@ -169,7 +181,7 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
   }
 
   function open() {
-    if (dialog.open) return;
+    if (dialog.open) { input.focus(); return; }
     dialog.showModal();
     input.focus();
     input.select();
@@ -186,14 +198,18 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
   document.addEventListener("keydown", (event) => {
     if (!hotkey || event.key.toLowerCase() !== hotkey.toLowerCase() || !(isMac ? event.metaKey : event.ctrlKey) || event.altKey || event.shiftKey) return;
     event.preventDefault();
-    if (dialog.open) dialog.close(); else open();
+    if (dialog.open && !isInline) dialog.close(); else open();
   });
 
   root.append(dialog);
   const start = () => {
     const openers = options.open ? document.querySelectorAll(options.open) : [];
     for (const opener of openers) opener.addEventListener("click", (event) => { event.preventDefault(); open(); });
-    if (!openers.length) {
+    if (isInline) {
+      dialog.show();
+      input.value = new URLSearchParams(location.search).get("q") || "";
+      search();
+    } else if (!openers.length) {
       const label = hotkey ? [make("kbd", {}, `${isMac ? "⌘" : "Ctrl"} ${hotkey.toUpperCase()}`)] : [];
       const button = make("button", { type: "button", class: "open" }, make("span", {}, placeholder), ...label);
       button.addEventListener("click", open);

@@ -1,5 +1,5 @@
 // The cards of search hits and of listed pages.
-import { el, formatPath, getCategory, renderHighlights, renderTime } from "./dom.js";
+import { el, formatPath, getCategory, renderHighlights, renderTime, shortRevision } from "./dom.js";
 import { pageUrl } from "./page_url.js";
 
 const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match", unknown: "Not rated yet" };
@@ -55,7 +55,10 @@ function getPassageText(hit) {
   return words.length > 2 ? words.slice(0, FRAGMENT_WORDS).join(" ") : "";
 }
 
-const renderLink = (hit, href, ...children) =>
+// A page of the past that was removed cannot be opened.
+const isRemoved = (hit) => hit.now?.path === null;
+
+const renderLink = (hit, href, ...children) => isRemoved(hit) ? el("span", { lang: hit.language }, children) :
   el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, "data-text": getPassageText(hit), lang: hit.language }, children);
 
 const renderTitle = (hit, href) => el("h2", {}, renderLink(hit, href, renderHighlights(hit.name, hit.name_matches || [])));
@@ -67,6 +70,15 @@ function renderAlsoOn(hit, getUrl) {
     el("ul", {}, pages.map((page) => el("li", {}, el("a", { href: getUrl({ ...hit, ...page, anchor: "" }), "data-page": page.path, "data-anchor": "" }, formatPath(page.path)))))) : null;
 }
 
+// What became of a page of the past.
+function renderNow({ now }) {
+  if (!now) return null;
+  if (now.path !== null) return el("p", { class: "now" }, "Changed since");
+  if (!now.removed) return el("p", { class: "now removed" }, "The latest commit does not have this page");
+  const { author, date, message, revision } = now.removed;
+  return el("p", { class: "now removed", title: `${shortRevision(revision)}: ${message.split("\n")[0]}` }, "Removed ", renderTime(date), ` by ${author}`);
+}
+
 // `more` are other passages of the page. `label` is the name of its wiki, and `getUrl` makes the address of a passage.
 export function renderHit(hit, state, more = [], { label = "", isRepeated = false, getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
   const sections = more.filter((other) => other.heading_path.length);
@@ -74,12 +86,12 @@ export function renderHit(hit, state, more = [], { label = "", isRepeated = fals
     renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     sections.length ? el("ul", { class: "sections", "aria-label": `More in ${hit.name}` }, sections.map((other) => el("li", {}, renderLink(other, getUrl(other), renderHeading(other))))) : null,
-    renderAlsoOn(hit, getUrl), renderFacts(hit)));
+    renderAlsoOn(hit, getUrl), renderNow(hit), renderFacts(hit)));
 }
 
 // A hit that is probably no answer: one line.
 export function renderWeakHit(hit, state, more = [], { label = "", isRepeated = false, getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
-  return el("li", {}, el("div", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated)));
+  return el("li", {}, el("div", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label, isRepeated), renderNow(hit)));
 }
 
 export function renderPage(page, state) {

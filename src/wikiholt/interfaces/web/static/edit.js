@@ -45,7 +45,7 @@ async function load() {
 
 function showNoAccess(access) {
   byId("editor").hidden = true;
-  const isMirror = access.scope && access.scope !== "read";
+  const isMirror = ["write", "admin"].includes(access.scope);
   const reason = isMirror ? "It is a mirror of a remote repository. Change the pages there." : `You need a key with the scope write.${isLocal() ? " On this machine, the command wikiholt open signs you in without one." : ""}`;
   showMessage(byId("state"), isMirror ? "This wiki is read-only." : "You cannot write in this wiki.", reason,
     el("p", { class: "actions" }, !isMirror && renderKeyButton("", "", load), el("a", { class: "button", href: requested ? readUrl(requested) : "./" }, "Back")));

@@ -21,6 +21,7 @@ export class Filters {
     this.facets = null;
     this.expanded = new Set();
     this.typed = {};
+    this.hasPast = false;
     const updateOpen = () => { this.box.open = wide.matches; };
     wide.addEventListener("change", updateOpen);
     updateOpen();
@@ -29,6 +30,19 @@ export class Filters {
       const group = event.target.closest("fieldset");
       if (group) moveFocus(event, group, "input[type=checkbox]");
     });
+  }
+
+  // Offers searches of the wiki as it was, to those who may.
+  offerPast(isAllowed) {
+    this.hasPast = isAllowed;
+    if (this.state) this.show(this.state);
+  }
+
+  renderPast(state) {
+    if (!this.hasPast && !state.at) return [];
+    const choose = (event) => this.onChange({ at: event.target.value.trim() });
+    const field = el("input", { type: "search", name: "at", "aria-label": "The wiki as it was at", placeholder: "v2.3 or 2025-06-01", maxlength: 200, value: state.at, "data-filter": "at", on: { change: choose } });
+    return [el("fieldset", {}, el("legend", {}, "As it was"), field)];
   }
 
   // Requests the values for a finished query. The same query and filters need no request.
@@ -70,13 +84,14 @@ export class Filters {
     if (!this.facets) return;
     const { tags = [], folders = [] } = this.facets;
     const categories = this.getCategories(state);
-    this.box.hidden = !(categories.length || tags.length || folders.length || hasFilters(state));
+    this.box.hidden = !(categories.length || tags.length || folders.length || hasFilters(state) || this.hasPast);
     const focused = document.activeElement?.dataset?.filter;
     this.form.replaceChildren(
       ...this.group("Category", "category", categories, state.categories, (values) => this.onChange({ categories: values })),
       ...this.group("Tag", "tag", tags, state.tags, (values) => this.onChange({ tags: values })),
       ...this.renderFolders(folders, state),
       ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.onChange({ since: values.at(-1) || "" }), true),
+      ...this.renderPast(state),
     );
     for (const group of this.form.querySelectorAll("fieldset")) makeRoving(group, "input[type=checkbox]");
     const again = focused && [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused);
@@ -142,6 +157,7 @@ export class Filters {
       ...state.tags.map((value) => [value, { tags: state.tags.filter((other) => other !== value) }]),
       ...(state.path ? [[`${state.path}/`, { path: "" }]] : []),
       ...(state.since ? [[formatSince(state.since), { since: "" }]] : []),
+      ...(state.at ? [[`At ${state.at}`, { at: "" }]] : []),
     ];
     list.hidden = !items.length;
     list.replaceChildren(...items.map(([value, change]) => el("li", {},

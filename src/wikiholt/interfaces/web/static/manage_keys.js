@@ -6,7 +6,7 @@ import { announce, renderButton, renderHead, renderRecord } from "./manage_parts
 import { showProblem } from "./messages.js";
 
 const MAX_SHOWN = 500;
-const SCOPES = [["read", "read: search and read"], ["write", "write: change pages too"], ["admin", "admin: manage the wiki too"]];
+const SCOPES = [["read", "read: search and read"], ["past", "past: search the past too"], ["write", "write: change pages too"], ["admin", "admin: manage the wiki too"]];
 
 export function showKeys(area, access) {
   const isService = !access.wiki || !document.querySelector(".wiki-name") && access.operator;

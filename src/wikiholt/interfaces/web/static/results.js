@@ -46,7 +46,8 @@ export function renderHits(hits, state, getOptions = () => ({})) {
 export function showResults(answer, state, limit, retryActions) {
   clearMessage(messageArea);
   document.body.classList.remove("idle");
-  const hits = answer.results;
+  // A page of the past that has another name today opens under that one.
+  const hits = answer.results.map((hit) => (hit.now?.path ? { ...hit, path: hit.now.path } : hit));
   const { cards, likely, count } = renderHits(hits, { ...state, page: "", anchor: "" });
   results.replaceChildren(...cards);
   byId("count").textContent = hits.length
@@ -58,6 +59,7 @@ export function showResults(answer, state, limit, retryActions) {
     byId("count").textContent = `${plural(answer.considered, "page")} searched`;
   }
   byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || count >= answer.considered;
+  if (answer.at) byId("count").append(` · as of ${answer.at.date.slice(0, 10)} (${shortRevision(answer.at.revision)})`);
   showFreshness(answer);
   showNotes(answer, state);
 }

@@ -25,9 +25,10 @@ const search = new SearchController({
 // Two words are no question: the script for answers is loaded with the first longer query.
 let answers = null;
 function updateAnswer(state) {
+  const isQuestion = state.q.trim() && !state.at; // answers are those of today
   if (!answers && state.q.trim().split(/\s+/).length <= 2) return;
   answers ||= import("./answer.js");
-  answers.then(({ clearAnswer, showAnswer }) => (state.q.trim() ? showAnswer(state) : clearAnswer()));
+  answers.then(({ clearAnswer, showAnswer }) => (isQuestion ? showAnswer(state) : clearAnswer()));
 }
 
 function openResult(link, push = true) {
@@ -53,7 +54,7 @@ addGlobalShortcuts(() => { if (byId("preview").getAttribute("aria-modal")) previ
 
 function start() {
   setUpKeyButton(start);
-  showAccessLinks();
+  showAccessLinks().then((access) => search.filters.offerPast(access.operator || ["past", "write", "admin"].includes(access.scope)));
   showRecent();
   search.start();
   preview.reset();

@@ -9,13 +9,11 @@ import { clearResults, fetchRecentPages, showPages, showResults } from "./result
 import { makeRoving } from "./roving.js";
 import { hasFilters, NO_FILTERS, parseUrl, toFilterParameters, updateUrl } from "./url_state.js";
 
-const TYPING_DELAY_MS = 150;
-const MAX_TYPING_WAIT_MS = 900;
 const FINISHED_DELAY_MS = 600;
 const PAGE_SIZE = 20;
 const PASSAGES_PER_PAGE = 3;
 const MAX_RESULTS = 100;
-const QUERY_FIELDS = ["q", "mode", "tags", "categories", "path", "since"];
+const QUERY_FIELDS = ["q", "mode", "tags", "categories", "path", "since", "at"];
 
 const input = byId("q");
 const results = byId("results");
@@ -28,8 +26,6 @@ export class SearchController {
     Object.assign(this, { name, openResult, onStateChange, onResults, onSettled, onError });
     this.state = parseUrl();
     this.limit = PAGE_SIZE;
-    this.timer = 0;
-    this.typingSince = null;
     this.finishTimer = 0;
     this.isFinished = true;
     this.withheld = null;
@@ -84,15 +80,14 @@ export class SearchController {
 
   // The query is complete: its results are final, and may be none.
   markFinished() {
-    clearTimeout(this.timer);
     clearTimeout(this.finishTimer);
-    this.typingSince = null;
     this.isFinished = true;
   }
 
   finish() {
     this.markFinished();
     if (input.value !== this.state.q) { this.setState({ q: input.value }); return; }
+    updateUrl(this.state, false);
     if (this.withheld && !this.running) this.show(...this.withheld);
     else if (this.shownState && this.shownState.q === this.state.q && !this.running) this.onSettled(this.state);
     this.filters.update(this.state);
@@ -112,12 +107,11 @@ export class SearchController {
 
   fetchResults(state, signal) {
     const filters = toFilterParameters(state);
-    if (state.q.trim()) return get("search", { q: state.q, mode: state.mode, n: this.limit, max_chunks_per_page: PASSAGES_PER_PAGE, ...filters }, signal);
+    if (state.q.trim()) return get(state.at ? "past/search" : "search", { q: state.q, mode: state.mode, n: this.limit, max_chunks_per_page: PASSAGES_PER_PAGE, at: state.at, ...filters }, signal);
     return hasFilters(state) ? get("pages", { limit: this.limit, ...filters }, signal) : fetchRecentPages(signal);
   }
 
   async search() {
-    clearTimeout(this.timer);
     this.running?.abort();
     const controller = new AbortController();
     this.running = controller;
@@ -137,7 +131,11 @@ export class SearchController {
       document.body.classList.remove("pending");
       this.onError(error, () => this.start());
     } finally {
-      if (this.running === controller) { this.running = null; document.body.classList.remove("waiting"); }
+      if (this.running === controller) {
+        this.running = null;
+        document.body.classList.remove("waiting");
+        this.searchTyped();
+      }
     }
   }
 
@@ -154,22 +152,23 @@ export class SearchController {
     if (this.isFinished) this.onSettled(this.state);
   }
 
-  // A request is sent when the user pauses, and now and then while a long query is typed.
   onInput() {
     byId("clear").hidden = !input.value;
     document.body.classList.toggle("pending", input.value !== this.shownState?.q);
-    clearTimeout(this.timer);
     clearTimeout(this.finishTimer);
     this.isFinished = false;
-    const isFirst = !this.state.q;
-    const now = performance.now();
-    this.typingSince ??= now;
-    const delay = Math.min(TYPING_DELAY_MS, Math.max(0, this.typingSince + MAX_TYPING_WAIT_MS - now));
-    this.timer = setTimeout(() => {
-      this.typingSince = null;
-      this.setState({ q: input.value }, isFirst && input.value !== "");
-    }, delay);
+    this.searchTyped();
     this.finishTimer = setTimeout(() => this.finish(), FINISHED_DELAY_MS);
+  }
+
+  // While a request runs, the next one waits for its answer: fast typing costs a slow server no more than one at a time.
+  // The URL follows when the query is complete, since browsers limit how often it may change.
+  searchTyped() {
+    if (this.isFinished || this.running || input.value === this.state.q) return;
+    const previous = this.state;
+    this.state = { ...previous, q: input.value };
+    if (!previous.q) updateUrl(this.state, true);
+    this.applyState(previous);
   }
 
   onSubmit() {

@@ -12,6 +12,7 @@ export function parseUrl() {
     categories: parameters.getAll("category"),
     path: parameters.get("path") || "",
     since: /^[0-9]{1,4}[hdw]$/.test(parameters.get("since")) ? parameters.get("since") : "",
+    at: (parameters.get("at") || "").slice(0, 200),
     page: parameters.get("page") || "",
     anchor: decodeSafely(location.hash.slice(1)),
   };
@@ -25,6 +26,7 @@ export function buildUrl(state) {
   for (const category of state.categories) parameters.append("category", category);
   if (state.path) parameters.set("path", state.path);
   if (state.since) parameters.set("since", state.since);
+  if (state.at) parameters.set("at", state.at);
   if (state.page) parameters.set("page", state.page);
   // A slash is legal in a query and easier to read.
   const text = parameters.toString().replaceAll("%2F", "/");

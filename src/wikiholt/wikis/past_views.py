@@ -1,0 +1,363 @@
+"""The wiki as it was: indexes of past commits, built when they are first searched, each in a directory of its own.
+
+`past/<commit>/` in the wiki's directory is a store of files whose only wiki is this one. A view is built like any first
+index: with the vectors of texts that today's index and other views have, words before meaning, under its write lock.
+Views are few and can be deleted at any time. What is hidden today is hidden in them too.
+"""
+
+import logging
+import os
+import re
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from threading import BoundedSemaphore, Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from wikiholt.domain.answer import Answer
+from wikiholt.domain.git import LaterFile, PastCommit
+from wikiholt.domain.index import IndexState
+from wikiholt.domain.protocols import Past
+from wikiholt.domain.search import Hit, PageFilter, SearchResult
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import (
+    Busy,
+    IndexMissing,
+    IndexUnavailable,
+    InvalidSetting,
+    NoPages,
+    RevisionNotFound,
+    StorageError,
+    ViewPending,
+    WikiholtError,
+)
+from wikiholt.index.backup_directory import BackupPolicy
+from wikiholt.index.pipeline import TextPipeline
+from wikiholt.index.reconciler import ProgressCallback, SyncProgress, ignore_progress
+from wikiholt.index.repair import OtherVectors
+from wikiholt.index.sqlite.store import SqliteStore
+from wikiholt.search.hits import format_page_link
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.page_names import get_page_path
+from wikiholt.wikis.live_index import Components, WikiConfig
+
+if TYPE_CHECKING:
+    from wikiholt.wikis.handle import WikiHandle
+
+_LOG = logging.getLogger(__name__)
+_VIEWS_DIRECTORY = "past"
+_USED_FILE = "used"
+_REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SPECIAL_CHARACTERS = re.compile(r"([\\*?\[])")
+_LOCK_WAIT_S = 3600.0
+"""How long a build waits for another process that builds the same view."""
+_POLL_S = 0.1
+_BUILDS = BoundedSemaphore(1)
+"""A process builds one view at a time, so that people who name many commits do not use all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastView:
+    """A view on the disk. `state` is None before its first build has begun, and if it cannot be read."""
+
+    revision: str
+    state: IndexState | None
+    bytes: int
+    used_at: datetime
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state is not None and self.state.revision == self.revision and not self.state.pending_chunks
+
+
+@dataclass
+class _OpenView:
+    """A view in this process."""
+
+    handle: "WikiHandle"
+    pipeline: TextPipeline
+    checked_for: tuple[int, ...]
+    """Generation and version of today's index, which says what is hidden, and the number of the view's directory,
+    which another process may have deleted."""
+    build: "_Build | None" = None
+
+
+@dataclass
+class _Build:
+    """A build in the background."""
+
+    ended: Event = field(default_factory=Event)
+    progress: SyncProgress | None = None
+    error: WikiholtError | None = None
+
+
+class PastViews:
+    """The views of one wiki. Safe to use from many threads and processes."""
+
+    def __init__(
+        self,
+        wiki: Wiki,
+        config: WikiConfig,
+        components: Components,
+        open_handle: Callable[[WikiConfig, Components, OtherVectors], "WikiHandle"],
+    ) -> None:
+        """`open_handle` opens the wiki with another configuration and store."""
+        self._wiki = wiki
+        self._config = config
+        self._components = components
+        self._limits = components.view_limits
+        self._open_handle = open_handle
+        self._directory = components.store.get_directory(wiki.id) / _VIEWS_DIRECTORY
+        self._views: OrderedDict[str, _OpenView] = OrderedDict()
+        self._opened_past: Past | None = None
+        self._lock = Lock()
+
+    def find_commit(self, name: str) -> PastCommit:
+        """The commit with this name. Raises RevisionNotFound, and InvalidSource for a wiki without a past."""
+        if not self._limits.max_views:
+            raise InvalidSetting("Searching the past is turned off.", hint="Set past.views to 1 or more.")
+        return self._past.find_commit(name)
+
+    @property
+    def _past(self) -> Past:
+        self._opened_past = self._opened_past or self._config.source.open_past()
+        return self._opened_past
+
+    def search(self, name: str, request: SearchRequest, wait_s: float) -> SearchResult:
+        """Search the wiki as it was. A view that is not there is built in the background: raises ViewPending if pages
+        cannot be found by their words within `wait_s` seconds, and what `find_commit` and a build raise."""
+        commit = self.find_commit(name)
+        with self._use_view(commit, wait_s) as handle:
+            result = handle.search(request)
+        return replace(result, at=commit, hits=self._trace_hits(result.hits, commit.revision))
+
+    def ask(self, name: str, question: str, where: PageFilter, wait_s: float, *, explain: bool = False) -> Answer:
+        """The sentences that answered a question at that time. Raises what `search` raises."""
+        with self._use_view(self.find_commit(name), wait_s) as handle:
+            return handle.ask(question, where=where, explain=explain)
+
+    def _trace_hits(self, hits: Sequence[Hit], revision: str) -> tuple[Hit, ...]:
+        files = {hit.file for hit in hits} | {place.file for hit in hits for place in hit.also_on}
+        later = self._past.trace_files(sorted(files), revision)
+        return tuple(self._trace_hit(hit, later) for hit in hits)
+
+    def _trace_hit(self, hit: Hit, later: Mapping[str, LaterFile]) -> Hit:
+        """The hit with what became of its page. Its address is that of the page today, if there is one."""
+
+        def get_url(file: str, url: str) -> str:
+            now = later.get(file)
+            if now is None or now.file == file:
+                return url
+            return format_page_link(self._config.url, get_page_path(now.file)) if now.file is not None else ""
+
+        others = tuple(replace(place, url=get_url(place.file, place.url)) for place in hit.also_on)
+        return replace(hit, url=get_url(hit.file, hit.url), later=later.get(hit.file), also_on=others)
+
+    def build(self, name: str, progress: ProgressCallback = ignore_progress, *, words_only: bool = False) -> PastCommit:
+        """Build the view, if it is not complete, and remove what exceeds the limits. Raises the errors of a sync."""
+        commit = self.find_commit(name)
+        view = self._get_view(commit.revision)
+        if view.handle.get_indexed_revision(words_only=words_only) != commit.revision:
+            self._sync(view, commit, progress, words_only=words_only)
+        return commit
+
+    def _sync(
+        self, view: _OpenView, commit: PastCommit, progress: ProgressCallback, *, words_only: bool = False
+    ) -> None:
+        self._touch(commit.revision)
+        try:
+            view.handle.sync(progress, lock_timeout_s=_LOCK_WAIT_S, words_only=words_only)
+        except NoPages as error:
+            with suppress(Busy):
+                self.remove(commit.revision)
+            message = error.message.replace("at HEAD", f"at {commit.name}")
+            raise RevisionNotFound(message, hint="name a later commit or date") from error
+        self.remove_excess(keep=commit.revision)
+
+    @contextmanager
+    def _use_view(self, commit: PastCommit, wait_s: float) -> Iterator["WikiHandle"]:
+        view = self._get_view(commit.revision)
+        if view.handle.get_indexed_revision() != commit.revision:
+            self._wait_for_words(view, commit, wait_s)
+        self._touch(commit.revision)
+        yield view.handle
+
+    def _wait_for_words(self, view: _OpenView, commit: PastCommit, wait_s: float) -> None:
+        """Wait until all pages of a view are found by their words at least, while it is built in the background."""
+        build = self._start_build(view, commit)
+        deadline_steps = max(1, round(wait_s / _POLL_S))
+        for _ in range(deadline_steps):
+            if build.ended.wait(_POLL_S) or view.handle.get_indexed_revision(words_only=True) == commit.revision:
+                break
+        if build.error is not None:
+            raise build.error
+        if view.handle.get_indexed_revision(words_only=True) != commit.revision:
+            done = build.progress
+            pages = f" ({done.pages_done} of {done.pages_total} pages)" if done is not None and done.pages_total else ""
+            raise ViewPending(f"the wiki at {commit.name} is being indexed{pages}", hint="try again in a few seconds")
+
+    def _start_build(self, view: _OpenView, commit: PastCommit) -> _Build:
+        """The build of this view in this process. Raises ViewPending while another view is built."""
+        with self._lock:
+            if view.build is not None and not view.build.ended.is_set():
+                return view.build
+            if not _BUILDS.acquire(blocking=False):
+                raise ViewPending("another past commit is being indexed", hint="try again when it is ready")
+            view.build = build = _Build()
+
+        def run() -> None:
+            def report(progress: SyncProgress) -> None:
+                build.progress = progress
+
+            try:
+                self._sync(view, commit, report)
+            except WikiholtError as error:
+                build.error = error
+            except Exception as error:  # noqa: BLE001 - the thread ends, and searches report it
+                _LOG.exception("a past commit could not be indexed")
+                build.error = IndexMissing(f"{commit.name} could not be indexed ({error})", hint="see the log")
+            finally:
+                _BUILDS.release()
+                build.ended.set()
+
+        Thread(target=run, name="past", daemon=True).start()
+        return build
+
+    def _get_view(self, revision: str) -> _OpenView:
+        """The view in this process, with the rules of today."""
+        with closing(self._components.store.open(self._wiki.id)) as today:
+            version = (today.generation, today.get_version(), self._make_directory(revision))
+            with self._lock:
+                view = self._views.get(revision)
+                if view is not None and view.checked_for == version:
+                    self._views.move_to_end(revision)
+                    return view
+            pipeline = self._build_pipeline(today, revision)
+        to_close = []
+        with self._lock:
+            if view is None or view.pipeline != pipeline or view.checked_for[-1] != version[-1]:
+                to_close += [view] if view is not None else []
+                self._views[revision] = view = _OpenView(self._make_handle(revision, pipeline), pipeline, version)
+            view.checked_for = version
+            self._views.move_to_end(revision)
+            if len(self._views) > self._limits.max_views:
+                to_close.append(self._views.popitem(last=False)[1])
+        for old in to_close:
+            old.handle.close()
+        return view
+
+    def _make_directory(self, revision: str) -> int:
+        directory = self._open_store(revision).get_directory(self._wiki.id)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return directory.stat().st_ino
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be written ({error.strerror})", hint="check the disk") from error
+
+    def _make_handle(self, revision: str, pipeline: TextPipeline) -> "WikiHandle":
+        components = replace(
+            self._components,
+            store=self._open_store(revision),
+            keyword_cache=lambda *_: None,
+            vector_engine=None,
+            databases=None,
+            open_copy=lambda _: None,
+            query_log_writer=None,
+            backup_policy=BackupPolicy(),
+        )
+        config = replace(self._config, source=self._past.pin(revision), pipeline=pipeline, log_queries=False)
+        return self._open_handle(config, components, partial(self._open_vectors, revision))
+
+    def _build_pipeline(self, today: WikiIndex, revision: str) -> TextPipeline:
+        """The pipeline of today, which also hides pages that are hidden today under the names that they had then."""
+        pipeline = self._config.pipeline
+        tree = self._past.pin(revision).read_tree(revision)
+        empty = [page.file for page in today.list_pages(PageFilter(), None)[1] if not page.chunks]
+        hidden = {file for file, contents in today.get_page_contents(empty).items() if contents.hidden}
+        former = self._config.source.get_former_files(sorted(hidden), self._config.source.get_head())
+        hidden |= {name for names in former.values() for name in names}
+        files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
+        return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
+
+    def _open_vectors(self, revision: str) -> Iterable[Callable[[], WikiIndex | None]]:
+        """Today's index and the other views, which may know texts of this one."""
+        yield lambda: self._components.store.open(self._wiki.id)
+        for other in self._list_revisions():
+            if other != revision:
+                yield partial(self._open_store(other).open, self._wiki.id)
+
+    # Views on the disk
+
+    def list_views(self) -> Sequence[PastView]:
+        """The views, the last used first."""
+        views = [self._read_view(revision) for revision in self._list_revisions()]
+        return sorted(views, key=lambda view: view.used_at, reverse=True)
+
+    def remove(self, revision: str) -> bool:
+        """Delete a view, and return whether there was one. Raises Busy while it is built."""
+        store = self._open_store(revision)
+        if not store.exists(self._wiki.id):
+            shutil.rmtree(self._directory / revision, ignore_errors=True)
+            return False
+        with store.write_lock(self._wiki.id, 0):
+            with self._lock:
+                view = self._views.pop(revision, None)
+            if view is not None:
+                view.handle.close()
+            store.delete(self._wiki.id)
+        shutil.rmtree(self._directory / revision, ignore_errors=True)
+        return True
+
+    def remove_excess(self, keep: str = "") -> None:
+        """Delete the views that exceed the limits, the longest unused first, and those of commits that are gone."""
+        views, total = 0, 0
+        for view in sorted(self.list_views(), key=lambda view: view.revision != keep):
+            views, total = views + 1, total + view.bytes
+            is_excess = views > self._limits.max_views or total > self._limits.max_bytes
+            if view.revision != keep and (is_excess or not self._is_in_history(view.revision)):
+                views, total = views - 1, total - view.bytes
+                with suppress(Busy, IndexUnavailable):
+                    self.remove(view.revision)
+
+    def _is_in_history(self, revision: str) -> bool:
+        try:
+            return bool(self._past.find_commit(revision))
+        except RevisionNotFound:
+            return False
+        except WikiholtError:  # the repository cannot be read now
+            return True
+
+    def _read_view(self, revision: str) -> PastView:
+        store, state = self._open_store(revision), None
+        with suppress(WikiholtError), closing(store.open(self._wiki.id)) as index:
+            state = index.get_state()
+        used_at = 0.0
+        with suppress(OSError):
+            used_at = (self._directory / revision / _USED_FILE).stat().st_mtime
+        return PastView(revision, state, store.get_disk_bytes(self._wiki.id), datetime.fromtimestamp(used_at, UTC))
+
+    def _list_revisions(self) -> list[str]:
+        with suppress(OSError):
+            return sorted(name for name in os.listdir(self._directory) if _REVISION.fullmatch(name))  # noqa: PTH208
+        return []
+
+    def _open_store(self, revision: str) -> SqliteStore:
+        return SqliteStore(self._directory / revision)
+
+    def _touch(self, revision: str) -> None:
+        """Record that a view is used now."""
+        file = self._directory / revision / _USED_FILE
+        with suppress(OSError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.touch()
+
+    def close(self) -> None:
+        with self._lock:
+            views, self._views = list(self._views.values()), OrderedDict()
+        for view in views:
+            view.handle.close()
