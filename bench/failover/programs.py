@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-NAMES = ("etcd", "etcdctl", "patroni", "haproxy")
+NAMES = ("etcd", "patroni", "haproxy")
 _STOP_S = 20.0
 
 
