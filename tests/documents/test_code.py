@@ -12,6 +12,7 @@ from wikiholt.api import bootstrap
 from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import AttachmentNotFound, InvalidPage, MissingDependency
+from wikiholt.search.answers import RatedSentence, _build_sentence
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.page_names import CODE_EXTENSIONS, DOCUMENT_EXTENSIONS, PAGE_EXTENSIONS, PICTURE_EXTENSIONS
 
@@ -113,6 +114,12 @@ def test_a_name_is_found_as_a_whole_and_by_its_parts(wiki: IndexedWiki, query: s
     assert find(wiki, query)[0][0] == "src/water_pump.py"
 
 
+def test_a_sentence_of_an_answer_has_the_lines_of_its_passage(wiki: IndexedWiki) -> None:
+    (hit,) = wiki.handle.search(SearchRequest("pressure wave", mode=SearchMode.KEYWORD)).hits
+    sentence = _build_sentence(hit, RatedSentence("Stop slowly, so that no pressure wave forms.", 0, 0, ()))  # type: ignore[arg-type]
+    assert (sentence.line, sentence.last_line) == (hit.first_line, hit.last_line)
+
+
 def test_a_name_after_a_dot_is_a_word_of_its_own(wiki: IndexedWiki) -> None:
     with closing(wiki.store.open(WIKI_ID)) as index:
         assert index.count_pages(["fill_chamber", "self.fill_chamber", "refillbasin"]) == {
@@ -163,7 +170,7 @@ def test_a_missing_library_is_an_error_with_the_command(monkeypatch: pytest.Monk
 def test_a_moved_file_gets_the_text_of_its_new_path(wiki: IndexedWiki) -> None:
     wiki.repository.run_git("mv", "src", "garden")
     wiki.repository.commit({}, "Move")
-    wiki.sync()
+    assert wiki.handle.sync().chunks_embedded > 5
     assert find(wiki, "garden pressure wave")[0][0] == "garden/water_pump.py"
     with closing(wiki.store.open(WIKI_ID)) as index:
         assert index.check() == []

@@ -97,7 +97,7 @@ class TextPipeline:
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
-        settings = {"reads_pictures": False, **_read_settings(recipe)}
+        settings = _read_settings(recipe)
         dialect = DIALECTS.get(settings.get("dialect", ""))
         if settings.pop("text_version", None) != TEXT_VERSION or settings.keys() != _SETTING_NAMES or dialect is None:
             return None

@@ -21,6 +21,7 @@ from wikiholt.search.ranking import compute_logistic
 from wikiholt.text.dialect import Dialect
 from wikiholt.text.display_text import SEPARATOR
 from wikiholt.text.keyword_query import get_significant_tokens, get_stop_terms, parse_query
+from wikiholt.text.page_names import is_code
 from wikiholt.text.sentence_lines import find_lines
 from wikiholt.text.snippets import SentenceScorer, split_sentences
 
@@ -213,6 +214,8 @@ def _order_sentences(chosen: Sequence[RatedSentence], hits: Sequence[Hit]) -> li
 def _build_sentence(hit: Hit, rated: RatedSentence) -> AnswerSentence:
     text = rated.text
     first, last = find_lines(hit.text, text)
+    if is_code(hit.file):  # the passage has lines that the file does not have
+        first, last = 0, hit.last_line - hit.first_line
     return AnswerSentence(
         text,
         hit.name,

@@ -50,4 +50,4 @@ class CommandRunner:
 
 def use_fake_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "load_embedder", lambda name, **_: SlowEmbedder(name, 0.0))
-    monkeypatch.setattr(models, "identify_model", lambda name, _: SlowEmbedder(name, 0.0))
+    monkeypatch.setattr(models, "identify_model", lambda name, *_: SlowEmbedder(name, 0.0))
