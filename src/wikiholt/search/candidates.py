@@ -126,8 +126,7 @@ def compute_shares(scores: KeywordScores, query: Query) -> dict[int, float]:
     """Page id → share of the best possible keyword score, by the variant that fits the page best. Best first."""
     parts = [part for words in query.all_words for part in list_parts(words)]
     counts = scores.count_pages(list(dict.fromkeys([*query.identifiers, *parts])))
-    # The counts may be of a newer version, which has pages that the number of pages does not count yet.
-    max_scores = {part: compute_max_score(max(scores.page_count, count), count) for part, count in counts.items()}
+    max_scores = {part: compute_max_score(scores.page_count, count) for part, count in counts.items()}
     shares: dict[int, float] = {}
     for variant in query.all_words:
         for page_id, share in _compute_variant_shares(scores, max_scores, variant, query.identifiers).items():
