@@ -12,7 +12,7 @@ def test_the_past_is_searched_listed_and_deleted(run: CommandRunner, garden: Rep
     garden.commit({"Home.md": None, "Pond.md": "# Pond\n\nIt is empty.\n"}, "The heron left\n\nfor good")
     code, output, _ = run("search", "-w", "garden", "heron", "--at", "v1.0")
     assert code == 0
-    assert "The wiki at v1.0, of 2023-11-14:" in output
+    assert f"The wiki at v1.0 (commit {first[:10]} of 2023-11-14):" in output
     assert f"{first[:10]}:Home.md:3" in output
     assert "removed 2023-11-14 by Ada in" in output
     assert "The heron left\n" in output

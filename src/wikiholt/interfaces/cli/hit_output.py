@@ -212,7 +212,8 @@ def format_result(
     elif document["nothing_relevant"]:
         lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
     if at := cast("PastCommitDocument | None", document.get("at")):
-        lines.insert(0, style.format_dim(f"The wiki at {to_safe_line(at['name'])}, of {at['date'][:10]}:"))
+        name, revision = to_safe_line(at["name"]), at["revision"][:10]
+        lines.insert(0, style.format_dim(f"The wiki at {name} (commit {revision} of {at['date'][:10]}):"))
     for number, hit in enumerate(hits, document["offset"] + 1):
         lines += _format_hit(number, hit, style, place, full=full)
     lines.append(style.format_dim(_format_footer(document)))
