@@ -230,6 +230,8 @@ class PastViews:
 
     def _get_view(self, revision: str) -> _OpenView:
         """The view in this process, with the rules of today."""
+        if revision not in self._views:
+            self._remove_other_files(revision)
         with closing(self._components.store.open(self._wiki.id)) as today:
             version = (today.generation, today.get_version(), self._make_directory(revision))
             with self._lock:
@@ -240,6 +242,7 @@ class PastViews:
             pipeline = self._build_pipeline(today, revision)
         to_close = []
         with self._lock:
+            view = self._views.get(revision)  # another thread may have opened or removed it meanwhile
             if view is None or view.pipeline != pipeline or view.checked_for[-1] != version[-1]:
                 to_close += [view] if view is not None else []
                 self._views[revision] = view = _OpenView(self._make_handle(revision, pipeline), pipeline, version)
@@ -250,6 +253,16 @@ class PastViews:
         for old in to_close:
             old.handle.close()
         return view
+
+    def _remove_other_files(self, revision: str) -> None:
+        """Remove a view whose pages are not those that today's settings read, such as `ignore`. Raises Busy."""
+        known: set[str] | None = None
+        with suppress(IndexUnavailable), closing(self._open_store(revision).open(self._wiki.id)) as index:
+            if index.get_state().revision == revision:  # else its next build compares it with the tree
+                pages = {page.file for page in index.list_pages(PageFilter(), None)[1]}
+                known = pages | {problem.file for problem in index.get_problems()}
+        if known is not None and known != self._past.pin(revision).read_tree(revision).keys():
+            self.remove(revision)
 
     def _make_directory(self, revision: str) -> int:
         directory = self._open_store(revision).get_directory(self._wiki.id)
@@ -279,8 +292,7 @@ class PastViews:
         tree = self._past.pin(revision).read_tree(revision)
         empty = [page.file for page in today.list_pages(PageFilter(), None)[1] if not page.chunks]
         hidden = {file for file, contents in today.get_page_contents(empty).items() if contents.hidden}
-        former = self._config.source.get_former_files(sorted(hidden), self._config.source.get_head())
-        hidden |= {name for names in former.values() for name in names}
+        hidden |= self._past.find_former_files(sorted(hidden), revision)
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 
