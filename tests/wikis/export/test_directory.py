@@ -42,9 +42,12 @@ def test_a_new_export_replaces_the_earlier_one_and_keeps_other_files(tmp_path: P
     place = tmp_path / "new" / "site"
     write(place, "a")
     (place / "CNAME").write_text("wiki.example.org")
+    (place / "parts-of-the-site").mkdir()
+    (place / "parts-list.html").write_text("of the owner")
     write(place, "b")
     assert read(place) == "b"
-    assert list_names(place) == sorted(["CNAME", MARKER, SCRIPT, "index.html", get_parts_name("b" * 16)])
+    others = ["CNAME", "parts-list.html", "parts-of-the-site"]
+    assert list_names(place) == sorted([*others, MARKER, SCRIPT, "index.html", get_parts_name("b" * 16)])
     write(place, "b")
     assert read(place) == "b"
 
