@@ -109,7 +109,7 @@ class TimeoutProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Raises ValueError, which is answered with 400, for a request that the parser accepts and this server does not."""
+        """Raises ValueError, which is answered with 400, for what the parser accepts and this server does not."""
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             raise ValueError("the request does not name one host")
