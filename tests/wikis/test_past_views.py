@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
+from tests.search.rerank_fixtures import ReversingReranker
 from tests.support.indexed_wiki import WIKI_ID, IndexedWiki
 from tests.support.wait import wait_until
-from wikiholt.domain.search import PageFilter
-from wikiholt.errors import IndexForeign, InvalidSetting, InvalidSource, RevisionNotFound, ViewPending
+from wikiholt.domain.search import PageFilter, SearchInterface
+from wikiholt.errors import IndexForeign, InvalidQuery, InvalidSetting, InvalidSource, RevisionNotFound, ViewPending
 from wikiholt.folder.source import DirectorySource
 from wikiholt.git.source import GitSource
 from wikiholt.index.batch import BatchIndexer, SyncPaused
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis import past_views
 from wikiholt.wikis.handle import WikiHandle
@@ -299,6 +301,17 @@ def test_a_directory_has_no_past_and_a_setting_turns_it_off(wiki: IndexedWiki, t
 def test_a_question_is_answered_from_the_wiki_as_it_was(wiki: IndexedWiki) -> None:
     answer = wiki.handle.past.ask("v1", "grey bird", PageFilter(), WAIT_S)
     assert "Heron" in {*(each.path for each in answer.sentences), *(hit.path for hit in answer.closest)}
+
+
+def test_the_automatic_reranker_is_not_for_searches_of_the_past_over_http_either(wiki: IndexedWiki) -> None:
+    handle = wiki.handle
+    reranking = RerankConfig(ReversingReranker, 5.0, "fake", frozenset({SearchInterface.CLI}))
+    past = WikiHandle(handle.wiki, handle._config, replace(handle._components, reranking=reranking)).past
+    past.build("v1")
+    request = SearchRequest("grey bird", rerank=True)
+    assert past.search("v1", request, WAIT_S, SearchInterface.CLI).reranked
+    with pytest.raises(InvalidQuery, match="no reranker"):
+        past.search("v1", request, WAIT_S, SearchInterface.HTTP)
 
 
 def test_removing_the_wiki_removes_its_views(wiki: IndexedWiki) -> None:

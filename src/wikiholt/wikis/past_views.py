@@ -22,7 +22,7 @@ from wikiholt.domain.answer import Answer
 from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Past
-from wikiholt.domain.search import Hit, PageFilter, SearchResult
+from wikiholt.domain.search import Hit, PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
@@ -128,12 +128,14 @@ class PastViews:
         self._opened_past = self._opened_past or self._config.source.open_past()
         return self._opened_past
 
-    def search(self, name: str, request: SearchRequest, wait_s: float) -> SearchResult:
+    def search(
+        self, name: str, request: SearchRequest, wait_s: float, interface: SearchInterface | None = None
+    ) -> SearchResult:
         """Search the wiki as it was. A view that is not there is built in the background: raises ViewPending if pages
         cannot be found by their words within `wait_s` seconds, and what `find_commit` and a build raise."""
         commit = self.find_commit(name)
         with self._use_view(commit, wait_s) as handle:
-            result = handle.search(request)
+            result = handle.search(request, interface=interface)
         return replace(result, at=commit, hits=self._trace_hits(result.hits, commit.revision))
 
     def ask(self, name: str, question: str, where: PageFilter, wait_s: float, *, explain: bool = False) -> Answer:
