@@ -137,6 +137,17 @@ def test_files_that_are_ignored_today_are_not_found_in_a_view_from_before(wiki: 
     assert find(with_config(wiki).past, "grey bird")[0] == "Heron"
 
 
+def test_pages_of_another_directory_are_not_found_although_they_have_the_same_names(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({f"{name}/Plan.md": f"# Plan\n\nThe {name} one.\n" for name in ("internal", "public")})
+    wiki.repository.run_git("tag", "v2")
+    path = wiki.repository.path
+    internal, public = (with_config(wiki, source=GitSource(path, subdirectory=name)) for name in ("internal", "public"))
+    internal.sync()
+    assert "internal" in internal.past.search("v2", SearchRequest("plan"), WAIT_S).hits[0].snippet.text
+    public.sync()
+    assert "public" in public.past.search("v2", SearchRequest("plan"), WAIT_S).hits[0].snippet.text
+
+
 def test_a_view_that_another_thread_removes_while_it_is_opened_is_opened_again(
     wiki: IndexedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -258,12 +258,12 @@ class PastViews:
 
     def _remove_other_files(self, revision: str) -> None:
         """Remove a view whose pages are not those that today's settings read, such as `ignore`. Raises Busy."""
-        known: set[str] | None = None
+        known: dict[str, str] | None = None
         with suppress(IndexUnavailable), closing(self._open_store(revision).open(self._wiki.id)) as index:
             if index.get_state().revision == revision:  # else its next build compares it with the tree
-                pages = {page.file for page in index.list_pages(PageFilter(), None)[1]}
-                known = pages | {problem.file for problem in index.get_problems()}
-        if known is not None and known != self._past.pin(revision).read_tree(revision).keys():
+                known = {**{problem.file: problem.blob for problem in index.get_problems()}, **index.get_page_blobs()}
+        tree = self._past.pin(revision).read_tree(revision)
+        if known is not None and known != {file: entry.blob for file, entry in tree.items()}:
             self.remove(revision)
 
     def _make_directory(self, revision: str) -> int:
