@@ -251,3 +251,40 @@ def test_a_wiki_without_a_clone_is_not_shared(tmp_path: Path) -> None:
 def test_no_route_of_a_service_pushes_or_pulls() -> None:
     routes = [operation.route for operation in (*OPERATIONS_OF_WIKI, *OPERATIONS_OF_SERVICE)]
     assert not [route for route in routes if "push" in route or "pull" in route]
+
+
+@pytest.mark.parametrize("refspec", ["+refs/*:refs/remotes/origin/*", "+refs/*:refs/*"], ids=["all", "mirror"])
+def test_no_ref_of_a_clone_that_follows_all_refs_names_what_is_only_temporary(
+    ada: Mate, bo: Mate, refspec: str
+) -> None:
+    for mate in (ada, bo):
+        subprocess.run(["git", "-C", str(mate.clone), "config", "remote.origin.fetch", refspec], check=True)
+    ada.push()
+    assert bo.pull()[0] == len(PAGES)
+    for mate in (ada, bo):
+        names = subprocess.check_output(["git", "-C", str(mate.clone), "for-each-ref", "--format=%(refname)"]).decode()
+        assert "wikiholt" not in names
+        subprocess.run(["git", "-C", str(mate.clone), "fsck"], check=True, capture_output=True)
+
+
+def test_a_branch_that_is_named_like_the_ref_is_not_pulled(ada: Mate, bo: Mate, origin: Repository) -> None:
+    ada.push()
+    (ref,) = list_refs(origin)
+    origin.run_git("update-ref", f"refs/heads/{ref}", "HEAD")
+    assert bo.pull() == (len(PAGES), 0)
+
+
+def test_no_more_parts_are_read_than_the_texts_need(ada: Mate, bo: Mate, origin: Repository) -> None:
+    ada.push()
+    (ref,) = list_refs(origin)
+    manifest = json.loads(origin.run_git("cat-file", "blob", f"{ref}:manifest.json"))
+    manifest["parts"] = {f"part-{number:04d}": digest for number in range(9) for digest in manifest["parts"].values()}
+    files = {name: origin.run_git("rev-parse", f"{ref}:part-0000").decode().strip() for name in manifest["parts"]}
+    files["manifest.json"] = (
+        origin.run_git("hash-object", "-w", "--stdin", stdin=json.dumps(manifest).encode()).decode().strip()
+    )
+    lines = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in files.items())
+    tree = origin.run_git("mktree", stdin=lines.encode()).decode().strip()
+    origin.run_git("update-ref", ref, origin.run_git("commit-tree", tree, "-m", "x").decode().strip())
+    with pytest.raises(SourceCorrupt, match="manifest"):
+        bo.pull()

@@ -131,7 +131,7 @@ def _open_ref(wiki: Wiki, remote: str, embedder: Embedder, max_bytes: int) -> It
 
 def _encode(vectors: Mapping[bytes, FloatArray], embedder: Embedder) -> dict[str, bytes]:
     hashes = sorted(vectors)
-    rows_per_part = max(1, _PART_BYTES // (_HASH_BYTES + 2 * embedder.dimensions))
+    rows_per_part = _count_rows_per_part(embedder)
     files: dict[str, bytes] = {}
     for start in range(0, len(hashes), rows_per_part):
         part = hashes[start : start + rows_per_part]
@@ -146,6 +146,10 @@ def _encode(vectors: Mapping[bytes, FloatArray], embedder: Embedder) -> dict[str
         "parts": {name: sha256(data).hexdigest() for name, data in files.items()},
     }
     return files | {_MANIFEST: json.dumps(manifest, indent=1).encode()}
+
+
+def _count_rows_per_part(embedder: Embedder) -> int:
+    return max(1, _PART_BYTES // (_HASH_BYTES + 2 * embedder.dimensions))
 
 
 def _parse_manifest(data: bytes, embedder: Embedder, max_bytes: int) -> dict[str, Any]:
@@ -170,6 +174,10 @@ def _parse_manifest(data: bytes, embedder: Embedder, max_bytes: int) -> dict[str
         )
     if not 0 <= manifest["texts"] * (_HASH_BYTES + 2 * embedder.dimensions) <= max_bytes:
         raise _make_damage_error(f"it would have {manifest['texts']} texts, more than remote.max_bytes allows")
+    if len(names) > -(
+        -manifest["texts"] // _count_rows_per_part(embedder)
+    ):  # all of them are read before any is checked
+        raise _make_damage_error("its manifest has more parts than its texts need")
     return dict(manifest)
 
 

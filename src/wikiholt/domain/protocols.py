@@ -137,6 +137,9 @@ class Past(Protocol):
     def pin(self, commit: str) -> Source:
         """The same source, which nobody writes, with this commit as HEAD."""
 
+    def find_former_files(self, files: Sequence[str], commit: str) -> set[str]:
+        """All other names of these files of HEAD since a commit, by the renames that `trace_files` follows."""
+
     def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
         """What became of those of these files of a commit that differ at HEAD."""
 

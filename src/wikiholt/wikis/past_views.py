@@ -22,7 +22,7 @@ from wikiholt.domain.answer import Answer
 from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Past
-from wikiholt.domain.search import Hit, PageFilter, SearchResult
+from wikiholt.domain.search import Hit, PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
@@ -128,12 +128,14 @@ class PastViews:
         self._opened_past = self._opened_past or self._config.source.open_past()
         return self._opened_past
 
-    def search(self, name: str, request: SearchRequest, wait_s: float) -> SearchResult:
+    def search(
+        self, name: str, request: SearchRequest, wait_s: float, interface: SearchInterface | None = None
+    ) -> SearchResult:
         """Search the wiki as it was. A view that is not there is built in the background: raises ViewPending if pages
         cannot be found by their words within `wait_s` seconds, and what `find_commit` and a build raise."""
         commit = self.find_commit(name)
         with self._use_view(commit, wait_s) as handle:
-            result = handle.search(request)
+            result = handle.search(request, interface=interface)
         return replace(result, at=commit, hits=self._trace_hits(result.hits, commit.revision))
 
     def ask(self, name: str, question: str, where: PageFilter, wait_s: float, *, explain: bool = False) -> Answer:
@@ -189,7 +191,12 @@ class PastViews:
 
     def _wait_for_words(self, view: _OpenView, commit: PastCommit, wait_s: float) -> None:
         """Wait until all pages of a view are found by their words at least, while it is built in the background."""
-        build = self._start_build(view, commit)
+        try:
+            build = self._start_build(view, commit)
+        except ViewPending:
+            if view.handle.get_indexed_revision(words_only=True) == commit.revision:
+                return
+            raise
         deadline_steps = max(1, round(wait_s / _POLL_S))
         for _ in range(deadline_steps):
             if build.ended.wait(_POLL_S) or view.handle.get_indexed_revision(words_only=True) == commit.revision:
@@ -230,6 +237,8 @@ class PastViews:
 
     def _get_view(self, revision: str) -> _OpenView:
         """The view in this process, with the rules of today."""
+        if revision not in self._views:
+            self._remove_other_files(revision)
         with closing(self._components.store.open(self._wiki.id)) as today:
             version = (today.generation, today.get_version(), self._make_directory(revision))
             with self._lock:
@@ -240,6 +249,7 @@ class PastViews:
             pipeline = self._build_pipeline(today, revision)
         to_close = []
         with self._lock:
+            view = self._views.get(revision)  # another thread may have opened or removed it meanwhile
             if view is None or view.pipeline != pipeline or view.checked_for[-1] != version[-1]:
                 to_close += [view] if view is not None else []
                 self._views[revision] = view = _OpenView(self._make_handle(revision, pipeline), pipeline, version)
@@ -250,6 +260,16 @@ class PastViews:
         for old in to_close:
             old.handle.close()
         return view
+
+    def _remove_other_files(self, revision: str) -> None:
+        """Remove a view whose pages are not those that today's settings read, such as `ignore`. Raises Busy."""
+        known: dict[str, str] | None = None
+        with suppress(IndexUnavailable), closing(self._open_store(revision).open(self._wiki.id)) as index:
+            if index.get_state().revision == revision:  # else its next build compares it with the tree
+                known = {**{problem.file: problem.blob for problem in index.get_problems()}, **index.get_page_blobs()}
+        tree = self._past.pin(revision).read_tree(revision)
+        if known is not None and known != {file: entry.blob for file, entry in tree.items()}:
+            self.remove(revision)
 
     def _make_directory(self, revision: str) -> int:
         directory = self._open_store(revision).get_directory(self._wiki.id)
@@ -279,8 +299,7 @@ class PastViews:
         tree = self._past.pin(revision).read_tree(revision)
         empty = [page.file for page in today.list_pages(PageFilter(), None)[1] if not page.chunks]
         hidden = {file for file, contents in today.get_page_contents(empty).items() if contents.hidden}
-        former = self._config.source.get_former_files(sorted(hidden), self._config.source.get_head())
-        hidden |= {name for names in former.values() for name in names}
+        hidden |= self._past.find_former_files(sorted(hidden), revision)
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 
