@@ -28,6 +28,7 @@ _PATTERNS = {
     "keywords": rf"{_ID}/g\d{{6}}\.keywords",
     "lock": rf"{_ID}/(?:write|mirror|files)\.lock",
     "job": rf"{_ID}/reindex\.json",
+    "view use": r"wikis/[a-z0-9]{8,64}/past/[0-9a-f]{40}/used",
     "health": rf"{_ID}/health\.json",
     "history": rf"{_ID}/history\.json",
     "wanted": rf"{_ID}/wanted\.json",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from wikiholt.wikis.handle import WikiHandle
 
 _VIEWS_DIRECTORY = "past"
+_USED_FILE = "used"
 _REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SPECIAL_CHARACTERS = re.compile(r"([\\*?\[])")
 _LOCK_WAIT_S = 3600.0
@@ -155,6 +156,7 @@ class PastViews:
         handle = self._get_handle(commit.revision)
         if handle.get_indexed_revision(words_only=words_only) == commit.revision:
             return
+        self._touch(commit.revision)
         try:
             handle.sync(progress, lock_timeout_s=_LOCK_WAIT_S, words_only=words_only)
         except NoPages as error:
@@ -180,8 +182,7 @@ class PastViews:
                 )
             with suppress(TimeoutError):
                 build.result(_POLL_S)  # raises what has ended it
-        with suppress(OSError):
-            os.utime(self._directory / commit.revision)  # it is used now
+        self._touch(commit.revision)
         return handle
 
     def _start_build(self, commit: PastCommit) -> _Build:
@@ -203,7 +204,10 @@ class PastViews:
             except BaseException as caught:  # noqa: BLE001 - the thread ends, and searches raise it
                 error = caught
             _BUILDS.release()
-            build.set_exception(error) if error is not None else build.set_result(None)
+            if error is not None:
+                build.set_exception(error)
+            else:
+                build.set_result(None)
 
         Thread(target=run, name="past", daemon=True).start()
         return build
@@ -310,7 +314,7 @@ class PastViews:
         with suppress(WikiholtError), closing(store.open(self._wiki.id)) as index:
             state = index.get_state()
         with suppress(OSError):
-            used_at = (self._directory / revision).stat().st_mtime
+            used_at = (self._directory / revision / _USED_FILE).stat().st_mtime
         return PastView(
             revision,
             state is not None and state.revision == revision and not state.pending_chunks,
@@ -327,6 +331,11 @@ class PastViews:
 
     def _open_store(self, revision: str) -> SqliteStore:
         return SqliteStore(self._directory / revision)
+
+    def _touch(self, revision: str) -> None:
+        """Record that a view is used now."""
+        with suppress(OSError):
+            (self._directory / revision / _USED_FILE).touch()
 
     def close(self) -> None:
         with self._lock:
