@@ -232,3 +232,24 @@ def test_a_wiki_without_a_clone_is_not_shared(tmp_path: Path) -> None:
 def test_no_route_of_a_service_pushes_or_pulls() -> None:
     routes = [operation.route for operation in (*OPERATIONS_OF_WIKI, *OPERATIONS_OF_SERVICE)]
     assert not [route for route in routes if "push" in route or "pull" in route]
+
+
+@pytest.mark.parametrize("refspec", ["+refs/*:refs/remotes/origin/*", "+refs/*:refs/*"], ids=["all", "mirror"])
+def test_no_ref_of_a_clone_that_follows_all_refs_names_what_is_only_temporary(
+    ada: Mate, bo: Mate, refspec: str
+) -> None:
+    for mate in (ada, bo):
+        subprocess.run(["git", "-C", str(mate.clone), "config", "remote.origin.fetch", refspec], check=True)
+    ada.push()
+    assert bo.pull()[0] == len(PAGES)
+    for mate in (ada, bo):
+        names = subprocess.check_output(["git", "-C", str(mate.clone), "for-each-ref", "--format=%(refname)"]).decode()
+        assert "wikiholt" not in names
+        subprocess.run(["git", "-C", str(mate.clone), "fsck"], check=True, capture_output=True)
+
+
+def test_a_branch_that_is_named_like_the_ref_is_not_pulled(ada: Mate, bo: Mate, origin: Repository) -> None:
+    ada.push()
+    (ref,) = list_refs(origin)
+    origin.run_git("update-ref", f"refs/heads/{ref}", "HEAD")
+    assert bo.pull() == (len(PAGES), 0)

@@ -1,5 +1,6 @@
 """Which commit a name or a date means, and what became of a file after a commit."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_a_tag_named_like_a_date_or_a_commit_wins(repository: Repository, source
     for name in ("2024-05-20", second[:7]):
         repository.run_git("tag", name, first)
         assert GitPast(source).find_commit(name).revision == first
+
+
+def test_a_commit_with_a_date_that_is_none_is_found(repository: Repository, source: GitSource) -> None:
+    repository.commit({"a.md": "A"})
+    text = repository.run_git("cat-file", "commit", "HEAD").decode()
+    broken = re.sub(r"(?m)^(committer .*> )\d+", r"\g<1>99999999999999", text)
+    commit = repository.run_git("hash-object", "-w", "-t", "commit", "--literally", "--stdin", stdin=broken.encode())
+    repository.run_git("tag", "broken", commit.decode().strip())
+    assert GitPast(source).find_commit("broken").date == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", ["HEAD~1", "HEAD@{1}", "v1^{/A}", ":/A", "-n1", "v1..v2", "v1:a.md", "nothing", "*"])

@@ -161,6 +161,39 @@ def test_a_head_of_any_size_is_not_kept_in_memory(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/healthz", headers={"X-Long": "x" * (MAX_HEAD_BYTES // 2)}).status_code == 200
 
 
+def send_all(url: str, data: bytes) -> bytes:
+    """What a server answers until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port or 0), timeout=60) as client:
+        client.sendall(data)
+        return read_until_closed(client)
+
+
+def test_few_requests_wait_behind_one_and_few_fields_are_kept() -> None:
+    """Each costs a hundred times the memory of its bytes."""
+    waiting: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.05)
+        waiting.append(1)
+        await PlainTextResponse("read")(scope, receive, send)
+
+    request, last = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with run_server(app, http=TimeoutProtocol, ws="none") as url:
+        assert send_all(url, 3 * request + last).count(b"200 OK") == 4
+        waiting.clear()
+        assert send_all(url, 5000 * request).endswith(b"received.")
+        assert len(waiting) <= 1
+        fields = b"GET / HTTP/1.1\r\nHost: x\r\n" + 5000 * b"a:\r\n"
+        assert send_all(url, fields).startswith(b"HTTP/1.1 400")
+
+
+def test_a_request_names_one_host() -> None:
+    with run_server(PlainTextResponse("read"), http=TimeoutProtocol, ws="none") as url:
+        for hosts in (b"", b"Host: a\r\nHost: b\r\n"):
+            answer = send_all(url, b"GET / HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 400")
+
+
 def test_fields_after_a_body_are_no_headers() -> None:
     seen: list[tuple[bytes, bytes]] = []
 

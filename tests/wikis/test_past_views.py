@@ -5,19 +5,22 @@ import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.search.rerank_fixtures import ReversingReranker
 from tests.support.indexed_wiki import WIKI_ID, IndexedWiki
 from tests.support.wait import wait_until
-from wikiholt.domain.search import PageFilter
-from wikiholt.errors import IndexForeign, InvalidSetting, InvalidSource, RevisionNotFound, ViewPending
+from wikiholt.domain.search import PageFilter, SearchInterface
+from wikiholt.errors import IndexForeign, InvalidQuery, InvalidSetting, InvalidSource, RevisionNotFound, ViewPending
 from wikiholt.folder.source import DirectorySource
-from wikiholt.git.source import GitPast
+from wikiholt.git.source import GitPast, GitSource
 from wikiholt.index.batch import BatchIndexer, SyncPaused
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis import past_views
 from wikiholt.wikis.handle import WikiHandle
@@ -105,6 +108,46 @@ def test_what_is_hidden_today_is_hidden_in_the_past(wiki: IndexedWiki, way: str,
     assert "Heron" in find(handle.past, "grey bird")
 
 
+def test_a_page_that_was_rewritten_when_it_was_renamed_is_hidden_too(wiki: IndexedWiki) -> None:
+    lines = [f"Ferry number {number} crosses the fjord with {number * 7} seals on board.\n\n" for number in range(10)]
+    wiki.repository.commit({"Seals.md": "".join(lines)})
+    wiki.repository.run_git("tag", "v2")
+    (wiki.repository.path / "private").mkdir()
+    wiki.repository.run_git("mv", "Seals.md", "private/Boat.md")
+    other = [
+        f"Nobody knows why somebody wrote these other words, for the time number {number}.\n\n" for number in range(3)
+    ]
+    wiki.repository.commit({"private/Boat.md": "".join(other + lines[3:])})
+    assert find(wiki.handle.past, "seals fjord", "v2")[0] == "Seals"
+    handle = with_config(wiki, pipeline=TextPipeline(hide=("private/",)))
+    handle.sync()
+    assert "Seals" not in find(handle.past, "seals fjord", "v2")
+
+
+def with_config(wiki: IndexedWiki, **changes: Any) -> WikiHandle:
+    handle = wiki.handle
+    return WikiHandle(handle.wiki, replace(handle._config, **changes), handle._components)
+
+
+def test_files_that_are_ignored_today_are_not_found_in_a_view_from_before(wiki: IndexedWiki) -> None:
+    assert find(wiki.handle.past, "grey bird")[0] == "Heron"
+    handle = with_config(wiki, source=GitSource(wiki.repository.path, ignore=("Heron.md",)))
+    handle.sync()
+    assert "Heron" not in find(handle.past, "grey bird")
+    assert find(with_config(wiki).past, "grey bird")[0] == "Heron"
+
+
+def test_pages_of_another_directory_are_not_found_although_they_have_the_same_names(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({f"{name}/Plan.md": f"# Plan\n\nThe {name} one.\n" for name in ("internal", "public")})
+    wiki.repository.run_git("tag", "v2")
+    path = wiki.repository.path
+    internal, public = (with_config(wiki, source=GitSource(path, subdirectory=name)) for name in ("internal", "public"))
+    internal.sync()
+    assert "internal" in internal.past.search("v2", SearchRequest("plan"), WAIT_S).hits[0].snippet.text
+    public.sync()
+    assert "public" in public.past.search("v2", SearchRequest("plan"), WAIT_S).hits[0].snippet.text
+
+
 def test_a_page_that_is_shown_again_is_found_again(wiki: IndexedWiki, embedder: FakeEmbedder) -> None:
     find(wiki.handle.past, "ferry")
     wiki.repository.commit({"Ferry.md": "---\nsearch: false\n---\n" + FERRY})
@@ -147,6 +190,27 @@ def test_views_of_commits_that_are_gone_are_removed(wiki: IndexedWiki) -> None:
     wiki.repository.run_git("reset", "--hard", "-q", "HEAD~1")
     with pytest.raises(RevisionNotFound):
         find(wiki.handle.past, "swordfish", secret)
+    wiki.sync()
+    assert wiki.handle.past.list_views() == []
+
+
+def test_views_are_removed_if_only_the_history_has_changed(wiki: IndexedWiki) -> None:
+    secret = wiki.repository.commit({"Note.md": "# Note\n\nThe password is swordfish.\n"})
+    wiki.repository.commit({"Note.md": None})
+    wiki.sync()
+    assert find(wiki.handle.past, "swordfish", secret)
+    wiki.repository.run_git("reset", "--hard", "-q", "HEAD~2")
+    wiki.repository.run_git("commit", "-q", "--allow-empty", "-m", "The same pages")
+    wiki.sync()
+    assert wiki.handle.past.list_views() == []
+
+
+def test_the_view_of_a_branch_that_was_deleted_is_removed(wiki: IndexedWiki) -> None:
+    wiki.repository.run_git("checkout", "-q", "-b", "side")
+    wiki.repository.commit({"Note.md": "# Note\n\nThe password is swordfish.\n"})
+    wiki.repository.run_git("checkout", "-q", "-")
+    assert find(wiki.handle.past, "swordfish", "side")
+    wiki.repository.run_git("branch", "-q", "-D", "side")
     wiki.sync()
     assert wiki.handle.past.list_views() == []
 
@@ -238,6 +302,17 @@ def test_a_directory_has_no_past_and_a_setting_turns_it_off(wiki: IndexedWiki, t
 def test_a_question_is_answered_from_the_wiki_as_it_was(wiki: IndexedWiki) -> None:
     answer = wiki.handle.past.ask("v1", "grey bird", PageFilter(), WAIT_S)
     assert "Heron" in {*(each.path for each in answer.sentences), *(hit.path for hit in answer.closest)}
+
+
+def test_the_automatic_reranker_is_not_for_searches_of_the_past_over_http_either(wiki: IndexedWiki) -> None:
+    handle = wiki.handle
+    reranking = RerankConfig(ReversingReranker, 5.0, "fake", frozenset({SearchInterface.CLI}))
+    past = WikiHandle(handle.wiki, handle._config, replace(handle._components, reranking=reranking)).past
+    past.build("v1")
+    request = SearchRequest("grey bird", rerank=True)
+    assert past.search("v1", request, WAIT_S, SearchInterface.CLI).reranked
+    with pytest.raises(InvalidQuery, match="no reranker"):
+        past.search("v1", request, WAIT_S, SearchInterface.HTTP)
 
 
 def test_removing_the_wiki_removes_its_views(wiki: IndexedWiki) -> None:

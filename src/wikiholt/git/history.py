@@ -94,7 +94,7 @@ def get_commit_time(git: GitRunner, revision: str) -> datetime:
     result = git.run("log", "--no-walk", "--no-notes", "--format=%at", revision)
     if result.status != 0:
         raise result.to_error(f"read commit {revision}")
-    return _to_datetime(result.stdout)
+    return to_datetime(result.stdout)
 
 
 def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> list[Commit]:
@@ -180,7 +180,7 @@ def resolve_commit(git: GitRunner, digits: str, head: str) -> str | None:
 
 def _parse_commit(header: bytes) -> Commit:
     revision, author, email, timestamp, message = header.decode("utf-8", "replace").split("\n", 4)
-    return Commit(revision, author, email, _to_datetime(timestamp.encode()), message.strip())
+    return Commit(revision, author, email, to_datetime(timestamp.encode()), message.strip())
 
 
 def is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
@@ -204,7 +204,7 @@ def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tupl
             if file in missing:
                 date, *own_parents = header.split(b" ")
                 missing.discard(file)
-                dates[file] = _to_datetime(date)
+                dates[file] = to_datetime(date)
                 parents |= {parent.decode() for parent in own_parents}
                 if not missing:
                     return dates, parents, True
@@ -252,7 +252,8 @@ def _iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[
         yield rest
 
 
-def _to_datetime(seconds: bytes) -> datetime:
+def to_datetime(seconds: bytes) -> datetime:
+    """The time of a commit; that of the first moment for a number that is no time."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):  # git stores any date that a broken client wrote
@@ -358,7 +359,9 @@ def read_renames(git: GitRunner, revision: str, known: RenameHistory | None, anc
     return RenameHistory(revision, tuple(filter(None, kept)), is_complete)
 
 
-def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[str, Sequence[str]]:
+def find_former_files(
+    history: RenameHistory, files: Iterable[str], limit: int | None = _MAX_FORMER_FILES
+) -> Mapping[str, Sequence[str]]:
     """The former names of these files of the repository, newest first."""
     current = {file: file for file in files}
     former: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -370,16 +373,25 @@ def find_former_files(history: RenameHistory, files: Iterable[str]) -> Mapping[s
                 before[rename.old] = file
                 former[file].setdefault(rename.old)
         current |= before
-    return {file: [name for name in names if name != file][:_MAX_FORMER_FILES] for file, names in former.items()}
+    return {file: [name for name in names if name != file][:limit] for file, names in former.items()}
 
 
-def _walk_renames(git: GitRunner, commits: Sequence[str]) -> tuple[list[list[_Rename]], bool]:
+def find_names_since(git: GitRunner, files: Iterable[str], commit: str, revision: str) -> set[str]:
+    """All other names of files of a revision since a commit, by the renames that `find_renames_of_commit` finds too."""
+    renames, _ = _walk_renames(git, (revision, f"^{commit}"), "-M")
+    former = find_former_files(RenameHistory(revision, tuple(renames)), files, limit=None)
+    return {name for names in former.values() for name in names}
+
+
+def _walk_renames(
+    git: GitRunner, commits: Sequence[str], similarity: str = "-M80%"
+) -> tuple[list[list[_Rename]], bool]:
     """The renames of each commit, newest first, and whether git could read all that it compared.
 
     Where files cannot be compared because old ones are missing, renames without an edit are still found by their
     hashes.
     """
-    similar, is_complete = _collect_renames(git, "-M80%", commits)
+    similar, is_complete = _collect_renames(git, similarity, commits)
     if is_complete:
         return list(similar.values()), True
     exact, _ = _collect_renames(git, "-M100%", commits)

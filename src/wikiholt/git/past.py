@@ -5,13 +5,13 @@ Only what tags, branches and the history of HEAD contain is found: a commit that
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from wikiholt.domain.dates import parse_until
 from wikiholt.domain.git import Commit, PastCommit
 from wikiholt.errors import InvalidQuery, RevisionNotFound
-from wikiholt.git.history import find_renames_of_commit, is_ancestor, read_last_deletion
+from wikiholt.git.history import find_renames_of_commit, is_ancestor, read_last_deletion, to_datetime
 from wikiholt.git.process import GitRunner
 
 MAX_NAME_CHARS = 200
@@ -107,7 +107,7 @@ def _read_commit_date(git: GitRunner, revision: str) -> datetime:
     result = git.run("log", "--no-walk", "--no-notes", "--format=%ct", revision)
     if result.status != 0:
         raise result.to_error(f"read commit {revision}")
-    return datetime.fromtimestamp(int(result.stdout), UTC)
+    return to_datetime(result.stdout)
 
 
 def _make_unknown_error(git: GitRunner, name: str, head: str, *, is_date: bool, is_shallow: bool) -> RevisionNotFound:

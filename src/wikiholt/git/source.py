@@ -40,6 +40,7 @@ from wikiholt.git.history import (
     RenameHistory,
     find_change_dates,
     find_former_files,
+    find_names_since,
     find_old_versions,
     read_file_history,
     read_page_log,
@@ -350,6 +351,13 @@ class GitPast:
 
     def pin(self, commit: str) -> PinnedSource:
         return PinnedSource(self._source, commit)
+
+    def find_former_files(self, files: Sequence[str], commit: str) -> set[str]:
+        """All other names of these files of HEAD since a commit, by the renames that `trace_files` follows."""
+        source, pages = self._source, self._source._page_files
+        names = map(pages.to_repository_path, files)
+        found = find_names_since(source._open_git(), names, commit, source.get_head()) if files else ()
+        return {file for file in map(pages.to_page_file, found) if file is not None}
 
     def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
         """What became of those of these files of a commit that differ at HEAD."""

@@ -51,18 +51,30 @@ class VectorRef:
         tree = self._run("mktree", data="".join(entries).encode(), action="store a tree").decode().strip()
         commit = self._run("commit-tree", tree, data=b"Vectors of the index\n", action="make a commit").decode().strip()
         options = ("--quiet", "--no-verify", "--recurse-submodules=no", "--no-follow-tags")
-        self._run("push", *options, self._remote, f"+{commit}:{self._ref}", action=f"push to {self._remote}")
+        # By its addresses: by its name, a clone that follows all refs of the remote would get one to temporary objects.
+        urls = self._run("remote", "get-url", "--push", "--all", self._remote, action="read the address of the remote")
+        for url in urls.decode().splitlines():
+            self._run("push", *options, "--", url, f"+{commit}:{self._ref}", action=f"push to {self._remote}")
 
     def fetch(self) -> str:
         """Fetch the ref and return its commit. Raises NotFound if the remote does not have it, and SourceError."""
         action = f"read {self._remote}"
-        listed = self._run("ls-remote", "--quiet", self._remote, self._ref, action=action).split()
-        if not listed:
+        listed = self._run("ls-remote", "--quiet", self._remote, self._ref, action=action).decode().splitlines()
+        # A branch may have this name too, after `refs/heads/`.
+        commit = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{self._ref}")), None)
+        if commit is None:
             hint = "Push it where the index is: `wikiholt index push`. Both need the same model."
             raise NotFound(f"{self._remote} has no index for this model ({self._ref}).", hint=hint)
-        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-filter")
+        options = (
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--no-filter",
+            "--refmap=",
+        )
         self._run("fetch", *options, "--no-auto-maintenance", self._remote, self._ref, action=action)
-        return listed[0].decode()
+        return commit
 
     def read_file(self, commit: str, name: str, max_bytes: int) -> bytes:
         """A file of the commit. Raises SourceError if it is missing or larger."""

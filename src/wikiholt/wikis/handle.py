@@ -278,8 +278,7 @@ class WikiHandle:
         self._warm_caches()
         # Only now: searches in the previous generation may have needed its file until here.
         self._components.store.remove_old_generations(self.wiki.id)
-        if report.changed or report.deleted:
-            self.past.remove_excess()
+        self.past.remove_excess()  # also if no page has changed: the history, a tag or a branch may have
         return report
 
     def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:

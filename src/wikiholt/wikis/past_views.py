@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.git import LaterFile, PastCommit
-from wikiholt.domain.search import Hit, PageFilter, SearchResult
+from wikiholt.domain.search import Hit, PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
@@ -119,12 +119,14 @@ class PastViews:
             raise InvalidSetting("Searching the past is turned off.", hint="Set past.views to 1 or more.")
         return self._past.find_commit(name)
 
-    def search(self, name: str, request: SearchRequest, wait_s: float) -> SearchResult:
+    def search(
+        self, name: str, request: SearchRequest, wait_s: float, interface: SearchInterface | None = None
+    ) -> SearchResult:
         """Search the wiki as it was. A view that is not there is built in the background: raises ViewPending if pages
         cannot be found by their words within `wait_s` seconds. Raises RevisionNotFound, InvalidSource for a wiki
         without a past, and what a build raises."""
         commit = self._find_commit(name)
-        result = self._open_current(commit, wait_s).search(request)
+        result = self._open_current(commit, wait_s).search(request, interface=interface)
         return replace(result, at=commit, hits=self._trace_hits(result.hits, commit.revision))
 
     def ask(self, name: str, question: str, where: PageFilter, wait_s: float, *, explain: bool = False) -> Answer:
@@ -214,6 +216,8 @@ class PastViews:
 
     def _get_handle(self, revision: str) -> "WikiHandle":
         """The view in this process, with the rules of today."""
+        if revision not in self._views:
+            self._remove_other_files(revision)
         with self._lock, closing(self._components.store.open(self._wiki.id)) as today:
             version = (today.generation, today.get_version(), self._make_directory(revision))
             view = self._views.get(revision)
@@ -233,6 +237,17 @@ class PastViews:
         view = self._views.pop(revision, None)
         if view is not None:
             view.handle.close()
+
+    def _remove_other_files(self, revision: str) -> None:
+        """Remove a view whose pages are not those that today's settings read, such as `ignore`. Raises Busy."""
+        known: dict[str, str] | None = None
+        with suppress(IndexUnavailable), closing(self._open_store(revision).open(self._wiki.id)) as index:
+            if index.get_state().revision == revision:  # else its next build compares it with the tree
+                known = {**{problem.file: problem.blob for problem in index.get_problems()}, **index.get_page_blobs()}
+        if known is not None:
+            tree = self._past.pin(revision).read_tree(revision)
+            if known != {file: entry.blob for file, entry in tree.items()}:
+                self.remove(revision)
 
     def _make_directory(self, revision: str) -> int:
         directory = self._open_store(revision).get_directory(self._wiki.id)
@@ -262,8 +277,7 @@ class PastViews:
         tree = self._past.pin(revision).read_tree(revision)
         empty = [page.file for page in today.list_pages(PageFilter(), None)[1] if not page.chunks]
         hidden = {file for file, contents in today.get_page_contents(empty).items() if contents.hidden}
-        former = self._config.source.get_former_files(sorted(hidden), self._config.source.get_head())
-        hidden |= {name for names in former.values() for name in names}
+        hidden |= self._past.find_former_files(sorted(hidden), revision)
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 

@@ -167,7 +167,7 @@ class WikiSession:
         """Search the wiki as it was; waits up to `fresh_timeout_s` seconds for its index. Raises like PastViews."""
         waits = _FRESH_WAITERS.acquire(blocking=False)
         try:
-            return self.handle.past.search(at, request, self.fresh_timeout_s if waits else 0)
+            return self.handle.past.search(at, request, self.fresh_timeout_s if waits else 0, self.interface)
         finally:
             if waits:
                 _FRESH_WAITERS.release()

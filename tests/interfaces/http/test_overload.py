@@ -105,6 +105,21 @@ def test_a_search_that_does_not_end_leaves_its_slot_to_others(
         assert {answer.result().status_code for answer in answers} == {200}
 
 
+def test_searches_that_do_not_end_are_refused_when_all_threads_have_one(
+    blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MAX_COUNTED_S", 0.01)
+    monkeypatch.setattr(middleware, "_MAX_THREADS", 2 * SLOTS)
+    with ThreadPoolExecutor(2 * SLOTS + WAITING) as pool:
+        for number in range(2 * SLOTS):
+            pool.submit(blocked.server.get, SEARCH)
+            blocked.wait_until_started(number + 1)
+        for _ in range(WAITING):
+            pool.submit(blocked.server.get, SEARCH)
+        wait_until(lambda: _is_refused(blocked.server, SEARCH, []))
+        blocked.release.set()
+
+
 @pytest.mark.slow
 def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
     blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch

@@ -42,9 +42,12 @@ def test_a_new_export_replaces_the_earlier_one_and_keeps_other_files(tmp_path: P
     place = tmp_path / "new" / "site"
     write(place, "a")
     (place / "CNAME").write_text("wiki.example.org")
+    (place / "parts-of-the-site").mkdir()
+    (place / "parts-list.html").write_text("of the owner")
     write(place, "b")
     assert read(place) == "b"
-    assert list_names(place) == sorted(["CNAME", MARKER, SCRIPT, "index.html", get_parts_name("b" * 16)])
+    others = ["CNAME", "parts-list.html", "parts-of-the-site"]
+    assert list_names(place) == sorted([*others, MARKER, SCRIPT, "index.html", get_parts_name("b" * 16)])
     write(place, "b")
     assert read(place) == "b"
 
@@ -111,10 +114,10 @@ def test_what_is_behind_a_link_is_not_removed(tmp_path: Path) -> None:
     other.mkdir()
     (other / "kept").write_text("mine")
     write(place, "a")
-    (place / "parts-0").symlink_to(other)
+    (place / get_parts_name("0" * 16)).symlink_to(other)
     write(place, "b")
     assert (other / "kept").read_text() == "mine"
-    assert not (place / "parts-0").is_symlink()
+    assert not (place / get_parts_name("0" * 16)).is_symlink()
 
 
 def test_a_full_disk_is_a_storage_error_and_keeps_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

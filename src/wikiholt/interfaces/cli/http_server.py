@@ -60,6 +60,9 @@ REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
 MAX_CONNECTIONS = 2048
 MAX_HEAD_BYTES = 65_536
+_MAX_FIELDS = 256
+_MAX_WAITING_REQUESTS = 16
+"""How many requests of a connection may wait for the answer to an earlier one."""
 _PEER_CREDENTIALS = Struct("3i")
 _FILES_PER_CONNECTION = 4
 """A connection needs one; the others are for indexes and git."""
@@ -101,9 +104,17 @@ class TimeoutProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Ignore fields after a body in chunks: a proxy that sets or removes headers may let them pass."""
         if self._is_in_head:
+            if len(self.headers) >= _MAX_FIELDS:
+                raise ValueError("the head has too many fields")
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Raises ValueError, which is answered with 400, for what the parser accepts and this server does not."""
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            raise ValueError("the request does not name one host")
+        if len(self.pipeline) >= _MAX_WAITING_REQUESTS:
+            raise ValueError("too many requests at once")
         self._is_in_head, self._kept_bytes = False, 0
         super().on_headers_complete()
 

@@ -147,7 +147,7 @@ def _search_past(context: CommandContext, request: SearchRequest) -> int:
 
     configure_logging(context.settings.log_level.upper(), context.arguments)
     wikis, handle = open_past(context)
-    result = handle.past.search(context.arguments.at, request, _MAX_WAIT_S)
+    result = handle.past.search(context.arguments.at, request, _MAX_WAIT_S, SearchInterface.CLI)
     document = cast("SearchResultDocument", build_past_document(result))
     return print_hits(context, wikis, document)
 

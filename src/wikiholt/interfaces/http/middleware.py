@@ -118,7 +118,7 @@ class RequestMiddleware:
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
         limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots(self._workers).limiter)
-        waiting = sum(limiter.statistics().tasks_waiting for limiter in limiters)
+        waiting = sum(limiter.statistics().tasks_waiting for limiter in limiters) + _get_slots(self._workers).queued
         if waiting < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
@@ -167,6 +167,12 @@ class _SearchSlots:
         self.limiter = anyio.CapacityLimiter(count)
         # Those of anyio let the event loop run several times more for each call.
         self.threads = ThreadPoolExecutor(_MAX_THREADS, "search")
+        self.started = 0
+
+    @property
+    def queued(self) -> int:
+        """The searches that have a slot and no thread, because others do not end."""
+        return max(0, self.started - _MAX_THREADS)
 
 
 _slots: RunVar[_SearchSlots] = RunVar("search_slots")
@@ -186,9 +192,11 @@ async def run_in_slot(call: Callable[[], T], workers: int) -> T:
             slots.limiter.release_on_behalf_of(holder)
 
     timer = loop.call_later(MAX_COUNTED_S, release)
+    slots.started += 1
     try:
         return await loop.run_in_executor(slots.threads, call)
     finally:
+        slots.started -= 1
         release()
 
 

@@ -6,6 +6,7 @@ The data is in a directory named by its digest, and the script that names it is 
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ SCRIPT = "wikiholt.js"
 MARKER = "wikiholt-export.json"
 """Shows that the directory was made by an export. Its lock is held while one is written."""
 _PARTS_PREFIX = "parts-"
+_PARTS_NAME = re.compile(_PARTS_PREFIX + r"[0-9a-f]{16}(?:\.draft)?")
 _FORMAT = 1
 
 
@@ -37,8 +39,8 @@ def write_export(directory: Path, digest: str, parts: Mapping[str, bytes], files
             for name, data in sorted(files.items(), key=lambda file: file[0] == SCRIPT):
                 write_atomically(directory / name, directory / f".{name}.draft", data)
             fsync_path(directory)
-            for entry in directory.glob(f"{_PARTS_PREFIX}*"):
-                if entry.name != get_parts_name(digest):
+            for entry in directory.iterdir():
+                if _PARTS_NAME.fullmatch(entry.name) and entry.name != get_parts_name(digest):
                     _remove(entry)
     except OSError as error:
         hint = "Name a directory that can be written, on a disk with free space; an earlier export there still works."
