@@ -9,19 +9,19 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from threading import BoundedSemaphore, Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.git import LaterFile, PastCommit
 from wikiholt.domain.search import Hit, PageFilter, SearchInterface, SearchResult
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
     Busy,
@@ -37,7 +37,7 @@ from wikiholt.git.source import GitPast
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, SyncProgress, ignore_progress
-from wikiholt.index.repair import OtherVectors
+from wikiholt.index.repair import OtherStores
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import SearchRequest
@@ -97,7 +97,7 @@ class PastViews:
         wiki: Wiki,
         config: WikiConfig,
         components: Components,
-        open_handle: Callable[[WikiConfig, Components, OtherVectors], "WikiHandle"],
+        open_handle: Callable[[WikiConfig, Components, OtherStores], "WikiHandle"],
     ) -> None:
         """`open_handle` opens the wiki with another configuration and store."""
         self._wiki = wiki
@@ -269,7 +269,7 @@ class PastViews:
             backup_policy=BackupPolicy(),
         )
         config = replace(self._config, source=self._past.pin(revision), pipeline=pipeline)
-        return self._open_handle(config, components, partial(self._open_vectors, revision))
+        return self._open_handle(config, components, lambda: self._list_other_stores(revision))
 
     def _build_pipeline(self, today: WikiIndex, revision: str) -> TextPipeline:
         """The pipeline of today, which also hides pages that are hidden today under the names that they had then."""
@@ -281,12 +281,10 @@ class PastViews:
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 
-    def _open_vectors(self, revision: str) -> Iterable[Callable[[], WikiIndex | None]]:
-        """Today's index and the other views, which may know texts of this one."""
-        yield lambda: self._components.store.open(self._wiki.id)
-        for other in self._list_revisions():
-            if other != revision:
-                yield partial(self._open_store(other).open, self._wiki.id)
+    def _list_other_stores(self, revision: str) -> list[IndexStore]:
+        """Those of today's index and of the other views."""
+        others = (other for other in self._list_revisions() if other != revision)
+        return [self._components.store, *map(self._open_store, others)]
 
     # Views on the disk
 
