@@ -122,6 +122,7 @@ def test_every_kind_of_file_that_is_written_is_damaged_by_the_crash_test(data: P
     index.write_bytes(b"no index at all" * 1000)
     wiki.sync()
     wiki.search(SearchRequest("handbook"))
+    wiki.past.search("HEAD", SearchRequest("handbook"), 60)
     SqliteQueryLog(get_wiki_directory(service, "victim")).write([make_query_record("handbook")], RETENTION)
     seen |= {get_file_kind(file, data) for file in list_files(data)}
     (data / "registry.sqlite").write_bytes(b"no registry at all")

@@ -162,3 +162,9 @@ def test_compounds_that_begin_with_a_word_count_less_than_those_that_end_with_it
     )
     assert longer[20] == pytest.approx(0.4 * close[20])
     assert longer[20] > 0
+
+
+def test_a_term_of_more_pages_than_were_counted_has_a_share() -> None:
+    # Another process adds pages between the two counts.
+    scores = KeywordScores(search, count_pages, find_page_ids, 0)
+    assert set(compute(KeywordQuery(("pair",)), scores)) == set(compute(KeywordQuery(("pair",))))

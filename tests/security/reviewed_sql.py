@@ -76,6 +76,8 @@ _BY_MODULE = {
         "clause",
         "clause or 'true'",
         "condition",
+        "execute(LANGUAGE_COUNTS.format('pages'))",
+        "execute(PAGE_PROPERTIES.format('pages'))",
         "execute(sql)",
         "execute(sql.format(''))",
         "first",

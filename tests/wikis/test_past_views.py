@@ -255,6 +255,14 @@ def test_words_are_found_before_the_vectors_are_there(wiki: IndexedWiki, monkeyp
     assert past.list_views()[0].is_complete
 
 
+def test_words_are_found_while_another_view_is_built(wiki: IndexedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikiholt.index.batch._MAX_BATCH_TEXTS", 1)
+    past = wiki.handle.past
+    past.build("v1", words_only=True)
+    with past_views._BUILDS:
+        assert find(past, "grey bird")[0] == "Heron"
+
+
 def test_a_build_that_was_interrupted_is_continued(wiki: IndexedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise SyncPaused

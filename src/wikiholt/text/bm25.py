@@ -66,8 +66,11 @@ def count_weighted_terms(page_terms: PageTerms) -> tuple[dict[str, float], int]:
 
 
 def compute_idf(pages: int, matching_pages: int) -> float:
-    """The inverse document frequency by FTS5's formula, which is never zero."""
-    value = math.log((pages - matching_pages + 0.5) / (matching_pages + 0.5))
+    """The inverse document frequency by FTS5's formula, which is never zero.
+
+    `matching_pages` may be of a newer version, with pages that `pages` does not count yet.
+    """
+    value = math.log((max(pages - matching_pages, 0) + 0.5) / (matching_pages + 0.5))
     return value if value > 0 else 1e-6
 
 

@@ -11,7 +11,7 @@ from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page
 _INFO = re.compile(r"`{6,}\w+ L(\d{1,9})$", re.MULTILINE)
 _BLOCK_BORDER = re.compile(r"^(`{6,})\n\n\1\w+ L\d{1,9}\n", re.MULTILINE)
 _FENCE = re.compile(r"^`{6,}.*$", re.MULTILINE)
-_DOTTED_NAME = re.compile(r"\w+(?:[.'\-]\w+)+")
+_DOTTED_NAME = re.compile(r"\b\w+(?:[.'\-]\w+)+")
 _JOINED_WORDS = re.compile(r"[^\W_]_+[^\W_]|[a-z][A-Z]")
 
 

@@ -176,6 +176,8 @@ class PastViews:
             build = self._start_build(commit)
             if handle.get_indexed_revision(words_only=True) == commit.revision:
                 break
+            if build is None:
+                raise ViewPending("another past commit is being indexed", hint="try again when it is ready")
             if time.monotonic() > deadline:
                 done = build.progress
                 pages = f" ({done.pages_done} of {done.pages_total} pages)" if done and done.pages_total else ""
@@ -187,13 +189,13 @@ class PastViews:
         self._touch(commit.revision)
         return handle
 
-    def _start_build(self, commit: PastCommit) -> _Build:
-        """The build of this view in this process. Raises ViewPending while another view is built."""
+    def _start_build(self, commit: PastCommit) -> _Build | None:
+        """The build of this view in this process; None while another view is built."""
         with self._lock:
             if self._build is not None and self._build.revision == commit.revision and not self._build.done():
                 return self._build
             if not _BUILDS.acquire(blocking=False):
-                raise ViewPending("another past commit is being indexed", hint="try again when it is ready")
+                return None
             self._build = build = _Build(commit.revision)
 
         def report(progress: SyncProgress) -> None:

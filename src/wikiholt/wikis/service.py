@@ -366,6 +366,10 @@ class WikiService:
         """Load the embedding model, or return it if it is loaded already. Raises ModelError."""
         return self.components.embedder()
 
+    def use_embedder(self, embedder: Embedder) -> None:
+        """Use this embedder for wikis that are opened later."""
+        self.components = replace(self.components, embedder=lambda: embedder)
+
     def load_reranker(self) -> None:
         """Load the reranker, if one is configured. Raises ModelError."""
         if self.components.reranking is not None:

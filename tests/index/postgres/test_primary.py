@@ -191,7 +191,7 @@ def test_doctor_finds_standbys_that_confirm_nothing(pg: PostgresServer, database
 
 def test_doctor_only_recommends_that_the_standby_of_another_database_confirms() -> None:
     fault = "no standby confirms writes"
-    statuses = [DatabaseStatus(name, "", True, 1.0, 1, replication_fault=fault) for name in ("home", "b")]
+    statuses = [DatabaseStatus(name, "", True, 1.0, 1, 10_000, replication_fault=fault) for name in ("home", "b")]
     checks = [check for check in check_databases(cast("DatabaseAdmin", FakeAdmin(statuses))) if fault in check.detail]
     assert [(check.subject, check.ok) for check in checks] == [("database home", False), ("database b", True)]
     assert "docs/scale.md#failover" in checks[0].advice

@@ -12,6 +12,7 @@ import pytest
 
 from tests.index.brute_force_index import DIMENSIONS, assert_same, random_vectors
 from tests.index.sqlite.vector_index import VectorIndex, flip_byte
+from tests.support.small_disk import run_on_small_disk
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import FloatArray, VectorRows, compute_page_means
 from wikiholt.errors import IndexCorrupt, IndexUnavailable, InvalidQuery, StorageError
@@ -301,6 +302,29 @@ def test_a_file_truncated_while_it_is_in_use_ends_no_process(vectors: VectorInde
     os.truncate(vectors.vector_file, 5000)
     with pytest.raises(IndexCorrupt):
         vectors.index.search_vectors(QUERY, 3, None)
+
+
+FULL_DISK_SCRIPT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.index.sqlite.test_vectors import QUERY, assert_right
+from tests.index.sqlite.vector_index import VectorIndex
+
+disk = Path(sys.argv[1])
+directory = disk / "wiki"
+directory.mkdir()
+vectors = VectorIndex(directory)
+vectors.write({"a.md": QUERY[None]})
+status = os.statvfs(disk)
+(disk / "other").write_bytes(bytes(status.f_bavail * status.f_bsize))
+assert_right(vectors)
+"""
+
+
+def test_a_full_disk_in_memory_ends_no_process_that_searches(tmp_path: Path) -> None:
+    """Such a disk allocates a hole in a file when a map of it is read."""
+    assert run_on_small_disk(tmp_path, FULL_DISK_SCRIPT) == ""
 
 
 def test_a_lack_of_memory_is_no_damage(vectors: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,9 +245,11 @@ class VectorFile:
         `numpy.vecdot` sums every row in the same order at any position, so equal vectors get equal scores.
         """
         self.ensure_complete()
-        first = start // _BLOCK_ROWS
-        scores: FloatArray = np.vecdot(self._vectors[first:], vector).reshape(-1)
-        return scores[start - first * _BLOCK_ROWS : stop - first * _BLOCK_ROWS]
+        first, (last, late) = start // _BLOCK_ROWS, divmod(stop, _BLOCK_ROWS)
+        # Not the rows behind `stop`: they may be a hole, and a full disk in memory cannot allocate it (SIGBUS).
+        parts = self._vectors[first:last], self._vectors[last : last + 1, :late]
+        scores: FloatArray = np.concatenate([np.vecdot(part, vector).reshape(-1) for part in parts])
+        return scores[start - first * _BLOCK_ROWS :]
 
     def iter_vectors(self, count: int, block_rows: int) -> Iterator[FloatArray]:
         """Yield the vectors of the first `count` rows in blocks. Checksums are not compared."""

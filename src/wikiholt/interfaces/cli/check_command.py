@@ -154,8 +154,7 @@ def use_pulled_vectors(context: CommandContext, service: WikiService, wiki: Wiki
     config, limit = service.get_config(service.registry.get(wiki.slug)), context.settings.remote_max_bytes
     remote = context.arguments.remote
     embedder, _ = pull_vectors(wiki, config, service.load_embedder(), remote, DEFAULT_SAMPLE, limit)
-    known = cast("Embedder", embedder)
-    service.components = replace(service.components, embedder=lambda: known)
+    service.use_embedder(cast("Embedder", embedder))
 
 
 def register_wiki(service: WikiService, source: Path, settings: Mapping[str, str]) -> Wiki:

@@ -55,7 +55,7 @@ class ExportContents:
     """Term → its place in the encoder."""
 
 
-class _IndexedWiki(NamedTuple):
+class _StoredPages(NamedTuple):
     """What is read from an index in one go."""
 
     revision: str
@@ -70,9 +70,9 @@ def read_contents(index: WikiIndex, pipeline: TextPipeline) -> ExportContents:
 
     Raises NothingIndexed, IndexUnavailable if passages have no vectors yet, and Busy if the index changes meanwhile.
     """
-    wiki = _read_index(index, pipeline)
-    places = {page.page_id: place for place, page in enumerate(wiki.pages)}
-    counts = {page_id: count_weighted_terms(terms) for page_id, terms in wiki.terms.items()}
+    stored = _read_index(index, pipeline)
+    places = {page.page_id: place for place, page in enumerate(stored.pages)}
+    counts = {page_id: count_weighted_terms(terms) for page_id, terms in stored.terms.items()}
     postings: dict[str, list[tuple[int, int]]] = {}
     for page_id, place in places.items():
         for term, count in counts[page_id][0].items():
@@ -83,23 +83,23 @@ def read_contents(index: WikiIndex, pipeline: TextPipeline) -> ExportContents:
         ExportedPage(
             page,
             counts[page.page_id][1],
-            tuple(_show(chunk, pipeline.dialect) for chunk in wiki.chunks.get(page.page_id, ())),
+            tuple(_show(chunk, pipeline.dialect) for chunk in stored.chunks.get(page.page_id, ())),
         )
-        for page in wiki.pages
+        for page in stored.pages
     )
-    encoder, terms = _fit_encoder(wiki, get_analyser(pipeline.language))
+    encoder, terms = _fit_encoder(stored, get_analyser(pipeline.language))
     return ExportContents(
         tuple(split_languages(pipeline.language)),
-        wiki.revision,
+        stored.revision,
         pages,
         postings,
-        _find_stems(wiki, pipeline.language, postings.keys() | terms.keys()),
+        _find_stems(stored, pipeline.language, postings.keys() | terms.keys()),
         encoder,
         terms,
     )
 
 
-def _read_index(index: WikiIndex, pipeline: TextPipeline) -> _IndexedWiki:
+def _read_index(index: WikiIndex, pipeline: TextPipeline) -> _StoredPages:
     version, state = index.get_version(), index.get_state()
     if state.revision is None or state.pending_chunks:
         raise IndexUnavailable("The index is not complete yet.", hint="Write `wikiholt sync` and export again.")
@@ -120,7 +120,7 @@ def _read_index(index: WikiIndex, pipeline: TextPipeline) -> _IndexedWiki:
         }
     if index.get_version() != version:
         raise Busy("The index changed while it was read.", hint="Export again.")
-    return _IndexedWiki(state.revision, pages, terms, chunks, rows)
+    return _StoredPages(state.revision, pages, terms, chunks, rows)
 
 
 def _show(chunk: StoredChunk, dialect: Dialect) -> ExportedPassage:
@@ -128,17 +128,17 @@ def _show(chunk: StoredChunk, dialect: Dialect) -> ExportedPassage:
     return ExportedPassage(chunk.heading_path, chunk.anchor, text)
 
 
-def _fit_encoder(wiki: _IndexedWiki, analyser: Analyser) -> tuple[StaticEncoder, Mapping[str, int]]:
+def _fit_encoder(stored: _StoredPages, analyser: Analyser) -> tuple[StaticEncoder, Mapping[str, int]]:
     terms: dict[str, int] = {}
     pages, vectors, term_counts = [], [], []
-    for place, page in enumerate(wiki.pages):
-        for chunk in wiki.chunks.get(page.page_id, ()):
+    for place, page in enumerate(stored.pages):
+        for chunk in stored.chunks.get(page.page_id, ()):
             counts: dict[int, int] = {}
             for term in analyser.to_terms("\n".join((page.name, *chunk.heading_path, chunk.text))):
                 number = terms.setdefault(term, len(terms))
                 counts[number] = counts.get(number, 0) + 1
             pages.append(place)
-            vectors.append(wiki.vectors[chunk.chunk_id])
+            vectors.append(stored.vectors[chunk.chunk_id])
             term_counts.append(counts)
     if not vectors:
         nothing = np.zeros((0, 0), np.float32)
@@ -146,10 +146,10 @@ def _fit_encoder(wiki: _IndexedWiki, analyser: Analyser) -> tuple[StaticEncoder,
     return build_encoder(np.array(vectors), pages, term_counts, len(terms)), terms
 
 
-def _find_stems(wiki: _IndexedWiki, language: str, known: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+def _find_stems(stored: _StoredPages, language: str, known: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """The terms of all words of the pages, and of other English words if a page has another form of them."""
     languages = split_languages(language)
-    texts = "\n".join(text for page in wiki.pages for text in _iter_texts(page, wiki.chunks.get(page.page_id, ())))
+    texts = "\n".join(text for page in stored.pages for text in _iter_texts(page, stored.chunks.get(page.page_id, ())))
     analysers = [get_analyser(each) for each in languages]
     by_language = [analyser.find_word_stems(texts) for analyser in analysers]
     if "english" in languages:

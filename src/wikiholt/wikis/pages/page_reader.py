@@ -5,13 +5,22 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 
 from wikiholt.documents.conversion import UnreadableDocument, convert_document
 from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import StoredChunk
-from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, NoCommits, PageNotFound, SourceCorrupt
+from wikiholt.errors import (
+    IndexUnavailable,
+    InputTooLarge,
+    InvalidPage,
+    NoCommits,
+    PageNotFound,
+    SourceCorrupt,
+    TooManyRequests,
+)
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
@@ -28,6 +37,9 @@ from wikiholt.text.source_lines import join_blocks
 from wikiholt.wikis.pages.indexed_pages import IndexedPages, IndexOpener
 
 MAX_PATH_CHARS = 1000
+_CONVERSIONS = BoundedSemaphore(4)
+"""How many documents the readers of a process convert at once: each may take minutes and 2 GB, and is not cached."""
+_MAX_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,9 @@ class PageReader:
                 chunks = index.get_page_chunks([page.page_id]).get(page.page_id, ())
                 title = json.dumps(page.name, ensure_ascii=False)
                 text = f"---\ntitle: {title}\n---\n\n{_join_chunks(chunks)}\n"
-                return RawPage(text.encode(), text) if chunks else None
+                # A hidden page has no chunks, but may have text.
+                is_hidden = index.get_page_contents([page_file.file])[page_file.file].hidden
+                return RawPage(text.encode(), text) if chunks or not is_hidden else None
         return None
 
     def read_draft(self, path: str, text: str) -> PageContent:
@@ -252,6 +266,8 @@ def read_text(source: Source, page_file: PageFile, pipeline: TextPipeline) -> Ra
             f"the page {page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
         )
     if is_document(page_file.file):
+        if not _CONVERSIONS.acquire(timeout=_MAX_WAIT_S):
+            raise TooManyRequests("Other documents are being read.", retry_after=_MAX_WAIT_S, hint="Try again then.")
         try:
             text = convert_document(page_file.file, blob.data, reads_pictures=pipeline.reads_pictures).text
             text = join_blocks(text) if is_code(page_file.file) else text
@@ -259,6 +275,8 @@ def read_text(source: Source, page_file: PageFile, pipeline: TextPipeline) -> Ra
             raise InvalidPage(
                 f"the document {page_file.path} has no text: {error.detail}", hint="open the file itself"
             ) from error
+        finally:
+            _CONVERSIONS.release()
         return RawPage(text.encode(), text)
     try:
         # Exactly as in the file, so that writing it back changes nothing.

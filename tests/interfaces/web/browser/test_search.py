@@ -241,6 +241,24 @@ def test_an_invalid_query_cannot_be_retried(server: WebServer, visit: OpenTab) -
     expect(page.get_by_role("button", name="Try again")).to_have_count(0)
 
 
+def test_what_the_server_refuses_is_an_error_only_when_typing_has_ended(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("422",), fresh=True).page
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if "/search?" in request.url else None)
+    stop_time(page)
+    page.focus(BOX)
+    page.keyboard.type('"-')
+    assert not sent, "it has neither a word nor a symbol"
+    page.fill(BOX, "-backup")
+    page.wait_for_function("() => !document.body.classList.contains('waiting')")
+    assert page.get_by_role("alert").count() == 0
+    page.clock.run_for(1000)
+    expect(page.get_by_role("alert")).to_contain_text("only exclusions")
+    page.fill(BOX, "-backup database")
+    expect(page.locator(CARDS).first).to_be_visible()
+    assert len(sent) == 3
+
+
 @pytest.mark.parametrize(
     "text", ["<img src=x onerror=alert(1)>", "' \" < > &", "当番の引き継ぎ 🦦", "-", '"', "%00%ff"]
 )

@@ -10,6 +10,7 @@ import { makeRoving } from "./roving.js";
 import { hasFilters, NO_FILTERS, parseUrl, toFilterParameters, updateUrl } from "./url_state.js";
 
 const FINISHED_DELAY_MS = 600;
+const HAS_WORD_OR_SYMBOL = /[\p{L}\p{N}\p{S}#%&@\/\\§]/u;
 const PAGE_SIZE = 20;
 const PASSAGES_PER_PAGE = 3;
 const MAX_RESULTS = 100;
@@ -27,6 +28,7 @@ export class SearchController {
     this.state = parseUrl();
     this.limit = PAGE_SIZE;
     this.finishTimer = 0;
+    this.refused = null;
     this.isFinished = true;
     this.withheld = null;
     this.running = null;
@@ -126,6 +128,8 @@ export class SearchController {
       else this.withheld = [answer, state];
     } catch (error) {
       if (error.name === "AbortError" || this.running !== controller) return;
+      if (error.status === 422 && !this.isFinished) { this.refused = state.q; this.state = this.shownState ?? { ...state, q: "" }; return; }
+      updateUrl(state, false);
       this.shownState = null;
       clearResults();
       document.body.classList.remove("pending");
@@ -162,9 +166,11 @@ export class SearchController {
   }
 
   // While a request runs, the next one waits for its answer: fast typing costs a slow server no more than one at a time.
-  // The URL follows when the query is complete, since browsers limit how often it may change.
+  // The URL follows when the query is complete, since browsers limit how often it may change. What the server refuses, such
+  // as the beginning of `-word`, is an error only then.
   searchTyped() {
-    if (this.isFinished || this.running || input.value === this.state.q) return;
+    if (this.isFinished || this.running || [this.state.q, this.refused].includes(input.value)) return;
+    if (input.value.trim() && !HAS_WORD_OR_SYMBOL.test(input.value)) return;
     const previous = this.state;
     this.state = { ...previous, q: input.value };
     if (!previous.q) updateUrl(this.state, true);
