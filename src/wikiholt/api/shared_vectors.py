@@ -1,17 +1,17 @@
 """An index's vectors under a ref of the wiki's own repository, so that others embed nothing.
 
-The ref has a manifest and parts. A part is rows of a text's hash (16 bytes) and its vector (16-bit integers, little
-endian), sorted by hash. What is pulled is untrusted: the format is strict, sizes are limited, and nothing of it is used
+Its name has the format and the model. Its files are parts of one sequence of rows, the last one shorter than the
+others: a text's hash (16 bytes) and its vector (16-bit integers, little endian), sorted by hash. Git checks that they
+are what was pushed. What is pulled is untrusted: the format is strict, sizes are limited, and nothing of it is used
 unless a random sample, embedded again, has the same vectors.
 """
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import blake2b, sha256
-from itertools import pairwise
+from hashlib import blake2b
+from itertools import count, pairwise
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -33,8 +33,7 @@ from wikiholt.wikis.live_index import WikiConfig
 
 DEFAULT_SAMPLE = 64
 _FORMAT = "wikiholt vectors 1"
-_MANIFEST = "manifest.json"
-_MAX_MANIFEST_BYTES = 1 << 20
+_PART_NAME = "part-{:04d}"
 _PART_BYTES = 32 << 20
 """Hosts refuse files that are several times larger."""
 _HASH_BYTES = 16
@@ -86,10 +85,11 @@ def push_index(handle: WikiHandle, config: WikiConfig, embedder: Embedder, remot
         known: dict[bytes, FloatArray] = {}
         for pages in iter_prepared_pages(config, state.revision, embedder):
             known |= index.find_vectors_by_hash([digest for page in pages for digest in page.hashes])
-    files = _encode(known, embedder)
+    data = _encode(known)
+    starts = range(0, len(data) + 1, _PART_BYTES)
     with _open_ref(handle.wiki, remote, embedder, max_bytes) as (ref, name):
-        ref.push(files)
-    return PushedIndex(name, len(known), sum(map(len, files.values())))
+        ref.push({_PART_NAME.format(n): data[start : start + _PART_BYTES] for n, start in enumerate(starts)})
+    return PushedIndex(name, len(known), len(data))
 
 
 def pull_vectors(
@@ -100,10 +100,13 @@ def pull_vectors(
     Raises NotFound, ModelMismatch, SourceCorrupt for anything but the exact format, and the errors of git.
     """
     with _open_ref(wiki, remote, embedder, max_bytes) as (ref, name):
-        commit = ref.fetch()
-        manifest = _parse_manifest(ref.read_file(commit, _MANIFEST, _MAX_MANIFEST_BYTES), embedder, max_bytes)
-        parts = [ref.read_file(commit, part, _PART_BYTES) for part in manifest["parts"]]
-    vectors = _decode(manifest, parts, embedder.dimensions)
+        commit, data = ref.fetch(), bytearray()
+        for number in count():
+            part = ref.read_file(commit, _PART_NAME.format(number), min(_PART_BYTES, max_bytes - len(data)))
+            data += part
+            if len(part) < _PART_BYTES:
+                break
+    vectors = _decode(data, embedder.dimensions)
     sample = _draw_sample(config, vectors, embedder, sample_size)
     agreement = check_agreement("", sample, embedder)
     if sample and not agreement.agrees:
@@ -112,7 +115,7 @@ def pull_vectors(
             hint="nothing of them was used; push them again from an index that you trust",
         )
     trusted = frozenset({""}) if sample else frozenset[str]()
-    pulled = PushedIndex(name, len(vectors), sum(map(len, parts)), len(sample))
+    pulled = PushedIndex(name, len(vectors), len(data), len(sample))
     return ReusingEmbedder(embedder, vectors, wiki.slug, trusted), pulled
 
 
@@ -124,70 +127,20 @@ def _open_ref(wiki: Wiki, remote: str, embedder: Embedder, max_bytes: int) -> It
             "An index is shared through the wiki's own clone, and this wiki has none.",
             hint="Clone its repository, and add the clone: `wikiholt add PATH`.",
         )
-    name = f"refs/wikiholt/vectors-{blake2b(embedder.fingerprint.encode(), digest_size=6).hexdigest()}"
+    digest = blake2b(f"{_FORMAT}\0{embedder.fingerprint}".encode(), digest_size=6).hexdigest()
+    name = f"refs/wikiholt/vectors-{digest}"
     with tempfile.TemporaryDirectory(prefix="wikiholt-vectors-") as directory:
         yield VectorRef(Path(wiki.source), remote, name, Path(directory), max_bytes), name
 
 
-def _encode(vectors: Mapping[bytes, FloatArray], embedder: Embedder) -> dict[str, bytes]:
-    hashes = sorted(vectors)
-    rows_per_part = _count_rows_per_part(embedder)
-    files: dict[str, bytes] = {}
-    for start in range(0, len(hashes), rows_per_part):
-        part = hashes[start : start + rows_per_part]
-        codes = np.round(np.stack([vectors[digest] for digest in part]) * _SCALE).astype("<i2")
-        rows = (digest + code.tobytes() for digest, code in zip(part, codes, strict=True))
-        files[f"part-{len(files):04d}"] = b"".join(rows)
-    manifest = {
-        "format": _FORMAT,
-        "model": embedder.fingerprint,
-        "dimensions": embedder.dimensions,
-        "texts": len(hashes),
-        "parts": {name: sha256(data).hexdigest() for name, data in files.items()},
-    }
-    return files | {_MANIFEST: json.dumps(manifest, indent=1).encode()}
+def _encode(vectors: Mapping[bytes, FloatArray]) -> bytes:
+    return b"".join(digest + np.round(vectors[digest] * _SCALE).astype("<i2").tobytes() for digest in sorted(vectors))
 
 
-def _count_rows_per_part(embedder: Embedder) -> int:
-    return max(1, _PART_BYTES // (_HASH_BYTES + 2 * embedder.dimensions))
-
-
-def _parse_manifest(data: bytes, embedder: Embedder, max_bytes: int) -> dict[str, Any]:
-    try:
-        manifest = json.loads(data)
-        names = list(manifest["parts"])
-        is_valid = (
-            manifest.keys() == {"format", "model", "dimensions", "texts", "parts"}
-            and manifest["format"] == _FORMAT
-            and names == [f"part-{number:04d}" for number in range(len(names))]
-            and all(isinstance(digest, str) for digest in manifest["parts"].values())
-            and type(manifest["texts"]) is int
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        is_valid = False
-    if not is_valid:
-        raise _make_damage_error("its manifest is not one of this version of Wikiholt")
-    if (manifest["model"], manifest["dimensions"]) != (embedder.fingerprint, embedder.dimensions):
-        raise ModelMismatch(
-            f"the pushed index is of {str(manifest['model'])[:100]}, not of {embedder.fingerprint}",
-            hint="use the same model and precision in both places",
-        )
-    if not 0 <= manifest["texts"] * (_HASH_BYTES + 2 * embedder.dimensions) <= max_bytes:
-        raise _make_damage_error(f"it would have {manifest['texts']} texts, more than remote.max_bytes allows")
-    if len(names) > -(
-        -manifest["texts"] // _count_rows_per_part(embedder)
-    ):  # all of them are read before any is checked
-        raise _make_damage_error("its manifest has more parts than its texts need")
-    return dict(manifest)
-
-
-def _decode(manifest: Mapping[str, Any], parts: Sequence[bytes], dimensions: int) -> SharedVectors:
-    if [sha256(part).hexdigest() for part in parts] != list(manifest["parts"].values()):
-        raise _make_damage_error("a part is not the one that was pushed")
-    row = np.dtype([("hash", "V16"), ("codes", "<i2", (dimensions,))])
-    data = b"".join(parts)
-    if len(data) != manifest["texts"] * row.itemsize:
-        raise _make_damage_error("its size is not that of its texts")
+def _decode(data: bytearray, dimensions: int) -> SharedVectors:
+    row = np.dtype([("hash", f"V{_HASH_BYTES}"), ("codes", "<i2", (dimensions,))])
+    if len(data) % row.itemsize:
+        raise _make_damage_error("its size is not that of vectors of this model")
     rows = np.frombuffer(data, row)
     hashes = [bytes(digest) for digest in rows["hash"]]
     if any(first >= second for first, second in pairwise(hashes)):

@@ -12,9 +12,7 @@ from wikiholt.domain.git import (
     FileEdit,
     FileHistories,
     FileVersion,
-    LaterFile,
     LogEntry,
-    PastCommit,
     TreeChange,
     TreeEntry,
 )
@@ -123,25 +121,6 @@ class Source(Protocol):
 
     def check_readable(self) -> None:
         """Raise the error that keeps the pages from being read. A source without commits is accepted."""
-
-    def open_past(self) -> "Past":
-        """The past of the pages. Raises InvalidSource if the source has none."""
-
-
-class Past(Protocol):
-    """The commits of a source before HEAD."""
-
-    def find_commit(self, name: str) -> PastCommit:
-        """The commit of a tag, a branch, a commit id or a date. Raises RevisionNotFound."""
-
-    def pin(self, commit: str) -> Source:
-        """The same source, which nobody writes, with this commit as HEAD."""
-
-    def find_former_files(self, files: Sequence[str], commit: str) -> set[str]:
-        """All other names of these files of HEAD since a commit, by the renames that `trace_files` follows."""
-
-    def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
-        """What became of those of these files of a commit that differ at HEAD."""
 
 
 class SourceWatcher(Protocol):

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 from wikiholt.domain.git import (
     AttachedFile,
@@ -323,13 +322,6 @@ class DirectorySource:
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:  # noqa: ARG002
         return {}
-
-    def open_past(self) -> NoReturn:
-        """Always raises InvalidSource: nobody keeps what the files were before."""
-        raise InvalidSource(
-            "This wiki is a directory without git, so it has no past.",
-            hint="Put it under version control with `git init`, commit the pages, and add it again.",
-        )
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:  # noqa: ARG002
         return []

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
 from wikiholt.domain.git import (
@@ -22,7 +23,7 @@ from wikiholt.domain.git import (
     TreeChange,
     TreeEntry,
 )
-from wikiholt.domain.protocols import never_stop
+from wikiholt.domain.protocols import Source, never_stop
 from wikiholt.errors import (
     Busy,
     InvalidPage,
@@ -275,9 +276,6 @@ class GitSource:
                 self._make_writer().repair()
         return False
 
-    def open_past(self) -> "GitPast":
-        return GitPast(self)
-
     def check_readable(self) -> None:
         """Read the tree at HEAD; raises the error that prevents it. A repository without commits is fine."""
         with suppress(NoCommits):
@@ -322,7 +320,7 @@ class GitSource:
 
 
 class PinnedSource(GitSource):
-    """A repository at a commit. Another source keeps it up to date."""
+    """A repository with another commit as HEAD, to read it there."""
 
     def __init__(self, source: GitSource, commit: str) -> None:
         vars(self).update(vars(source))
@@ -331,26 +329,23 @@ class PinnedSource(GitSource):
     def get_head(self) -> str:
         return self._commit
 
-    def get_head_and_probe(self) -> tuple[str, None]:
-        return self._commit, None
-
-    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:  # noqa: ARG002
-        return False
-
-    def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:  # noqa: ARG002
-        """Always raises NotWritable."""
-        raise NotWritable("The past cannot be changed.", hint="Write the page as it is today.")
-
 
 class GitPast:
     """The past of a repository. Safe to use from many threads."""
 
-    def __init__(self, source: GitSource) -> None:
+    def __init__(self, source: Source) -> None:
+        """Raises InvalidSource for a source that is no repository: nobody keeps what its files were before."""
+        if not isinstance(source, GitSource):
+            raise InvalidSource(
+                "This wiki is a directory without git, so it has no past.",
+                hint="Put it under version control with `git init`, commit the pages, and add it again.",
+            )
         self._source = source
-        self._traced: dict[tuple[str, str, str], LaterFile] = {}
-        self._changes: tuple[tuple[str, str], Mapping[str, TreeChange]] | None = None
+        self._find_changes = lru_cache(1)(self._read_changes)
+        self._find_later = lru_cache(_MAX_TRACED_FILES)(self._trace_removed)
 
     def find_commit(self, name: str) -> PastCommit:
+        """The commit of a tag, a branch, a commit id or a date. Raises RevisionNotFound."""
         source = self._source
         return find_commit(source._open_git(), name, source.get_head(), is_shallow=source._is_shallow())
 
@@ -358,35 +353,29 @@ class GitPast:
         return PinnedSource(self._source, commit)
 
     def find_former_files(self, files: Sequence[str], commit: str) -> set[str]:
+        """All other names of these files of HEAD since a commit, by the renames that `trace_files` follows."""
         source, pages = self._source, self._source._page_files
         names = map(pages.to_repository_path, files)
         found = find_names_since(source._open_git(), names, commit, source.get_head()) if files else ()
         return {file for file in map(pages.to_page_file, found) if file is not None}
 
     def trace_files(self, files: Sequence[str], commit: str) -> Mapping[str, LaterFile]:
+        """What became of those of these files of a commit that differ at HEAD."""
         head = self._source.get_head()
-        changes = self._read_changes(commit, head)
-        return {file: self._trace(changes[file], commit, head) for file in files if file in changes}
+        changes = self._find_changes(commit, head)
+        return {
+            file: LaterFile(file) if changes[file].new is not None else self._find_later(file, commit, head)
+            for file in files
+            if file in changes
+        }
 
     def _read_changes(self, commit: str, head: str) -> Mapping[str, TreeChange]:
-        """The page files that differ between a commit and HEAD. The last ones are remembered."""
-        if self._changes is None or self._changes[0] != (commit, head):
-            changes = self._source.get_changes(commit, head)
-            if changes is None:  # a name is ambiguous
-                old, new = self._source.read_tree(commit), self._source.read_tree(head)
-                changes = [TreeChange(f, old[f], new.get(f)) for f in old if new.get(f) != old[f]]
-            self._changes = (commit, head), {change.file: change for change in changes}
-        return self._changes[1]
-
-    def _trace(self, change: TreeChange, commit: str, head: str) -> LaterFile:
-        if change.new is not None:
-            return LaterFile(change.file)
-        place = (change.file, commit, head)
-        if place not in self._traced:
-            if len(self._traced) >= _MAX_TRACED_FILES:
-                self._traced.clear()
-            self._traced[place] = self._trace_removed(*place)
-        return self._traced[place]
+        """The page files that differ between a commit and HEAD."""
+        changes = self._source.get_changes(commit, head)
+        if changes is None:  # a name is ambiguous
+            old, new = self._source.read_tree(commit), self._source.read_tree(head)
+            changes = [TreeChange(f, old[f], new.get(f)) for f in old if new.get(f) != old[f]]
+        return {change.file: change for change in changes}
 
     def _trace_removed(self, file: str, commit: str, head: str) -> LaterFile:
         pages = self._source._page_files

@@ -80,7 +80,8 @@ class VectorRef:
         """A file of the commit. Raises SourceError if it is missing or larger."""
         size = int(self._run("cat-file", "-s", f"{commit}:{name}", action=f"read {name}"))
         if size > max_bytes:
-            raise SourceError(f"{name} of the pushed index has {size} bytes.", hint=f"At most {max_bytes} are read.")
+            hint = f"At most {max_bytes} are read: see remote.max_bytes."
+            raise SourceError(f"{name} of the pushed index has {size} bytes.", hint=hint)
         return self._run("cat-file", "blob", f"{commit}:{name}", action=f"read {name}")
 
     def _run(self, *arguments: str, data: bytes = b"", action: str) -> bytes:

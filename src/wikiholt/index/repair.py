@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from wikiholt.domain.index import FloatArray, HealthCondition, IndexHealth
 from wikiholt.domain.storage_protocols import IndexStore, VectorSource, WikiIndex
@@ -21,9 +22,8 @@ _LOG = logging.getLogger(__name__)
 _NOTE_NAME = "health"
 _REPAIR_NOTE = "the index is damaged and is being repaired"
 
-
-OtherVectors = Callable[[], Iterable[Callable[[], WikiIndex | None]]]
-"""Returns functions that open indexes with vectors of the same texts. They raise IndexUnavailable."""
+OtherStores = Callable[[], Iterable[IndexStore]]
+"""Returns stores with other indexes of the same wiki, which may know vectors of its texts."""
 
 
 class KeptVectors:
@@ -52,16 +52,15 @@ class IndexRepair:
         store: IndexStore,
         backups: IndexBackups | None = None,
         on_damage: Callable[[], None] = lambda: None,
-        open_others: OtherVectors = tuple,
+        list_others: OtherStores = tuple,
     ) -> None:
-        """`on_damage` is called when new damage is reported; the wiki then needs a sync. `open_others` opens what else
-        has vectors of the wiki's texts."""
+        """`on_damage` is called when new damage is reported; the wiki then needs a sync."""
         self._wiki_id = wiki_id
         self._slug = slug
         self._store = store
         self._backups = backups
         self._on_damage = on_damage
-        self._open_others = open_others
+        self._list_others = list_others
         self._damage_reported = False
 
     @property
@@ -123,7 +122,13 @@ class IndexRepair:
         """The vectors of the last quarantined index, of the newest backup and of others, if they are of this model."""
         with ExitStack() as stack:
             sources = []
-            for open_index in (self._open_quarantined, self._open_backup, *self._open_others()):
+            store, wiki_id = self._store, self._wiki_id
+            openers: list[Callable[[], WikiIndex | None]] = [
+                partial(store.open_quarantined, wiki_id),
+                self._open_backup,
+            ]
+            openers += [partial(other.open, wiki_id) for other in self._list_others()]
+            for open_index in openers:
                 with suppress(IndexUnavailable):
                     index = open_index()
                     if index is not None:
@@ -131,9 +136,6 @@ class IndexRepair:
                         if index.get_state().recipe.fingerprint == fingerprint:
                             sources.append(KeptVectors(index))
             yield sources
-
-    def _open_quarantined(self) -> WikiIndex | None:
-        return self._store.open_quarantined(self._wiki_id)
 
     def _open_backup(self) -> WikiIndex | None:
         return self._backups.open_newest() if self._backups is not None else None

@@ -171,7 +171,7 @@ def guess_query_language(query: str) -> str:
 
 def is_text_in_other_language(text: str, language: str) -> bool:
     """Whether a text is clearly in another language, also in one that the wiki does not have."""
-    return guess_language(text, language, tuple(_STOPWORDS)) != language
+    return _choose(_count_stopwords(_fold_words(text)), (language, *_STOPWORDS)) not in ("", language)
 
 
 def find_text_language(text: str) -> str:
@@ -219,11 +219,6 @@ def find_main_language(pages: Mapping[str, int]) -> str:
     return best if 2 * count > sum(pages.values()) else ""
 
 
-def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
-    """The language with clearly the most stopwords in a text: at least 1.5 times as many as any other."""
-    return _choose(_count_stopwords(_fold_words(text)), (main_language, *other_languages)) or main_language
-
-
 def _find_declared_language(text: str) -> str:
     """The language in the frontmatter of a page, or else that of its text."""
     declared = _DECLARED.match(text)
@@ -259,7 +254,7 @@ def _find_by_stopwords(words: Iterable[str]) -> str:
 
 
 def _choose(counts: Mapping[str, float], languages: Sequence[str], minimum: float = _MIN_STOPWORDS) -> str:
-    """The one of these languages with clearly the most stopwords; "" if there is none."""
+    """The one of these languages with clearly the most stopwords, at least 1.5 times as many as any other; else ""."""
     best = max(languages, key=lambda language: counts.get(language, 0))
     count = counts.get(best, 0)
     others = max((counts.get(language, 0) for language in languages if language != best), default=0)

@@ -35,7 +35,7 @@ from wikiholt.index.estimate import estimate_reindex
 from wikiholt.index.index_backups import IndexBackups
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, ignore_progress
-from wikiholt.index.repair import IndexRepair, OtherVectors
+from wikiholt.index.repair import IndexRepair, OtherStores
 from wikiholt.index.sync import Syncer
 from wikiholt.search.duplicates import Duplicates, find_duplicates
 from wikiholt.search.hits import format_page_link
@@ -68,10 +68,10 @@ class WikiHandle:
         is_being_removed: Callable[[], bool] = never_stop,
         on_damage: Callable[[], None] = lambda: None,
         save_pages: Callable[[Path], None] | None = None,
-        open_others: OtherVectors = tuple,
+        list_others: OtherStores = tuple,
     ) -> None:
         """`on_damage` is called when the index proves damaged. `save_pages` adds the pages to their backups.
-        `open_others` opens other indexes with vectors of this wiki's texts."""
+        `list_others` returns stores that may know vectors of this wiki's texts."""
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -93,7 +93,7 @@ class WikiHandle:
             is_being_removed,
             save_pages,
         )
-        self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage, open_others)
+        self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage, list_others)
         writer = components.query_log_writer
         self._query_log = (
             WikiQueryLog(writer, writer.open_log(wiki.id), self._open_index, enabled=config.log_queries)
@@ -218,9 +218,9 @@ class WikiHandle:
                 self._past = PastViews(self.wiki, self._config, self._components, self._open_view)
             return self._past
 
-    def _open_view(self, config: WikiConfig, components: Components, open_others: OtherVectors) -> "WikiHandle":
+    def _open_view(self, config: WikiConfig, components: Components, list_others: OtherStores) -> "WikiHandle":
         return WikiHandle(
-            self.wiki, config, components, self._is_registered, self._is_being_removed, open_others=open_others
+            self.wiki, config, components, self._is_registered, self._is_being_removed, list_others=list_others
         )
 
     @property

@@ -5,29 +5,26 @@ index: with the vectors of texts that today's index and other views have, words 
 Views are few and can be deleted at any time. What is hidden today is hidden in them too.
 """
 
-import logging
 import os
 import re
 import shutil
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
-from threading import BoundedSemaphore, Event, Lock, Thread
-from typing import TYPE_CHECKING
+from functools import cached_property
+from threading import BoundedSemaphore, Lock, Thread
+from typing import TYPE_CHECKING, NamedTuple
 
 from wikiholt.domain.answer import Answer
 from wikiholt.domain.git import LaterFile, PastCommit
-from wikiholt.domain.index import IndexState
-from wikiholt.domain.protocols import Past
 from wikiholt.domain.search import Hit, PageFilter, SearchInterface, SearchResult
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import (
     Busy,
-    IndexMissing,
     IndexUnavailable,
     InvalidSetting,
     NoPages,
@@ -36,10 +33,11 @@ from wikiholt.errors import (
     ViewPending,
     WikiholtError,
 )
+from wikiholt.git.source import GitPast
 from wikiholt.index.backup_directory import BackupPolicy
 from wikiholt.index.pipeline import TextPipeline
 from wikiholt.index.reconciler import ProgressCallback, SyncProgress, ignore_progress
-from wikiholt.index.repair import OtherVectors
+from wikiholt.index.repair import OtherStores
 from wikiholt.index.sqlite.store import SqliteStore
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import SearchRequest
@@ -49,7 +47,6 @@ from wikiholt.wikis.live_index import Components, WikiConfig
 if TYPE_CHECKING:
     from wikiholt.wikis.handle import WikiHandle
 
-_LOG = logging.getLogger(__name__)
 _VIEWS_DIRECTORY = "past"
 _USED_FILE = "used"
 _REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -63,20 +60,17 @@ _BUILDS = BoundedSemaphore(1)
 
 @dataclass(frozen=True, slots=True)
 class PastView:
-    """A view on the disk. `state` is None before its first build has begun, and if it cannot be read."""
+    """A view on the disk. Without `pages` and `chunks` before its first build has begun, and if it cannot be read."""
 
     revision: str
-    state: IndexState | None
+    is_complete: bool
+    pages: int | None
+    chunks: int | None
     bytes: int
     used_at: datetime
 
-    @property
-    def is_complete(self) -> bool:
-        return self.state is not None and self.state.revision == self.revision and not self.state.pending_chunks
 
-
-@dataclass
-class _OpenView:
+class _OpenView(NamedTuple):
     """A view in this process."""
 
     handle: "WikiHandle"
@@ -84,16 +78,15 @@ class _OpenView:
     checked_for: tuple[int, ...]
     """Generation and version of today's index, which says what is hidden, and the number of the view's directory,
     which another process may have deleted."""
-    build: "_Build | None" = None
 
 
-@dataclass
-class _Build:
+class _Build(Future[None]):
     """A build in the background."""
 
-    ended: Event = field(default_factory=Event)
-    progress: SyncProgress | None = None
-    error: WikiholtError | None = None
+    def __init__(self, revision: str) -> None:
+        super().__init__()
+        self.revision = revision
+        self.progress: SyncProgress | None = None
 
 
 class PastViews:
@@ -104,7 +97,7 @@ class PastViews:
         wiki: Wiki,
         config: WikiConfig,
         components: Components,
-        open_handle: Callable[[WikiConfig, Components, OtherVectors], "WikiHandle"],
+        open_handle: Callable[[WikiConfig, Components, OtherStores], "WikiHandle"],
     ) -> None:
         """`open_handle` opens the wiki with another configuration and store."""
         self._wiki = wiki
@@ -113,35 +106,32 @@ class PastViews:
         self._limits = components.view_limits
         self._open_handle = open_handle
         self._directory = components.store.get_directory(wiki.id) / _VIEWS_DIRECTORY
-        self._views: OrderedDict[str, _OpenView] = OrderedDict()
-        self._opened_past: Past | None = None
+        self._views: dict[str, _OpenView] = {}  # the last used last
+        self._build: _Build | None = None
         self._lock = Lock()
 
-    def find_commit(self, name: str) -> PastCommit:
-        """The commit with this name. Raises RevisionNotFound, and InvalidSource for a wiki without a past."""
+    @cached_property
+    def _past(self) -> GitPast:
+        return GitPast(self._config.source)
+
+    def _find_commit(self, name: str) -> PastCommit:
         if not self._limits.max_views:
             raise InvalidSetting("Searching the past is turned off.", hint="Set past.views to 1 or more.")
         return self._past.find_commit(name)
-
-    @property
-    def _past(self) -> Past:
-        self._opened_past = self._opened_past or self._config.source.open_past()
-        return self._opened_past
 
     def search(
         self, name: str, request: SearchRequest, wait_s: float, interface: SearchInterface | None = None
     ) -> SearchResult:
         """Search the wiki as it was. A view that is not there is built in the background: raises ViewPending if pages
-        cannot be found by their words within `wait_s` seconds, and what `find_commit` and a build raise."""
-        commit = self.find_commit(name)
-        with self._use_view(commit, wait_s) as handle:
-            result = handle.search(request, interface=interface)
+        cannot be found by their words within `wait_s` seconds. Raises RevisionNotFound, InvalidSource for a wiki
+        without a past, and what a build raises."""
+        commit = self._find_commit(name)
+        result = self._open_current(commit, wait_s).search(request, interface=interface)
         return replace(result, at=commit, hits=self._trace_hits(result.hits, commit.revision))
 
     def ask(self, name: str, question: str, where: PageFilter, wait_s: float, *, explain: bool = False) -> Answer:
         """The sentences that answered a question at that time. Raises what `search` raises."""
-        with self._use_view(self.find_commit(name), wait_s) as handle:
-            return handle.ask(question, where=where, explain=explain)
+        return self._open_current(self._find_commit(name), wait_s).ask(question, where=where, explain=explain)
 
     def _trace_hits(self, hits: Sequence[Hit], revision: str) -> tuple[Hit, ...]:
         files = {hit.file for hit in hits} | {place.file for hit in hits for place in hit.also_on}
@@ -160,20 +150,17 @@ class PastViews:
         others = tuple(replace(place, url=get_url(place.file, place.url)) for place in hit.also_on)
         return replace(hit, url=get_url(hit.file, hit.url), later=later.get(hit.file), also_on=others)
 
-    def build(self, name: str, progress: ProgressCallback = ignore_progress, *, words_only: bool = False) -> PastCommit:
+    def build(self, name: str, progress: ProgressCallback = ignore_progress, *, words_only: bool = False) -> None:
         """Build the view, if it is not complete, and remove what exceeds the limits. Raises the errors of a sync."""
-        commit = self.find_commit(name)
-        view = self._get_view(commit.revision)
-        if view.handle.get_indexed_revision(words_only=words_only) != commit.revision:
-            self._sync(view, commit, progress, words_only=words_only)
-        return commit
+        self._build_view(self._find_commit(name), progress, words_only=words_only)
 
-    def _sync(
-        self, view: _OpenView, commit: PastCommit, progress: ProgressCallback, *, words_only: bool = False
-    ) -> None:
+    def _build_view(self, commit: PastCommit, progress: ProgressCallback, *, words_only: bool = False) -> None:
+        handle = self._get_handle(commit.revision)
+        if handle.get_indexed_revision(words_only=words_only) == commit.revision:
+            return
         self._touch(commit.revision)
         try:
-            view.handle.sync(progress, lock_timeout_s=_LOCK_WAIT_S, words_only=words_only)
+            handle.sync(progress, lock_timeout_s=_LOCK_WAIT_S, words_only=words_only)
         except NoPages as error:
             with suppress(Busy):
                 self.remove(commit.revision)
@@ -181,85 +168,77 @@ class PastViews:
             raise RevisionNotFound(message, hint="name a later commit or date") from error
         self.remove_excess(keep=commit.revision)
 
-    @contextmanager
-    def _use_view(self, commit: PastCommit, wait_s: float) -> Iterator["WikiHandle"]:
-        view = self._get_view(commit.revision)
-        if view.handle.get_indexed_revision() != commit.revision:
-            self._wait_for_words(view, commit, wait_s)
-        self._touch(commit.revision)
-        yield view.handle
-
-    def _wait_for_words(self, view: _OpenView, commit: PastCommit, wait_s: float) -> None:
-        """Wait until all pages of a view are found by their words at least, while it is built in the background."""
-        try:
-            build = self._start_build(view, commit)
-        except ViewPending:
-            if view.handle.get_indexed_revision(words_only=True) == commit.revision:
-                return
-            raise
-        deadline_steps = max(1, round(wait_s / _POLL_S))
-        for _ in range(deadline_steps):
-            if build.ended.wait(_POLL_S) or view.handle.get_indexed_revision(words_only=True) == commit.revision:
+    def _open_current(self, commit: PastCommit, wait_s: float) -> "WikiHandle":
+        """The handle of a view whose pages are all found by their words at least. The rest is built in the background,
+        for which a caller waits up to `wait_s` seconds."""
+        deadline = time.monotonic() + wait_s
+        while (handle := self._get_handle(commit.revision)).get_indexed_revision() != commit.revision:
+            build = self._start_build(commit)
+            if handle.get_indexed_revision(words_only=True) == commit.revision:
                 break
-        if build.error is not None:
-            raise build.error
-        if view.handle.get_indexed_revision(words_only=True) != commit.revision:
-            done = build.progress
-            pages = f" ({done.pages_done} of {done.pages_total} pages)" if done is not None and done.pages_total else ""
-            raise ViewPending(f"the wiki at {commit.name} is being indexed{pages}", hint="try again in a few seconds")
-
-    def _start_build(self, view: _OpenView, commit: PastCommit) -> _Build:
-        """The build of this view in this process. Raises ViewPending while another view is built."""
-        with self._lock:
-            if view.build is not None and not view.build.ended.is_set():
-                return view.build
-            if not _BUILDS.acquire(blocking=False):
+            if build is None:
                 raise ViewPending("another past commit is being indexed", hint="try again when it is ready")
-            view.build = build = _Build()
+            if time.monotonic() > deadline:
+                done = build.progress
+                pages = f" ({done.pages_done} of {done.pages_total} pages)" if done and done.pages_total else ""
+                raise ViewPending(
+                    f"the wiki at {commit.name} is being indexed{pages}", hint="try again in a few seconds"
+                )
+            with suppress(TimeoutError):
+                build.result(_POLL_S)  # raises what has ended it
+        self._touch(commit.revision)
+        return handle
+
+    def _start_build(self, commit: PastCommit) -> _Build | None:
+        """The build of this view in this process; None while another view is built."""
+        with self._lock:
+            if self._build is not None and self._build.revision == commit.revision and not self._build.done():
+                return self._build
+            if not _BUILDS.acquire(blocking=False):
+                return None
+            self._build = build = _Build(commit.revision)
+
+        def report(progress: SyncProgress) -> None:
+            build.progress = progress
 
         def run() -> None:
-            def report(progress: SyncProgress) -> None:
-                build.progress = progress
-
+            error = None
             try:
-                self._sync(view, commit, report)
-            except WikiholtError as error:
-                build.error = error
-            except Exception as error:  # noqa: BLE001 - the thread ends, and searches report it
-                _LOG.exception("a past commit could not be indexed")
-                build.error = IndexMissing(f"{commit.name} could not be indexed ({error})", hint="see the log")
-            finally:
-                _BUILDS.release()
-                build.ended.set()
+                self._build_view(commit, report)
+            except BaseException as caught:  # noqa: BLE001 - the thread ends, and searches raise it
+                error = caught
+            _BUILDS.release()
+            if error is not None:
+                build.set_exception(error)
+            else:
+                build.set_result(None)
 
         Thread(target=run, name="past", daemon=True).start()
         return build
 
-    def _get_view(self, revision: str) -> _OpenView:
+    def _get_handle(self, revision: str) -> "WikiHandle":
         """The view in this process, with the rules of today."""
         if revision not in self._views:
             self._remove_other_files(revision)
-        with closing(self._components.store.open(self._wiki.id)) as today:
+        with self._lock, closing(self._components.store.open(self._wiki.id)) as today:
             version = (today.generation, today.get_version(), self._make_directory(revision))
-            with self._lock:
-                view = self._views.get(revision)
-                if view is not None and view.checked_for == version:
-                    self._views.move_to_end(revision)
-                    return view
-            pipeline = self._build_pipeline(today, revision)
-        to_close = []
-        with self._lock:
-            view = self._views.get(revision)  # another thread may have opened or removed it meanwhile
-            if view is None or view.pipeline != pipeline or view.checked_for[-1] != version[-1]:
-                to_close += [view] if view is not None else []
-                self._views[revision] = view = _OpenView(self._make_handle(revision, pipeline), pipeline, version)
-            view.checked_for = version
-            self._views.move_to_end(revision)
+            view = self._views.get(revision)
+            if view is None or view.checked_for != version:
+                pipeline = self._build_pipeline(today, revision)
+                if view is None or (view.pipeline, view.checked_for[-1]) != (pipeline, version[-1]):
+                    self._close_view(revision)
+                    view = _OpenView(self._make_handle(revision, pipeline), pipeline, version)
+                view = view._replace(checked_for=version)
+            self._views.pop(revision, None)
+            self._views[revision] = view
             if len(self._views) > self._limits.max_views:
-                to_close.append(self._views.popitem(last=False)[1])
-        for old in to_close:
-            old.handle.close()
-        return view
+                self._close_view(next(iter(self._views)))
+            return view.handle
+
+    def _close_view(self, revision: str) -> None:
+        view = self._views.pop(revision, None)
+        if view is not None:
+            view.handle.close()
 
     def _remove_other_files(self, revision: str) -> None:
         """Remove a view whose pages are not those that today's settings read, such as `ignore`. Raises Busy."""
@@ -267,9 +246,10 @@ class PastViews:
         with suppress(IndexUnavailable), closing(self._open_store(revision).open(self._wiki.id)) as index:
             if index.get_state().revision == revision:  # else its next build compares it with the tree
                 known = {**{problem.file: problem.blob for problem in index.get_problems()}, **index.get_page_blobs()}
-        tree = self._past.pin(revision).read_tree(revision)
-        if known is not None and known != {file: entry.blob for file, entry in tree.items()}:
-            self.remove(revision)
+        if known is not None:
+            tree = self._past.pin(revision).read_tree(revision)
+            if known != {file: entry.blob for file, entry in tree.items()}:
+                self.remove(revision)
 
     def _make_directory(self, revision: str) -> int:
         directory = self._open_store(revision).get_directory(self._wiki.id)
@@ -290,8 +270,8 @@ class PastViews:
             query_log_writer=None,
             backup_policy=BackupPolicy(),
         )
-        config = replace(self._config, source=self._past.pin(revision), pipeline=pipeline, log_queries=False)
-        return self._open_handle(config, components, partial(self._open_vectors, revision))
+        config = replace(self._config, source=self._past.pin(revision), pipeline=pipeline)
+        return self._open_handle(config, components, lambda: self._list_other_stores(revision))
 
     def _build_pipeline(self, today: WikiIndex, revision: str) -> TextPipeline:
         """The pipeline of today, which also hides pages that are hidden today under the names that they had then."""
@@ -303,12 +283,10 @@ class PastViews:
         files = sorted(file for file in tree if file in hidden or pipeline.is_hidden(file))
         return replace(pipeline, hide=tuple("/" + _SPECIAL_CHARACTERS.sub(r"\\\1", file) for file in files))
 
-    def _open_vectors(self, revision: str) -> Iterable[Callable[[], WikiIndex | None]]:
-        """Today's index and the other views, which may know texts of this one."""
-        yield lambda: self._components.store.open(self._wiki.id)
-        for other in self._list_revisions():
-            if other != revision:
-                yield partial(self._open_store(other).open, self._wiki.id)
+    def _list_other_stores(self, revision: str) -> list[IndexStore]:
+        """Those of today's index and of the other views."""
+        others = (other for other in self._list_revisions() if other != revision)
+        return [self._components.store, *map(self._open_store, others)]
 
     # Views on the disk
 
@@ -317,29 +295,23 @@ class PastViews:
         views = [self._read_view(revision) for revision in self._list_revisions()]
         return sorted(views, key=lambda view: view.used_at, reverse=True)
 
-    def remove(self, revision: str) -> bool:
-        """Delete a view, and return whether there was one. Raises Busy while it is built."""
+    def remove(self, revision: str) -> None:
+        """Delete a view. Raises Busy while it is built."""
         store = self._open_store(revision)
-        if not store.exists(self._wiki.id):
-            shutil.rmtree(self._directory / revision, ignore_errors=True)
-            return False
         with store.write_lock(self._wiki.id, 0):
             with self._lock:
-                view = self._views.pop(revision, None)
-            if view is not None:
-                view.handle.close()
+                self._close_view(revision)
             store.delete(self._wiki.id)
         shutil.rmtree(self._directory / revision, ignore_errors=True)
-        return True
 
     def remove_excess(self, keep: str = "") -> None:
         """Delete the views that exceed the limits, the longest unused first, and those of commits that are gone."""
         views, total = 0, 0
         for view in sorted(self.list_views(), key=lambda view: view.revision != keep):
-            views, total = views + 1, total + view.bytes
-            is_excess = views > self._limits.max_views or total > self._limits.max_bytes
-            if view.revision != keep and (is_excess or not self._is_in_history(view.revision)):
-                views, total = views - 1, total - view.bytes
+            fits = views < self._limits.max_views and total + view.bytes <= self._limits.max_bytes
+            if view.revision == keep or (fits and self._is_in_history(view.revision)):
+                views, total = views + 1, total + view.bytes
+            else:
                 with suppress(Busy, IndexUnavailable):
                     self.remove(view.revision)
 
@@ -352,13 +324,19 @@ class PastViews:
             return True
 
     def _read_view(self, revision: str) -> PastView:
-        store, state = self._open_store(revision), None
+        store, state, used_at = self._open_store(revision), None, 0.0
         with suppress(WikiholtError), closing(store.open(self._wiki.id)) as index:
             state = index.get_state()
-        used_at = 0.0
         with suppress(OSError):
             used_at = (self._directory / revision / _USED_FILE).stat().st_mtime
-        return PastView(revision, state, store.get_disk_bytes(self._wiki.id), datetime.fromtimestamp(used_at, UTC))
+        return PastView(
+            revision,
+            state is not None and state.revision == revision and not state.pending_chunks,
+            state.pages if state is not None else None,
+            state.chunks if state is not None else None,
+            store.get_disk_bytes(self._wiki.id),
+            datetime.fromtimestamp(used_at, UTC),
+        )
 
     def _list_revisions(self) -> list[str]:
         with suppress(OSError):
@@ -370,13 +348,10 @@ class PastViews:
 
     def _touch(self, revision: str) -> None:
         """Record that a view is used now."""
-        file = self._directory / revision / _USED_FILE
         with suppress(OSError):
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file.touch()
+            (self._directory / revision / _USED_FILE).touch()
 
     def close(self) -> None:
         with self._lock:
-            views, self._views = list(self._views.values()), OrderedDict()
-        for view in views:
-            view.handle.close()
+            for revision in list(self._views):
+                self._close_view(revision)

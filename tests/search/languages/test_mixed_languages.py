@@ -13,7 +13,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.bm25 import detect_page_language, get_stemming_language
 from wikiholt.text.language_names import LANGUAGES, find_language
-from wikiholt.text.languages import guess_language
+from wikiholt.text.languages import find_text_language, is_text_in_other_language
 
 LANGUAGE = "english+french+german"
 PAGES = {
@@ -151,20 +151,24 @@ SENTENCES = {
 
 @pytest.mark.parametrize("language", SENTENCES)
 def test_stopwords_of_two_sentences_identify_the_language(language: str) -> None:
-    others = [other for other in SENTENCES if other != "english"]
-    assert guess_language(SENTENCES[language], "english", others) == language
+    assert find_text_language(SENTENCES[language]) == language
+    assert not is_text_in_other_language(SENTENCES[language], language)
+
+
+def test_a_german_page_is_in_another_language_of_an_english_wiki() -> None:
+    assert is_text_in_other_language(SENTENCES["german"], "english")
 
 
 @pytest.mark.parametrize(
     "text", ["", "Kubernetes", "Der Server", "RAID 5, 4 × 2 TB, SAS", "東京のオフィスは二階です。"]
 )
 def test_a_page_with_too_few_words_is_in_the_wikis_own_language(text: str) -> None:
-    assert guess_language(text, "english", ["german", "french"]) == "english"
+    assert not is_text_in_other_language(text, "english")
 
 
 def test_an_ambiguous_page_is_in_the_wikis_own_language() -> None:
     text = "Det er en kopi som ikke skal være på den andre disken, men den kan være i skapet."
-    assert guess_language(text, "norwegian", ["danish"]) == "norwegian"
+    assert not is_text_in_other_language(text, "norwegian")
 
 
 def test_every_language_has_a_code_and_a_stemmer() -> None:

@@ -2,7 +2,7 @@
 
 from typing_extensions import TypedDict
 
-from wikiholt.api.documents.common import build_document, format_date
+from wikiholt.api.documents.common import build_document
 from wikiholt.api.documents.page_documents import CommitDocument
 from wikiholt.api.documents.search_documents import (
     HitDocument,
@@ -53,7 +53,7 @@ class PastViewDocument(TypedDict):
     pages: int | None
     chunks: int | None
     bytes: int
-    used_at: str | None
+    used_at: str
 
 
 class PastViewsDocument(TypedDict):
@@ -82,12 +82,4 @@ def _build_now(later: LaterFile, path_style: PathStyle) -> PageNowDocument:
 
 
 def build_view_document(view: PastView) -> PastViewDocument:
-    state = view.state
-    return {
-        "revision": view.revision,
-        "complete": view.is_complete,
-        "pages": state.pages if state is not None else None,
-        "chunks": state.chunks if state is not None else None,
-        "bytes": view.bytes,
-        "used_at": format_date(view.used_at),
-    }
+    return build_document(PastViewDocument, view, complete=view.is_complete)

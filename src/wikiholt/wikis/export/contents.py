@@ -111,7 +111,7 @@ def _read_index(index: WikiIndex, pipeline: TextPipeline) -> _StoredPages:
     if not pages:
         raise NothingIndexed("The wiki has no page that a search can find.", hint="`wikiholt status` says why.")
     pages.sort(key=lambda page: page.page_id)
-    chunks = {page.page_id: index.get_page_chunks([page.page_id])[page.page_id] for page in pages if page.chunks}
+    chunks = index.get_page_chunks([page.page_id for page in pages])
     with index.open_vector_snapshot() as vectors:
         rows = {
             chunk_id: vector

@@ -4,7 +4,6 @@ The data is in a directory named by its digest, and the script that names it is 
 """
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -16,11 +15,10 @@ from wikiholt.errors import Busy, Conflict, StorageError
 from wikiholt.regular_files import fsync_path, write_atomically
 
 SCRIPT = "wikiholt.js"
-MARKER = "wikiholt-export.json"
+MARKER = "wikiholt-export.lock"
 """Shows that the directory was made by an export. Its lock is held while one is written."""
 _PARTS_PREFIX = "parts-"
 _PARTS_NAME = re.compile(_PARTS_PREFIX + r"[0-9a-f]{16}(?:\.draft)?")
-_FORMAT = 1
 
 
 def get_parts_name(digest: str) -> str:
@@ -55,14 +53,11 @@ def _claim(directory: Path) -> Iterator[None]:
     check_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "r+b") as file:
+    with os.fdopen(descriptor, "r+b"):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(f"Another export writes to {directory}.", hint="Wait until it has ended.") from None
-        file.truncate()
-        file.write(json.dumps({"wikiholt_export": _FORMAT}).encode() + b"\n")
-        file.flush()
         yield
 
 
