@@ -135,8 +135,8 @@ class Searcher:
     def search(
         self,
         request: SearchRequest,
-        interface: SearchInterface | None = None,
         *,
+        interface: SearchInterface | None = None,
         known: IndexVersion | None = None,
         started: StartedQuery | None = None,
     ) -> SearchResult:

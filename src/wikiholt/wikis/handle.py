@@ -115,7 +115,8 @@ class WikiHandle:
         live_index = self._live_index
         started = live_index.start_query(request) if live_index is not None else None
         result = self._run_search(
-            lambda searcher, known: searcher.search(request, interface, known=known, started=started), snapshot
+            lambda searcher, known: searcher.search(request, interface=interface, known=known, started=started),
+            snapshot,
         )
         if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
