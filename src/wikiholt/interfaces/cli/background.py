@@ -92,7 +92,7 @@ def stop_background(data: Path) -> bool:
 
 @contextmanager
 def hold_lock(settings: "Settings") -> Iterator[bool]:
-    """Be the only process in the background until the block ends. False if another one is."""
+    """Be the only process in the background until this one ends. False if another one is."""
     inherited = os.environ.pop(_LOCK_VARIABLE, "")
     try:
         file = os.fdopen(int(inherited), "r+", encoding="utf-8") if inherited else _open_lock(settings.data, os.O_CREAT)
@@ -109,6 +109,7 @@ def hold_lock(settings: "Settings") -> Iterator[bool]:
             yield False
             return
         _write_running(file, settings, os.getpid())
+        os.dup(file.fileno())  # the lock lasts until the process has ended: `stop` waits for that
         yield True
 
 
