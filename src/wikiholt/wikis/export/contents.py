@@ -31,7 +31,7 @@ class ExportedPassage(NamedTuple):
     text: str
 
 
-class ExportedPage(NamedTuple):
+class SearchedPage(NamedTuple):
     """A page with its passages. `length` is the number of its terms."""
 
     page: StoredPage
@@ -45,7 +45,7 @@ class ExportContents:
 
     languages: tuple[str, ...]
     revision: str
-    pages: tuple[ExportedPage, ...]
+    pages: tuple[SearchedPage, ...]
     postings: Mapping[str, Sequence[tuple[int, int]]]
     """Term → the pages that contain it, by their place in `pages`, and the weighted counts."""
     stems: Mapping[str, tuple[str, ...]]
@@ -80,7 +80,7 @@ def read_contents(index: WikiIndex, pipeline: TextPipeline) -> ExportContents:
                 continue  # the script compares names itself
             postings.setdefault(term, []).append((place, int(count)))
     pages = tuple(
-        ExportedPage(
+        SearchedPage(
             page,
             counts[page.page_id][1],
             tuple(_show(chunk, pipeline.dialect) for chunk in stored.chunks.get(page.page_id, ())),

@@ -28,7 +28,7 @@ from wikiholt.text.command_names import PROGRAMS, WORDS
 from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.page_names import FOLDER_PAGES, LINK_EXTENSIONS
 from wikiholt.text.segmentation import CJK_RANGES
-from wikiholt.wikis.export.contents import ExportContents, ExportedPage
+from wikiholt.wikis.export.contents import ExportContents, SearchedPage
 from wikiholt.wikis.export.encoder import DIMENSIONS, SCALE
 
 WORDS_FILE_BYTES = 14_000
@@ -79,7 +79,7 @@ def format_url(template: str, path: str, file: str) -> str:
     return template.replace("{path}", quote(path)).replace("{file}", quote(file))
 
 
-def _build_page(exported: ExportedPage, url: str, language: str) -> list[Any]:
+def _build_page(exported: SearchedPage, url: str, language: str) -> list[Any]:
     page = exported.page
     names = []
     for name in (page.name, *page.aliases):
@@ -166,8 +166,8 @@ def _pack(rows: FloatArray) -> bytes:
     return (numbers[::2] | numbers[1::2] << 4).tobytes()
 
 
-def _group_texts(pages: Sequence[ExportedPage]) -> list[list[ExportedPage]]:
-    groups: list[list[ExportedPage]] = [[]]
+def _group_texts(pages: Sequence[SearchedPage]) -> list[list[SearchedPage]]:
+    groups: list[list[SearchedPage]] = [[]]
     size = 0
     for page in pages:
         if size >= TEXT_FILE_CHARS:
