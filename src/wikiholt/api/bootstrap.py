@@ -224,15 +224,7 @@ def open_application(
         service.registry.follow(settings.postgres_registry_age)
     return Application(
         service=service,
-        access=AccessPolicy(
-            service.registry,
-            domain=settings.serve_domain,
-            public=settings.serve_public,
-            own_hosts=settings.serve_hosts,
-            is_replaced=service.is_replaced,
-            rules=GroupRules(settings.people_groups),
-            requires_sign_in=bool(settings.people_proxy_user_header or settings.people_oidc_issuer),
-        ),
+        access=_build_access(settings, service),
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,
             settings.limit_address_per_minute,
@@ -244,6 +236,18 @@ def open_application(
         and settings.rerank_model in ("", AUTO)
         and settings.vectors != "chroma",
         worker=worker,
+    )
+
+
+def _build_access(settings: Settings, service: WikiService) -> AccessPolicy:
+    return AccessPolicy(
+        service.registry,
+        domain=settings.serve_domain,
+        public=settings.serve_public,
+        own_hosts=settings.serve_hosts,
+        is_replaced=service.is_replaced,
+        rules=GroupRules(settings.people_groups),
+        requires_sign_in=bool(settings.people_proxy_user_header or settings.people_oidc_issuer),
     )
 
 

@@ -16,7 +16,7 @@ _MAX_CPU_S = 60
 _MAX_PICTURES_CPU_S = 330
 """For pictures, and documents with pages that are pictures."""
 _MAX_S = 1_000
-"""The process ends by itself, even if the service that started it was killed."""
+"""The process ends then, even if the service that started it was killed."""
 _MAX_MEMORY_BYTES = 2 * 1024**3
 
 

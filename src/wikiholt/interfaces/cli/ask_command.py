@@ -31,11 +31,13 @@ from wikiholt.interfaces.cli.search_command import (
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
 
     from wikiholt.api.documents.answer_documents import AnswerDocument, WrittenAnswerDocument, WrittenSentenceDocument
     from wikiholt.domain.answer import Answer
     from wikiholt.domain.search import PageFilter
+    from wikiholt.wikis.handle import WikiHandle
 
 _INDENT = "  "
 _BUILD_WAIT_S = 60.0
@@ -57,7 +59,7 @@ def add_arguments(commands: Subparsers) -> None:
 
 
 def run_ask(context: CommandContext) -> int:
-    """Ask each wiki by itself, and print the most likely answer."""
+    """Ask each wiki, and print the most likely answer."""
     arguments = context.arguments
     question = " ".join(arguments.words)
     where = read_filter(arguments)
@@ -67,15 +69,8 @@ def run_ask(context: CommandContext) -> int:
     wikis, handles, failures = open_current_wikis(context)
     with suppress(ModelError):  # the search notes it
         context.service.load_embedder()
-    answers: dict[str, Answer] = {}
-    errors = dict(failures)
-    for handle in handles:
-        try:
-            answers[handle.wiki.slug] = handle.ask(
-                question, arguments.after, where, explain=arguments.explain, interface=SearchInterface.CLI
-            )
-        except WikiholtError as error:
-            errors[handle.wiki.slug] = error
+    answers, errors = _ask_each(arguments, handles, question, where)
+    errors = {**failures, **errors}
     if not answers:
         raise next(iter(errors.values()))
     from wikiholt.api.documents.answer_documents import (
@@ -107,6 +102,22 @@ def run_ask(context: CommandContext) -> int:
     written = document["written"] = build_written_document(draft.get_written(), document["indexed_revision"])
     context.print_result(document, list(format_end(written, style, places, label)))
     return 0 if document["answered"] or written["supported_share"] else NOTHING_FOUND_EXIT_CODE
+
+
+def _ask_each(
+    arguments: Namespace, handles: Sequence[WikiHandle], question: str, where: PageFilter
+) -> tuple[dict[str, Answer], dict[str, WikiholtError]]:
+    """The answers and the errors of wikis, by slug."""
+    answers: dict[str, Answer] = {}
+    errors: dict[str, WikiholtError] = {}
+    for handle in handles:
+        try:
+            answers[handle.wiki.slug] = handle.ask(
+                question, arguments.after, where, explain=arguments.explain, interface=SearchInterface.CLI
+            )
+        except WikiholtError as error:
+            errors[handle.wiki.slug] = error
+    return answers, errors
 
 
 def _ask_past(context: CommandContext, question: str, where: PageFilter) -> int:

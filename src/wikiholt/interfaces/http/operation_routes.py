@@ -84,7 +84,7 @@ def make_router(prefix: str, operations: Sequence[Operation]) -> APIRouter:
 
 
 class _OperationRoute(APIRoute):
-    """A route that FastAPI only describes: its endpoint reads the request and makes the response by itself."""
+    """A route that FastAPI only describes: its endpoint reads the request and makes the response."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         return self.endpoint
